@@ -14,6 +14,7 @@ use mainspring_providers::{Kind, ProviderSettings};
 use mainspring_queue_local::{LocalBus, LocalQueue};
 use mainspring_runtime::{Lifecycle, OsEntropy, SystemClock};
 use mainspring_shared::agent::{AgentSpec, SendOptions};
+use mainspring_shared::blob::Depot;
 use mainspring_shared::entropy::Entropy;
 use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::message::ContentPart;
@@ -76,6 +77,7 @@ async fn main() -> anyhow::Result<()> {
     let demo = ProviderSettings::new("demo", Kind::Demo);
     let parts = Parts {
         store: store.clone(),
+        blobs: Arc::new(Depot::in_database(store.clone(), entropy.clone())),
         queue: Arc::new(LocalQueue::new()),
         bus: Arc::new(LocalBus::new()),
         clock: clock.clone(),

@@ -1,5 +1,6 @@
 //! Everything that a user can decide about a process: the settings of all components.
 
+mod blobs;
 mod memory;
 mod model;
 mod provider;
@@ -18,6 +19,7 @@ use mainspring_scheduler::SchedulerConfig;
 use mainspring_shared::model::FactsOverride;
 use mainspring_worker::{RetrySettings, WorkerConfig};
 
+pub(crate) use blobs::{BlobStore, BlobsConfig};
 pub(crate) use memory::{EmbeddingsConfig, MemoryServer};
 pub(crate) use provider::{Provider, ProviderKind, extra};
 pub(crate) use tools::{HooksConfig, McpServer, ShellKind, SkillsConfig, ToolsConfig};
@@ -66,6 +68,8 @@ settings! {
         lease_ttl: Duration = Duration::from_secs(10) => Key::span("lease_ttl", SECOND, HOUR);
         /// What people can see of a process.
         telemetry: TelemetrySettings = TelemetrySettings::default();
+        /// Content by its hash.
+        blobs: BlobsConfig = BlobsConfig::default();
         /// Bounds of the scheduler.
         scheduler: SchedulerConfig = SchedulerConfig::default();
         /// Bounds of the worker.
@@ -112,9 +116,10 @@ choice! {
 
 /// All keys there are.
 fn keys() -> Keys {
-    let components: [&[Key]; 12] = [
+    let components: [&[Key]; 13] = [
         Config::KEYS,
         TelemetrySettings::KEYS,
+        BlobsConfig::KEYS,
         SchedulerConfig::KEYS,
         WorkerConfig::KEYS,
         RetrySettings::KEYS,
@@ -141,6 +146,7 @@ impl Config {
         let provider_by_default = provider.is_none_or(|(_, origin)| origin == DEFAULTS);
         let config = Self {
             telemetry: layers.settings(),
+            blobs: layers.settings(),
             scheduler: layers.settings(),
             worker: layers.settings(),
             retry: layers.settings(),

@@ -7,10 +7,12 @@ mod tools;
 
 use std::sync::Arc;
 
-use crate::config::{Backend, Config, Migrate};
+use crate::config::{Backend, BlobStore, Config, Migrate};
+use mainspring_blob_stores::FileBlobs;
 use mainspring_queue_local::{LocalBus, LocalQueue};
 use mainspring_queue_redis::{Address, RedisBus, RedisQueue};
 use mainspring_runtime::{OsEntropy, SystemClock};
+use mainspring_shared::blob::{Blobs, Depot};
 use mainspring_shared::bus::Bus;
 use mainspring_shared::entropy::Entropy;
 use mainspring_shared::error::{Code, Coded};
@@ -201,6 +203,35 @@ pub(crate) fn store_failure(config: &Config, error: &store::Error) -> Failure {
         _ => next_of(code),
     };
     Failure::new(exit, message).code(code).next(next)
+}
+
+// Blobs ------------------------------------------------------------------------------------------
+
+/// Where the bytes of blobs are, if not in the database.
+pub(crate) fn blob_store(config: &Config) -> Option<Arc<dyn Blobs>> {
+    match config.blobs.store {
+        BlobStore::Database => None,
+        BlobStore::File => {
+            let folder = config.blobs.dir.clone();
+            let folder = folder.unwrap_or_else(|| config.data_dir.join("blobs"));
+            Some(Arc::new(FileBlobs::new(folder)))
+        }
+    }
+}
+
+/// The blobs of a process with this store.
+pub(crate) fn depot(
+    config: &Config,
+    store: &Arc<dyn Store>,
+    entropy: &Arc<dyn Entropy>,
+) -> Arc<Depot> {
+    let (rows, entropy) = (store.clone(), entropy.clone());
+    let settings = &config.blobs;
+    let depot = match blob_store(config) {
+        None => Depot::in_database(rows, entropy),
+        Some(bytes) => Depot::new(rows, bytes, entropy),
+    };
+    Arc::new(depot.bounded(settings.bytes_max, settings.spill_bytes))
 }
 
 // Queue and bus ----------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use mainspring_runtime::Lifecycle;
+use mainspring_shared::blob::Depot;
 use mainspring_shared::bus::Bus;
 use mainspring_shared::entropy::Entropy;
 use mainspring_shared::id::{BootId, SessionKey, TenantId};
@@ -22,6 +23,8 @@ use crate::services::watch::Watch;
 pub struct Parts {
     /// The database: the source of truth.
     pub store: Arc<dyn Store>,
+    /// Content by its hash.
+    pub blobs: Arc<Depot>,
     /// The queue through which workers learn of sessions with work.
     pub queue: Arc<dyn Queue>,
     /// Live notifications between processes.
@@ -48,6 +51,7 @@ impl fmt::Debug for Parts {
 /// A running scheduler: its ports, and the services over them.
 pub struct App {
     pub store: Arc<dyn Store>,
+    pub blobs: Arc<Depot>,
     pub bus: Arc<dyn Bus>,
     pub clock: Arc<dyn Clock>,
     pub entropy: Arc<dyn Entropy>,

@@ -42,6 +42,9 @@ settings! {
         /// Interval between retention passes.
         retention_interval: Duration = Duration::from_mins(1)
             => Key::span("scheduler.retention_interval", SECOND, DAY);
+        /// Interval between passes that remove blobs which nothing names.
+        blob_interval: Duration = Duration::from_hours(1)
+            => Key::span("scheduler.blob_interval", SECOND, DAY);
         /// How long idempotency keys are kept.
         idempotency_keep: Duration = Duration::from_hours(48)
             => Key::span("scheduler.idempotency_keep", DAY, YEAR);

@@ -2,6 +2,7 @@
 //! health.
 
 pub(crate) mod alarms;
+pub(crate) mod blobs;
 mod orphans;
 pub(crate) mod retention;
 pub(crate) mod runs;

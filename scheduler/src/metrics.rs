@@ -22,6 +22,8 @@ pub(crate) const TIMERS_FIRED: &str = "mainspring_timers_fired_total";
 pub(crate) const TIMER_LATENESS: &str = "mainspring_timer_lateness_seconds";
 /// Counter: rows that retention removed.
 pub(crate) const RETIRED: &str = "mainspring_retention_rows_total";
+/// Counter: blobs that nothing named any more and that were removed.
+pub(crate) const BLOBS_REMOVED: &str = "mainspring_blobs_removed_total";
 /// Gauge: old sends and runs that the last retention pass kept, by `kind`.
 pub(crate) const RETENTION_SKIPPED: &str = "mainspring_retention_skipped";
 /// Counter: rows of deleted sessions that were removed.

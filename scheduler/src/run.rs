@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::{App, Parts};
-use crate::loops::{alarms, retention, runs, sweep, timers};
+use crate::loops::{alarms, blobs, retention, runs, sweep, timers};
 use crate::services::accept::Acceptor;
 use crate::services::notify::{self, Notifier};
 use crate::services::registration::{self, Registration};
@@ -50,6 +50,7 @@ pub fn start(parts: Parts, lifecycle: &Lifecycle) -> (Arc<App>, Loops) {
         lifecycle: lifecycle.clone(),
         notifier,
         store: parts.store,
+        blobs: parts.blobs,
         bus: parts.bus,
         clock: parts.clock,
         entropy: parts.entropy,
@@ -73,6 +74,7 @@ pub fn start(parts: Parts, lifecycle: &Lifecycle) -> (Arc<App>, Loops) {
     tasks.spawn(keep(app.clone(), "retention", |app| {
         retention::run(app).boxed()
     }));
+    tasks.spawn(keep(app.clone(), "blobs", |app| blobs::run(app).boxed()));
     (app, Loops { tasks, closing })
 }
 

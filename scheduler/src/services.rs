@@ -2,6 +2,7 @@
 
 pub mod accept;
 pub mod agents;
+pub mod blobs;
 pub mod cancel;
 pub mod deliver;
 pub mod forgetting;

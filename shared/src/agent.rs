@@ -41,6 +41,10 @@ pub const MAX_ROUNDS_DEFAULT: u32 = 50;
 /// Tokens that one answer may have unless the agent says otherwise.
 pub const MAX_TOKENS_DEFAULT: u32 = 8_000;
 
+/// Pictures and files that are always shown unless the agent says otherwise: each costs about as much as a
+/// thousand words, in every round.
+pub const IMAGES_KEPT_DEFAULT: u32 = 10;
+
 /// How a session's model is called. Versioned: a send keeps the version that was
 /// current when it started.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, utoipa::ToSchema)]
@@ -231,6 +235,9 @@ pub struct ContextSpec {
     /// How older results of these tools are shown; as they are where nothing is said.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tools: BTreeMap<String, ToolContext>,
+    /// Which pictures and files are shown again with later rounds.
+    #[serde(default, skip_serializing_if = "ImagesSpec::is_default")]
+    pub images: ImagesSpec,
     /// What to do with an answer that was cut at its token limit.
     #[serde(default, skip_serializing_if = "OnTruncation::is_default")]
     pub on_truncation: OnTruncation,
@@ -238,6 +245,43 @@ pub struct ContextSpec {
     #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
     #[schema(ignore)]
     pub extra: Extra,
+}
+
+/// Which pictures and files of the window a model call contains. Others are replaced by a line that
+/// says what they were.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ImagesSpec {
+    /// The newest ones that are always shown, at least 1; all are shown when null. To keep providers'
+    /// prompt caches of use, older ones go in blocks: once there are twice as many, as many of them.
+    #[serde(default = "ImagesSpec::keep_default")]
+    pub keep: Option<u32>,
+    /// What this release does not know of it.
+    #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
+    #[schema(ignore)]
+    pub extra: Extra,
+}
+
+impl ImagesSpec {
+    #[expect(
+        clippy::unnecessary_wraps,
+        reason = "it is the default of an optional member"
+    )]
+    const fn keep_default() -> Option<u32> {
+        Some(IMAGES_KEPT_DEFAULT)
+    }
+
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Default for ImagesSpec {
+    fn default() -> Self {
+        Self {
+            keep: Self::keep_default(),
+            extra: Extra::default(),
+        }
+    }
 }
 
 /// What to do with an answer that was cut at its token limit. Its calls are never executed: the last of

@@ -93,6 +93,14 @@ codes! {
     MemoryNotFound = "memory.not_found", NotFound, 404;
     /// The memory's provider is away or too slow.
     MemoryUnavailable = "memory.unavailable", Unavailable, 503;
+    /// No blob has this hash.
+    BlobNotFound = "blob.not_found", NotFound, 404;
+    /// The content has more bytes than a blob may have.
+    BlobTooLarge = "blob.too_large", Invalid, 413;
+    /// The blob store is away.
+    BlobUnavailable = "blob.unavailable", Unavailable, 503;
+    /// The blob store gave other content than was stored.
+    BlobCorrupt = "blob.corrupt", Corrupt, 500;
     /// No run has this id.
     RunNotFound = "run.not_found", NotFound, 404;
     /// No skill has this name, or no version of it this hash.

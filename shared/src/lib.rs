@@ -33,6 +33,7 @@ pub mod timer;
 pub mod words;
 
 // Ports.
+pub mod blob;
 pub mod bus;
 pub mod memory;
 pub mod queue;

@@ -8,7 +8,9 @@ use serde_json::Value;
 use crate::id::SendId;
 use crate::time::Timestamp;
 
-pub use media::{FILE_BYTES_MAX, FileSource, IMAGE_BYTES_MAX, ImageSource, MediaFault};
+pub use media::{
+    FILE_BYTES_MAX, FileSource, IMAGE_BYTES_MAX, ImageSource, MediaFault, is_media_type,
+};
 
 /// Who speaks.
 #[derive(

@@ -9,6 +9,7 @@
 //! database's; tests set it through [`Inspect`].
 
 mod agents;
+mod blobs;
 mod boots;
 mod calls;
 pub mod columns;
@@ -30,10 +31,8 @@ mod tree;
 
 use std::fmt;
 
-pub use agents::{
-    Agents, AliasOutcome, ListAgentVersions, ListAgents, PublishAgent, PublishNote, PublishOutcome,
-    SetAlias,
-};
+pub use agents::{Agents, AliasOutcome, ListAgentVersions, ListAgents, PublishAgent, PublishNote, PublishOutcome, SetAlias};
+pub use blobs::{BeginBlob, BlobRecord, BlobRows, BlobState, DumpBlob, NewBlob, RetireBlobs, RetiredBlobs};
 pub use boots::{BootRecord, Boots, NewBoot, Owned, PoolTools, Renewal, Role};
 pub use calls::{
     CallAnswer, CallBegin, CallChange, CallStep, Calls, DeliverItem, DeliverOutcome, Delivery,
@@ -58,8 +57,8 @@ pub use memories::{
     SearchMemories, VECTORS_MAX, candidate,
 };
 pub use reads::{
-    AuditOptions, ListSends, ListSessions, ModelUsage, Page, QueueStats, ReadMessages, Reads,
-    ScalingStats, ServerInfo, SessionUsage, Violation,
+    AuditOptions, FindMessages, ListSends, ListSessions, ModelUsage, Page, QueueStats,
+    ReadMessages, Reads, ScalingStats, ServerInfo, SessionUsage, Violation,
 };
 pub use runs::{
     AdvanceOutcome, AdvanceRun, ClaimRuns, ClaimedRuns, CreateRunOutcome, EndedLeaf, ListRuns,
@@ -91,7 +90,7 @@ pub use tree::{ErasedStep, cancel_below, delete_whole, erase_step, prune_all};
 /// The traits of all nouns, for whoever calls a concrete store.
 pub mod prelude {
     pub use super::{
-    Agents as _, Boots as _, Calls as _, Extractions as _, Leases as _, Lists as _, Memories as _, Reads as _, Runs as _, Sends as _, Sessions as _, Skills as _, Sweeps as _, Timers as _,
+    Agents as _, BlobRows as _, Boots as _, Calls as _, Extractions as _, Leases as _, Lists as _, Memories as _, Reads as _, Runs as _, Sends as _, Sessions as _, Skills as _, Sweeps as _, Timers as _,
     };
 }
 
@@ -104,6 +103,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// A store: the domain steps of every noun. Each method is one transaction.
 pub trait Store:
     Agents
+    + BlobRows
     + Boots
     + Calls
     + Extractions
@@ -123,6 +123,7 @@ pub trait Store:
 
 impl<T> Store for T where
     T: Agents
+        + BlobRows
         + Boots
         + Calls
         + Extractions

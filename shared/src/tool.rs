@@ -8,7 +8,7 @@ mod published;
 mod question;
 pub mod schema;
 
-pub use bounds::bounded;
+pub use bounds::{bounded, name_whole, named_whole};
 pub use call::{
     Approval, CallRecord, CallResult, CallState, Repeat, answers, call_id, calls_of_round,
     calls_of_send, cancelled_call, child_item, child_result, interrupted_call,

@@ -4,6 +4,7 @@
 //! Meant for `#[tokio::test(start_paused = true)]`: time jumps to the next timer whenever nothing
 //! else can run, so that lease expiry and parked retries cost nothing.
 
+mod blobs;
 mod essence;
 pub(crate) mod faulty;
 mod previews;
@@ -20,6 +21,7 @@ use async_trait::async_trait;
 use mainspring_providers::{Kind, ProviderSettings};
 use mainspring_runtime::Lifecycle;
 use mainspring_shared::agent::{AgentSpec, OnBusy, Priority, SendOptions};
+use mainspring_shared::blob::Depot;
 use mainspring_shared::entropy::Entropy;
 use mainspring_shared::event::LiveKind;
 use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey, TenantId};
@@ -44,6 +46,7 @@ use mainspring_worker::tool::Tools;
 use mainspring_worker::{Parts, WorkerConfig};
 use uuid::Uuid;
 
+pub use blobs::{FaultyBlobs, Wrong};
 pub use essence::{differences, essence};
 pub use faulty::{Fault, FaultPlan, Faulty};
 pub use script::{Asked, Script};
@@ -136,6 +139,8 @@ pub struct World {
     pub hooks: Hooks,
     /// The same: providers of memory beside the one in the store.
     pub memories: Vec<(String, Arc<dyn Memory>)>,
+    /// Where the bytes of blobs are.
+    pub blobs: Arc<FaultyBlobs>,
     clock: Arc<dyn Clock>,
     /// That of the processes that are started from now on.
     theirs: Arc<dyn Clock>,
@@ -163,7 +168,9 @@ impl World {
         let boot = BootId(Uuid::from_u128(0xb007));
         let acts = Arc::new(Acts::default());
         let entropy: Arc<CountingEntropy> = Arc::default();
-        let mut tools = tools::tools(&store, &clock, &acts);
+        let blobs = Arc::new(FaultyBlobs::new(clock.clone()));
+        let depot = Depot::new(store.clone(), blobs.clone(), entropy.clone());
+        let mut tools = tools::tools(&store, &Arc::new(depot), &clock, &acts);
         let held: (Arc<dyn Store>, Arc<dyn Entropy>) = (store.clone(), entropy.clone());
         register_wakeups(&held.0, &held.1, &mut tools).expect("no name is taken");
         more(&mut tools, &store, &clock);
@@ -171,6 +178,7 @@ impl World {
             tools: Arc::new(tools),
             hooks: Hooks::default(),
             memories: Vec::new(),
+            blobs,
             acts,
             script: Arc::new(Script::new(clock.clone())),
             entropy,
@@ -233,6 +241,17 @@ impl World {
         self.worker_with(config, store)
     }
 
+    /// The source of ids of all processes.
+    pub fn entropy(&self) -> Arc<dyn Entropy> {
+        self.entropy.clone()
+    }
+
+    /// The blobs of a process with this store.
+    pub(crate) fn depot(&self, store: &Arc<dyn Store>) -> Arc<Depot> {
+        let (store, entropy) = (store.clone(), self.entropy.clone());
+        Arc::new(Depot::new(store, self.blobs.clone(), entropy))
+    }
+
     /// Starts a worker with other bounds.
     pub fn worker_with(&self, config: WorkerConfig, store: Arc<dyn Store>) -> Lifecycle {
         // The name is taken by a provider that ships, and then given to the script.
@@ -247,6 +266,7 @@ impl World {
             memories.insert(name, memory.clone());
         }
         let parts = Parts {
+            blobs: self.depot(&store),
             store,
             queue: Arc::new(self.wire.clone()),
             bus: Arc::new(self.bus.clone()),
@@ -296,12 +316,24 @@ impl World {
 
     /// Accepts a send without ringing.
     pub async fn accept(&self, key: SessionKey, text: &str) -> SendId {
-        self.accepted(key, text, SendOptions::default()).await.0
+        let input = vec![ContentPart::text(text)];
+        self.accepted(key, input, SendOptions::default()).await.0
     }
 
     /// Accepts a send with options and enqueues its session.
     pub async fn send_with(&self, key: SessionKey, text: &str, options: SendOptions) -> SendId {
-        let (id, enqueue) = self.accepted(key, text, options).await;
+        let input = vec![ContentPart::text(text)];
+        self.send_parts(key, input, options).await
+    }
+
+    /// The same, with any parts.
+    pub async fn send_parts(
+        &self,
+        key: SessionKey,
+        input: Vec<ContentPart>,
+        options: SendOptions,
+    ) -> SendId {
+        let (id, enqueue) = self.accepted(key, input, options).await;
         if let Some(ready) = enqueue {
             self.enqueue(ready).await;
         }
@@ -311,14 +343,14 @@ impl World {
     async fn accepted(
         &self,
         key: SessionKey,
-        text: &str,
+        input: Vec<ContentPart>,
         options: SendOptions,
     ) -> (SendId, Option<ReadySession>) {
         let id = SendId(self.entropy.ordered_id());
         let item = AcceptSend {
             id,
             target: Target::Existing(key),
-            input: vec![ContentPart::text(text)],
+            input,
             options,
             reports_to: None,
             run: None,

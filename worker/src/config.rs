@@ -67,6 +67,9 @@ settings! {
         extract_attempts_max: u32 = 3 => Key::integer("memory.extract_attempts_max", 1, 100);
         /// Bytes of windows that are kept for sessions between their sends.
         cache_bytes_max: usize = 64 << 20 => Key::integer("worker.cache_bytes_max", 0, 1 << 40);
+        /// Bytes of blobs that are kept for further model calls.
+        blob_cache_bytes_max: usize = 32 << 20
+            => Key::integer("worker.blob_cache_bytes_max", 0, 1 << 40);
     }
 }
 

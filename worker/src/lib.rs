@@ -7,6 +7,7 @@ mod checks;
 mod config;
 mod extracting;
 pub mod fold;
+mod content;
 pub mod hook;
 mod live;
 pub mod llm;

@@ -7,6 +7,7 @@ const SENDS_ENDED: &str = "mainspring_worker_sends_ended_total";
 const MODEL_CALLS: &str = "mainspring_worker_model_calls_total";
 const MODEL_CALLS_FAILED: &str = "mainspring_worker_model_calls_failed_total";
 const RECALLS_FAILED: &str = "mainspring_worker_recalls_failed_total";
+const BLOBS_CORRUPT: &str = "mainspring_worker_blobs_corrupt_total";
 const IN_FLIGHT: &str = "mainspring_worker_sends_in_flight";
 
 pub(crate) fn send_ended(status: SendStatus) {
@@ -23,6 +24,10 @@ pub(crate) fn model_call_failed(code: Code) {
 
 pub(crate) fn recall_failed() {
     metrics::counter!(RECALLS_FAILED).increment(1);
+}
+
+pub(crate) fn blob_corrupt() {
+    metrics::counter!(BLOBS_CORRUPT).increment(1);
 }
 
 pub(crate) fn in_flight(count: u32) {

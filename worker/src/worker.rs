@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use mainspring_runtime::Lifecycle;
+use mainspring_shared::blob::Depot;
 use mainspring_shared::bus::Bus;
 use mainspring_shared::entropy::Entropy;
 use mainspring_shared::queue::Queue;
@@ -18,6 +19,7 @@ use crate::cache::Cache;
 use crate::config::WorkerConfig;
 use crate::extracting::Ended;
 use crate::fold::Fold;
+use crate::content::Content;
 use crate::hook::Hooks;
 use crate::live::Live;
 use crate::llm::Providers;
@@ -32,6 +34,8 @@ use crate::{extracting, metrics, preview, signals, strays};
 pub struct Parts {
     /// The truth.
     pub store: Arc<dyn Store>,
+    /// Content by its hash.
+    pub blobs: Arc<Depot>,
     /// Where activations come from.
     pub queue: Arc<dyn Queue>,
     /// Where notices go and signals come from.
@@ -62,6 +66,7 @@ pub(crate) struct Kernel {
     pub(crate) writes: Writes,
     pub(crate) live: Live,
     pub(crate) cache: Cache,
+    pub(crate) content: Arc<Content>,
     pub(crate) running: Running,
     /// One permit per send in flight.
     pub(crate) slots: Arc<Semaphore>,
@@ -89,6 +94,10 @@ pub async fn run(mut parts: Parts, lifecycle: Lifecycle) -> store::Result<()> {
         writes: Writes::spawn(&parts, &boot),
         live: Live::spawn(parts.bus.clone(), parts.clock.clone()),
         cache: Cache::new(parts.config.cache_bytes_max),
+        content: Arc::new(Content::new(
+            parts.blobs.clone(),
+            parts.config.blob_cache_bytes_max,
+        )),
         running: Running::default(),
         slots: Arc::new(Semaphore::new(parts.config.concurrency as usize)),
         suspects: Arc::new(Suspects::new(

@@ -91,6 +91,7 @@ pub(crate) async fn run(args: &DoctorArgs, format: Format, config: &Config) -> R
     let clock = wiring::clock();
     let mut findings = configuration(config);
     findings.extend(database(config, clock.as_ref()).await);
+    findings.extend(blobs(config).await);
     findings.extend(redis(config, &clock).await);
     findings.extend(providers(config, &clock, args).await);
     findings.extend(mcp_servers(config, &clock).await);
@@ -183,6 +184,22 @@ async fn database(config: &Config, clock: &dyn Clock) -> Vec<Finding> {
             findings
         }
     }
+}
+
+/// Writes, reads and removes a blob where their bytes are, if not in the database.
+async fn blobs(config: &Config) -> Option<Finding> {
+    let store = wiring::blob_store(config)?;
+    Some(match store.check().await {
+        Ok(()) => Finding::good("blobs", store.describe()),
+        Err(error) => {
+            let detail = format!("{}: {}", store.describe(), causes(&error));
+            Finding::bad(
+                "blobs",
+                detail,
+                "see [blobs]: the place, and the right to write there",
+            )
+        }
+    })
 }
 
 /// Who is there to do the work, by pool.

@@ -112,6 +112,7 @@ impl Base {
     ) -> Running {
         let metrics = self.metrics.clone();
         let parts = mainspring_scheduler::Parts {
+            blobs: wiring::depot(config, &store, &self.entropy),
             store,
             queue: wires.queue.clone(),
             bus: wires.bus.clone(),
@@ -156,6 +157,7 @@ impl Base {
         )?);
         let tools = wiring::tools(config, &self.clock, &self.entropy, &background, &memories)?;
         let parts = mainspring_worker::Parts {
+            blobs: wiring::depot(config, &store, &self.entropy),
             store,
             queue: wires.queue.clone(),
             bus: wires.bus.clone(),

@@ -19,6 +19,7 @@ use mainspring_worker::llm::Secret;
 use mainspring_worker::memory::Memories;
 use mainspring_worker::tool::Tools;
 
+use super::depot;
 use crate::failure::{Exit, Failure, usage, usage_text};
 
 /// How services behind URLs are called.
@@ -153,7 +154,8 @@ pub(crate) fn tools(
     .map_err(usage)?;
     skills::register(&shelf, &mut tools).map_err(usage)?;
     let store = background.store.clone();
-    memory::register(store, clock.clone(), memories, &mut tools).map_err(usage)?;
+    let blobs = depot(config, &background.store, entropy);
+    memory::register(store, blobs, clock.clone(), memories, &mut tools).map_err(usage)?;
     builtin::register_wakeups(&background.store, entropy, &mut tools).map_err(usage)?;
     workflow::register(&background.store, &background.bus, &mut tools).map_err(usage)?;
     Ok(tools)

@@ -121,6 +121,13 @@ pub(super) trait Batch: 'static {
     where
         Self: Sized;
 
+    /// Does what needs time before an item can be stored; `at` is where it stands in the request.
+    fn prepare(
+        app: &App,
+        item: &mut Self::Item,
+        at: &str,
+    ) -> impl Future<Output = Result<(), Error>> + Send;
+
     /// Reserves capacity for `count` items in flight, until the permit is dropped.
     fn room(app: &App, count: usize) -> Result<Option<OwnedSemaphorePermit>, Error>;
 
@@ -205,7 +212,15 @@ async fn create<B: Batch>(
     let mut items = Vec::with_capacity(raw.len());
     let mut agents = Resolver::new(&app);
     for (index, text) in raw.iter().enumerate() {
-        match item::<B>(&mut agents, &app, index, text.get(), whole).await {
+        let ready = match item::<B>(&mut agents, &app, index, text.get(), whole).await {
+            Ok(mut item) => {
+                let at = format!("/{}/{index}", B::ITEMS);
+                let prepared = B::prepare(&app, &mut item, &at).await;
+                prepared.map(|()| item)
+            }
+            Err(error) => Err(error),
+        };
+        match ready {
             Ok(item) => {
                 items.push(item);
                 results.push(None);

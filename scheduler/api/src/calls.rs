@@ -8,7 +8,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use mainspring_scheduler::error::Error;
-use mainspring_scheduler::services::results;
+use mainspring_scheduler::services::{blobs, results};
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{SessionId, SessionKey, TenantId};
 use mainspring_shared::message::ContentPart;
@@ -142,7 +142,9 @@ pub(super) async fn post_results(
     State(app): State<Arc<Api>>,
     SessionPath(key): SessionPath,
     _: Query<NoQuery>,
-    Json { value: body, .. }: Json<ResultsBody>,
+    Json {
+        value: mut body, ..
+    }: Json<ResultsBody>,
 ) -> Result<Response, Problem> {
     if app.store.get_session(key).await?.is_none() {
         return Err(Error::session_not_found().into());
@@ -150,6 +152,12 @@ pub(super) async fn post_results(
     let ids = body.results.iter();
     let ids = ids.map(|result| (key.tenant, result.call_id.clone()));
     let calls = app.store.get_calls(ids.collect()).await?;
+    for (place, result) in body.results.iter_mut().enumerate() {
+        if let Some(Input(parts)) = &mut result.content {
+            let at = format!("/results/{place}/content");
+            blobs::of_parts(&app, key.tenant, key.session.into(), parts, &at).await?;
+        }
+    }
     let mut checks = Checks::new();
     let mut items = Vec::with_capacity(body.results.len());
     let mut names = Vec::with_capacity(body.results.len());
@@ -163,6 +171,11 @@ pub(super) async fn post_results(
         });
     }
     checks.finish()?;
+    for item in &mut items {
+        if let CallAnswer::Result(result) = &mut item.answer {
+            blobs::of_result(&app, key, &item.call_id, result).await;
+        }
+    }
     let outcomes = results::post(&app, items).await?;
     if outcomes.iter().all(results::is_locked) {
         return Err(Error::locked().into());
@@ -259,19 +272,14 @@ pub(super) async fn output(
     if app.store.get_session(key).await?.is_none() {
         return Err(Error::session_not_found().into());
     }
-    let found = app
-        .store
-        .get_calls(vec![(key.tenant, call_id)])
-        .await?
-        .pop();
-    let call = found.flatten().filter(|call| call.session == session);
-    let result = call.and_then(|call| call.result).ok_or_else(|| {
+    let output = app.blobs.output(key, &call_id).await;
+    let output = output.map_err(Error::from)?.ok_or_else(|| {
         Error::new(
             Code::CallNotFound,
             "this session has no call with this id and a result",
         )
     })?;
-    let mut response = Response::new(Body::from(result.whole_text()));
+    let mut response = Response::new(Body::from(output));
     response.headers_mut().insert(
         CONTENT_TYPE,
         HeaderValue::from_static("text/plain; charset=utf-8"),

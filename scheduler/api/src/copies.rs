@@ -13,6 +13,7 @@ use futures::stream::try_unfold;
 use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::agents::{Choice, Resolver, Taken, rebind};
 use mainspring_scheduler::services::skills::pin;
+use mainspring_scheduler::services::blobs;
 use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{SessionKey, TenantId};
@@ -160,6 +161,7 @@ pub(super) async fn fork(
         .into());
     }
     copying.kept.truncate(settled);
+    blobs::of_copies(&app, copy, &copying.kept).await?;
     let lists = lists(&app, key).await?;
     let last = before + copying.behind + settled as i64;
     let folds = fold::copies(app.store.read_folds(key).await?, before, last);
@@ -299,6 +301,7 @@ async fn stage(
     behind: i64,
 ) -> Result<i64, Error> {
     let count = messages.len() as i64;
+    blobs::of_copies(app, session, &messages).await?;
     let page = ImportSession {
         folds: Vec::new(),
         session: NewSession {
@@ -354,6 +357,7 @@ pub(super) async fn import(
         importing.take(&chunk).await?;
     }
     let (item, _weight) = importing.finish(key)?;
+    blobs::of_copies(&app, session, &item.messages).await?;
     let outcome = app.store.import_session(item).await?;
     answer_creation(&app, outcome).await
 }

@@ -94,6 +94,13 @@ impl Whole {
     }
 }
 
+impl Whole {
+    /// The bytes, without a copy; they count as long as this is held.
+    pub(super) fn bytes(&self) -> Bytes {
+        self.bytes.clone()
+    }
+}
+
 impl Deref for Whole {
     type Target = [u8];
 

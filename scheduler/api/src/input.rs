@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use mainspring_shared::blob::BlobHash;
 use mainspring_shared::message::{ContentPart, FileSource, ImageSource};
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -43,6 +44,9 @@ enum Kind {
 #[serde(deny_unknown_fields)]
 struct SourceBody {
     r#type: SourceKind,
+    sha256: Option<BlobHash>,
+    /// As answers say it; what counts is the blob's own.
+    bytes: Option<u64>,
     media_type: Option<String>,
     data: Option<String>,
     url: Option<String>,
@@ -53,6 +57,7 @@ struct SourceBody {
 #[serde(rename_all = "lowercase")]
 enum SourceKind {
     Base64,
+    Blob,
     Url,
     Text,
 }
@@ -78,27 +83,62 @@ impl PartBody {
 
 impl SourceBody {
     fn image(self) -> Result<ImageSource, &'static str> {
+        if let Some((sha256, media_type)) = self.blob()? {
+            let bytes = 0;
+            return Ok(ImageSource::Blob {
+                sha256,
+                media_type,
+                bytes,
+            });
+        }
         match (self.r#type, self.media_type, self.data, self.url, self.text) {
             (SourceKind::Base64, Some(media_type), Some(data), None, None) => {
                 Ok(ImageSource::Base64 { media_type, data })
             }
             (SourceKind::Url, None, None, Some(url), None) => Ok(ImageSource::Url { url }),
             _ => Err(
-                "the source of an image is `base64` with `media_type` and `data`, or `url` \
-                      with `url`",
+                "the source of an image is `base64` with `media_type` and `data`, `blob` with \
+                 `sha256`, or `url` with `url`",
             ),
         }
     }
 
+    /// The blob, with its media type where another one is meant than it was stored with. The rest is
+    /// known once it was looked up.
+    fn blob(&self) -> Result<Option<(BlobHash, String)>, &'static str> {
+        let others = [&self.data, &self.url, &self.text];
+        let others = others.into_iter().any(Option::is_some);
+        match (self.r#type, self.sha256) {
+            (SourceKind::Blob, Some(sha256)) if !others => {
+                Ok(Some((sha256, self.media_type.clone().unwrap_or_default())))
+            }
+            (SourceKind::Blob, _) | (_, Some(_)) => {
+                Err("a source of the type `blob` has a `sha256` and, if need be, a `media_type`")
+            }
+            (_, None) if self.bytes.is_some() => {
+                Err("only a source of the type `blob` has `bytes`")
+            }
+            (_, None) => Ok(None),
+        }
+    }
+
     fn file(self) -> Result<FileSource, &'static str> {
+        if let Some((sha256, media_type)) = self.blob()? {
+            let bytes = 0;
+            return Ok(FileSource::Blob {
+                sha256,
+                media_type,
+                bytes,
+            });
+        }
         match (self.r#type, self.media_type, self.data, self.url, self.text) {
             (SourceKind::Base64, Some(media_type), Some(data), None, None) => {
                 Ok(FileSource::Base64 { media_type, data })
             }
             (SourceKind::Text, None, None, None, Some(text)) => Ok(FileSource::Text { text }),
             _ => Err(
-                "the source of a file is `base64` with `media_type` and `data`, or `text` \
-                      with `text`",
+                "the source of a file is `base64` with `media_type` and `data`, `blob` with \
+                 `sha256`, or `text` with `text`",
             ),
         }
     }

@@ -3,6 +3,7 @@
 mod agents;
 mod archive;
 mod batch;
+mod blobs;
 mod bodies;
 mod browsers;
 mod calls;

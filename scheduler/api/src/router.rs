@@ -10,7 +10,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::run::RenderMetrics;
 use crate::{
-    agents, batch, calls, context, copies, deliver, events, gate, health, memories, messages, openapi, operations, problem, prune, runs, sends, sessions, skills, timers, usage, waiting, workflows,
+    agents, batch, blobs, calls, context, copies, deliver, events, gate, health, memories, messages, openapi, operations, problem, prune, runs, sends, sessions, skills, timers, usage, waiting, workflows,
 };
 
 /// The scheduler and the limits of requests in flight. Derefs to the scheduler.
@@ -71,6 +71,7 @@ pub(crate) fn paths() -> OpenApiRouter<Arc<Api>> {
         .merge(messages::routes())
         .merge(sends::routes())
         .merge(events::routes())
+        .merge(blobs::routes())
         .merge(calls::routes())
         .merge(waiting::routes())
         .merge(deliver::routes())

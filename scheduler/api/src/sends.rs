@@ -8,12 +8,13 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use mainspring_scheduler::App;
 use mainspring_scheduler::error::Error;
-use mainspring_scheduler::services::accept::submit;
+use mainspring_scheduler::services::accept::{new_session, submit};
 use mainspring_scheduler::services::agents::Resolver;
 use mainspring_scheduler::services::cancel;
 use mainspring_scheduler::services::skills::pin_item;
 use mainspring_scheduler::services::watch::read_and_wait;
-use mainspring_shared::agent::SendOptions;
+use mainspring_shared::agent::{AgentSpec, SendOptions};
+use mainspring_scheduler::services::{blobs, cancel};
 use mainspring_shared::id::{SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::send::{SendRecord, SendStatus, SendView};
@@ -199,10 +200,11 @@ impl SendAsk {
 /// Accepts a send and waits for it if asked to; its body is held until it is stored.
 async fn accept(
     app: &App,
-    item: AcceptSend,
+    mut item: AcceptSend,
     body: Whole,
     wait: Option<Duration>,
 ) -> Result<Response, Problem> {
+    blobs::of_send(app, &mut item, "").await?;
     let submitted = submit(app, item, body, wait).await?;
     // Without a wait the first answer was 202, whatever has become of the send since.
     let status = if wait.is_some() && submitted.send.status.is_final() {

@@ -12,6 +12,7 @@ use axum::response::Response;
 use mainspring_scheduler::App;
 use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::agents::Resolver;
+use mainspring_scheduler::services::blobs;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{SessionId, TenantId, TimerId};
 use mainspring_shared::store::{
@@ -85,7 +86,8 @@ pub(super) async fn create(
         );
     }
     let mut agents = Resolver::new(&app);
-    let timer = body.timer(&mut agents, &app, checks, key.as_ref()).await?;
+    let mut timer = body.timer(&mut agents, &app, checks, key.as_ref()).await?;
+    blobs::of_timer(&app, &mut timer, "").await?;
     let made = app.store.create_timers(vec![(timer, key)]).await?;
     match made.into_iter().next().ok_or_else(Error::internal)? {
         CreateTimerOutcome::Created(record) => {

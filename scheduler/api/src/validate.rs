@@ -127,6 +127,10 @@ impl Checks {
                         self.refuse(&member, NUL);
                     }
                 }
+                // What a blob is, is looked up before it is stored.
+                ContentPart::Image { .. } | ContentPart::File { .. } if part.blob().is_some() => {
+                    empty = false;
+                }
                 ContentPart::Image { .. } | ContentPart::File { .. } => {
                     empty = false;
                     self.media(&format!("{member}/{place}"), part);
@@ -184,6 +188,11 @@ impl Checks {
             i32::MAX as u32,
         );
         self.context(&format!("{member}/context"), &agent.context);
+        self.within(
+            &format!("{member}/context/images/keep"),
+            agent.context.images.keep,
+            i32::MAX as u32,
+        );
         if agent
             .temperature
             .is_some_and(|heat| !(0.0..=2.0).contains(&heat))

@@ -5,6 +5,7 @@ use std::ops::Not;
 use serde::{Deserialize, Serialize};
 
 use super::ContentPart;
+use crate::blob::{BlobHash, BlobRef};
 
 /// Bytes that a picture may have: what every provider takes.
 pub const IMAGE_BYTES_MAX: usize = 5 << 20;
@@ -32,6 +33,16 @@ pub enum ImageSource {
         /// Its bytes in base64, at most 5 MiB before encoding.
         data: String,
     },
+    /// Among the blobs, from where it is read when a model is asked.
+    Blob {
+        /// The SHA-256 of its bytes.
+        #[schema(value_type = String)]
+        sha256: BlobHash,
+        /// `image/png`, `image/jpeg`, `image/gif` or `image/webp`.
+        media_type: String,
+        /// Its bytes, at most 5 MiB.
+        bytes: u64,
+    },
     /// Where the provider fetches it.
     Url {
         /// An `https` address.
@@ -55,7 +66,20 @@ pub enum FileSource {
         /// Its bytes in base64, at most 10 MiB before encoding.
         data: String,
     },
+    /// Among the blobs, from where it is read when a model is asked.
+    Blob {
+        /// The SHA-256 of its bytes.
+        #[schema(value_type = String)]
+        sha256: BlobHash,
+        /// Like `application/pdf`; what begins with `text/` is shown as text.
+        media_type: String,
+        /// Its bytes, at most 10 MiB.
+        bytes: u64,
+    },
 }
+
+/// About how many bytes a part takes that only names its content.
+const BLOB_WEIGHT: usize = 100;
 
 /// What is wrong with a picture or a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,6 +100,66 @@ impl ContentPart {
         }
     }
 
+    /// The blob that it names.
+    pub fn blob(&self) -> Option<BlobHash> {
+        match self {
+            Self::Image {
+                source: ImageSource::Blob { sha256, .. },
+            }
+            | Self::File {
+                source: FileSource::Blob { sha256, .. },
+                ..
+            } => Some(*sha256),
+            Self::Text { .. } | Self::Reasoning { .. } | Self::Image { .. } | Self::File { .. } => {
+                None
+            }
+        }
+    }
+
+    /// The media type and the base64 of content that is here.
+    pub fn inline(&self) -> Option<(&str, &str)> {
+        match self {
+            Self::Image {
+                source: ImageSource::Base64 { media_type, data },
+            }
+            | Self::File {
+                source: FileSource::Base64 { media_type, data },
+                ..
+            } => Some((media_type, data)),
+            Self::Text { .. } | Self::Reasoning { .. } | Self::Image { .. } | Self::File { .. } => {
+                None
+            }
+        }
+    }
+
+    /// The same picture or file, of which only the name is here. Other parts stay as they are.
+    #[must_use]
+    pub fn naming(self, blob: BlobRef) -> Self {
+        let BlobRef {
+            sha256,
+            media_type,
+            bytes,
+        } = blob;
+        match self {
+            Self::Image { .. } => Self::Image {
+                source: ImageSource::Blob {
+                    sha256,
+                    media_type,
+                    bytes,
+                },
+            },
+            Self::File { name, .. } => Self::File {
+                name,
+                source: FileSource::Blob {
+                    sha256,
+                    media_type,
+                    bytes,
+                },
+            },
+            Self::Text { .. } | Self::Reasoning { .. } => self,
+        }
+    }
+
     /// Bytes that the part takes where it is kept and sent.
     pub fn weight(&self) -> usize {
         match self {
@@ -85,6 +169,7 @@ impl ContentPart {
             }
             Self::Image { source } => match source {
                 ImageSource::Base64 { data, .. } => data.len(),
+                ImageSource::Blob { media_type, .. } => media_type.len() + BLOB_WEIGHT,
                 ImageSource::Url { url } => url.len(),
             },
             Self::File { name, source } => {
@@ -92,6 +177,7 @@ impl ContentPart {
                     + match source {
                         FileSource::Text { text } => text.len(),
                         FileSource::Base64 { data, .. } => data.len(),
+                        FileSource::Blob { media_type, .. } => media_type.len() + BLOB_WEIGHT,
                     }
             }
         }
@@ -114,6 +200,15 @@ fn image_fault(source: &ImageSource) -> Option<MediaFault> {
                 return fault("/source/media_type", detail);
             }
             data_fault(data, IMAGE_BYTES_MAX)
+        }
+        ImageSource::Blob {
+            media_type, bytes, ..
+        } => {
+            if !IMAGE_TYPES.contains(&media_type.as_str()) {
+                let detail = format!("is a blob of another type than {}", IMAGE_TYPES.join(", "));
+                return fault("/source", detail);
+            }
+            blob_fault(*bytes, IMAGE_BYTES_MAX)
         }
         ImageSource::Url { url } => {
             let plain = |b: u8| b.is_ascii_graphic();
@@ -145,15 +240,36 @@ fn file_fault(source: &FileSource) -> Option<MediaFault> {
             fault("/source/text", "must not have more than 10 MiB")
         }
         FileSource::Text { .. } => None,
+        FileSource::Blob {
+            media_type, bytes, ..
+        } => {
+            if !is_media_type(media_type) {
+                return fault("/source/media_type", "must be like application/pdf");
+            }
+            blob_fault(*bytes, FILE_BYTES_MAX)
+        }
         FileSource::Base64 { media_type, data } => {
-            let plain = |b: u8| b.is_ascii_alphanumeric() || b"/.+-".contains(&b);
-            let parts = media_type.split('/').filter(|part| !part.is_empty());
-            if parts.count() != 2 || media_type.len() > 100 || !media_type.bytes().all(plain) {
+            if !is_media_type(media_type) {
                 return fault("/source/media_type", "must be like application/pdf");
             }
             data_fault(data, FILE_BYTES_MAX)
         }
     }
+}
+
+/// Whether it is like `application/pdf`, without parameters.
+pub fn is_media_type(text: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"/.+-".contains(&b);
+    let parts = text.split('/').filter(|part| !part.is_empty());
+    parts.count() == 2 && text.len() <= 100 && text.bytes().all(plain)
+}
+
+fn blob_fault(bytes: u64, bytes_max: usize) -> Option<MediaFault> {
+    if bytes > bytes_max as u64 {
+        let detail = format!("must not have more than {} MiB", bytes_max >> 20);
+        return fault("/source", detail);
+    }
+    None
 }
 
 fn data_fault(data: &str, bytes_max: usize) -> Option<MediaFault> {
@@ -275,6 +391,18 @@ mod tests {
             (
                 file("a.txt", text("x")),
                 r#"{"type":"file","name":"a.txt","source":{"type":"text","text":"x"}}"#,
+            ),
+            (
+                image("image/png", "AAAA").naming(BlobRef {
+                    sha256: BlobHash([0xab; 32]),
+                    media_type: "image/png".to_owned(),
+                    bytes: 3,
+                }),
+                concat!(
+                    r#"{"type":"image","source":{"type":"blob","sha256":"#,
+                    r#""abababababababababababababababababababababababababababababababab","#,
+                    r#""media_type":"image/png","bytes":3}}"#
+                ),
             ),
         ] {
             assert_eq!(serde_json::to_string(&part).expect("is JSON"), json);

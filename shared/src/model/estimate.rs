@@ -179,6 +179,10 @@ fn part_tokens(part: &ContentPart, count: Count) -> u64 {
                     let tokens = data.len() as u64 / DATA_CHARS_PER_TOKEN;
                     tokens.max(IMAGE_TOKENS)
                 }
+                FileSource::Blob { bytes, .. } => {
+                    let chars = bytes.div_ceil(3) * 4;
+                    (chars / DATA_CHARS_PER_TOKEN).max(IMAGE_TOKENS)
+                }
             };
             count(name) + inside
         }

@@ -15,8 +15,9 @@ use uuid::Uuid;
 
 use crate::agent::prompt::assemble;
 use crate::agent::{AgentSpec, MAX_TOKENS_DEFAULT, OutputSpec, SendOptions};
+use crate::blob::absent;
 use crate::id::{SendId, SessionId};
-use crate::message::{ContentPart, Message, NewMessage, Role};
+use crate::message::{ContentPart, FileSource, Message, NewMessage, Role};
 use crate::model::{ModelFacts, Request, ToolSpec};
 use crate::session::fold::Fold;
 use crate::session::window::Window;
@@ -85,6 +86,9 @@ pub fn render(inputs: Inputs<'_>) -> Request {
         .map(|fold| Arc::new(recap(fold)))
         .collect();
     messages.extend(older::older(inputs.messages, inputs.send, &agent.context));
+    if let Some(keep) = agent.context.images.keep {
+        fade(&mut messages, keep as usize);
+    }
     let mut request = Request {
         model: inputs.model,
         system,
@@ -153,6 +157,47 @@ pub fn following(
         messages.insert(0, Arc::new(asked));
     }
     messages
+}
+
+/// Replaces pictures and files by lines, but for the newest ones: between `keep` and twice as many stay.
+/// A function of the messages alone, so that each request replaces what the one before it did, until
+/// there are so many more.
+fn fade(messages: &mut [Arc<Message>], keep: usize) {
+    let keep = keep.max(1);
+    let of = |message: &Message| message.content.iter().filter(|part| is_media(part)).count();
+    let count: usize = messages.iter().map(|message| of(message)).sum();
+    let mut gone = (count.saturating_sub(1) / keep).saturating_sub(1) * keep;
+    for message in messages {
+        let mine = of(message);
+        if gone == 0 {
+            return;
+        }
+        if mine == 0 {
+            continue;
+        }
+        let why = format!("no longer shown; it is in message {}", message.seq);
+        let content = message.content.iter().map(|part| {
+            if gone > 0 && is_media(part) {
+                gone -= 1;
+                return absent(part, &why);
+            }
+            part.clone()
+        });
+        let content = content.collect();
+        *message = Arc::new(Message {
+            content,
+            ..Message::clone(message)
+        });
+    }
+}
+
+/// Whether a part is shown as more than words.
+fn is_media(part: &ContentPart) -> bool {
+    match part {
+        ContentPart::Image { .. } => true,
+        ContentPart::File { source, .. } => !matches!(source, FileSource::Text { .. }),
+        ContentPart::Text { .. } | ContentPart::Reasoning { .. } => false,
+    }
 }
 
 /// A fold as the message that the model is shown in the place of those that it stands for.

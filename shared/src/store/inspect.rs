@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::{BootRecord, Parent, Result, RunStep, Store};
+use super::{BootRecord, DumpBlob, Parent, Result, RunStep, Store};
 use crate::agent::{AgentVersion, NamedAgent};
 use crate::id::{BootId, SendId, SessionKey, TenantId};
 use crate::inbox::InboxItem;
@@ -39,6 +39,8 @@ pub struct Dump {
     pub boots: Vec<BootRecord>,
     /// The sessions, tombstones too.
     pub sessions: Vec<DumpSession>,
+    /// The blobs.
+    pub blobs: Vec<DumpBlob>,
     /// The lists that agents keep.
     pub lists: Vec<DumpList>,
     /// The entries of the memory by owner and id.

@@ -35,6 +35,9 @@ pub trait Reads: Send + Sync {
     /// The folds of a session, those too that others cover, by number; none when unknown or deleted.
     async fn read_folds(&self, key: SessionKey) -> Result<Vec<Fold>>;
 
+    /// Messages of a transcript, newest first; none when unknown or deleted.
+    async fn find_messages(&self, query: FindMessages) -> Result<Vec<Message>>;
+
     /// Steps of a session with numbers above `after`, in order, at most `limit`.
     async fn read_steps(&self, key: SessionKey, after: i64, limit: u32) -> Result<Vec<Step>>;
 
@@ -96,6 +99,23 @@ pub struct ReadMessages {
     pub key: SessionKey,
     /// Only those with a higher `seq`.
     pub after: i64,
+    /// At most this many.
+    pub limit: u32,
+}
+
+/// A question for messages, newest first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FindMessages {
+    /// The session.
+    pub key: SessionKey,
+    /// Only those of this send.
+    pub send: Option<SendId>,
+    /// Only the result of this call.
+    pub call: Option<String>,
+    /// Only those with a higher `seq`.
+    pub after: i64,
+    /// Only those with a lower `seq`.
+    pub before: i64,
     /// At most this many.
     pub limit: u32,
 }

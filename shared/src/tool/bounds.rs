@@ -1,7 +1,8 @@
 //! Bounds of outputs: the model sees head and tail, the whole is kept.
 
 use super::call::CallResult;
-use crate::message::{ContentPart, plain_text};
+use crate::blob::BlobHash;
+use crate::message::{ContentPart, plain_text, texts};
 
 /// Characters of an output that are kept at all.
 const WHOLE_CHARS_MAX: usize = 2_000_000;
@@ -38,8 +39,9 @@ pub fn bounded(mut result: CallResult, call_id: &str, chars_max: usize) -> CallR
     }
     let (head, tail) = (chars_max / 2, chars_max - chars_max / 2);
     let note = format!(
-        "\n[… {} of the {chars} characters of {call_id} left out …]\n",
-        chars - chars_max
+        "\n[… {} of the {chars} {} …]\n",
+        chars - chars_max,
+        cut_of(call_id)
     );
     let shown = format!("{}{note}{}", first(&text, head), last(&text, tail, chars));
     let others = std::mem::take(&mut result.content);
@@ -51,6 +53,34 @@ pub fn bounded(mut result: CallResult, call_id: &str, chars_max: usize) -> CallR
         .collect();
     result.whole = Some(first(&text, WHOLE_CHARS_MAX).to_owned());
     result
+}
+
+/// What the note in a cut output says behind the call's id.
+fn cut_of(call_id: &str) -> String {
+    format!("characters of {call_id} left out")
+}
+
+/// Says in the note of a cut output under which hash the whole is kept: whoever has a copy of the message
+/// finds it by that.
+pub fn name_whole(content: &mut [ContentPart], call_id: &str, sha256: BlobHash) {
+    let note = cut_of(call_id);
+    for part in content {
+        if let ContentPart::Text { text } = part
+            && let Some(at) = text.find(&note)
+        {
+            text.insert_str(at + note.len(), &format!("; sha256 {sha256}"));
+            return;
+        }
+    }
+}
+
+/// The hash that the note of a cut output names.
+pub fn named_whole(content: &[ContentPart], call_id: &str) -> Option<BlobHash> {
+    let note = format!("{}; sha256 ", cut_of(call_id));
+    texts(content).find_map(|text| {
+        let (_, behind) = text.split_once(&note)?;
+        behind.get(..64)?.parse().ok()
+    })
 }
 
 fn first(text: &str, chars: usize) -> &str {
@@ -78,6 +108,14 @@ mod tests {
             "{shown}"
         );
         assert_eq!(cut.whole_text(), long);
+        // Where it is a blob, its name is found in every copy of the message.
+        let (mut content, hash) = (cut.content, BlobHash::of(long.as_bytes()));
+        assert_eq!(named_whole(&content, "call_1"), None);
+        name_whole(&mut content, "call_1", hash);
+        assert_eq!(named_whole(&content, "call_1"), Some(hash));
+        assert_eq!(named_whole(&content, "call_2"), None);
+        let said = format!("characters of call_1 left out; sha256 {hash} …]");
+        assert!(plain_text(&content).contains(&said));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::blob::BlobRef;
 use crate::error::Code;
 use crate::id::{SendId, SessionId};
 use crate::message::{ContentPart, NewMessage, Role, plain_text};
@@ -116,6 +117,9 @@ pub struct CallResult {
     /// The whole output, where `content` holds only its head and tail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub whole: Option<String>,
+    /// The same, where it is a blob: then `whole` is absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub whole_blob: Option<BlobRef>,
     /// The output's value, where the tool gave one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Value>,
@@ -129,6 +133,7 @@ impl CallResult {
             failed: false,
             code: None,
             whole: None,
+            whole_blob: None,
             value: None,
         }
     }
@@ -142,7 +147,7 @@ impl CallResult {
         }
     }
 
-    /// The output as text, whole where it was cut.
+    /// The output as text, whole where it was cut and is kept beside it.
     pub fn whole_text(&self) -> String {
         match &self.whole {
             Some(whole) => whole.clone(),

@@ -38,6 +38,7 @@ pub const FULL: &[&str] = &[
     "command_output",
     "command_stop",
     "read_output",
+    "recall",
     "current_time",
     "todo",
     "note_add",

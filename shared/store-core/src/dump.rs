@@ -9,7 +9,7 @@ use mainspring_shared::store::{self, Dump, DumpSession, Inspect};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::usage::Usage;
 
-use crate::agents;
+use crate::{agents, blobs};
 use crate::db::{Conn, Statement, sql};
 use crate::extractions;
 use crate::fault::Result;
@@ -84,6 +84,7 @@ async fn all(conn: &mut Conn) -> Result<Dump> {
     Ok(Dump {
         boots,
         sessions: sessions.into_values().collect(),
+        blobs: blobs::dump(conn).await?,
         lists: lists::dump(conn).await?,
         memories,
         memory_erasures,

@@ -14,6 +14,7 @@ mod store;
 mod accept;
 mod agents;
 mod audit;
+mod blobs;
 mod boots;
 mod calls;
 mod cancel;

@@ -9,8 +9,8 @@ use mainspring_shared::session::{SessionRecord, SessionStatus};
 use mainspring_shared::step::Step;
 use mainspring_shared::store;
 use mainspring_shared::store::{
-    AuditOptions, ListSends, ListSessions, ModelUsage, Page, QueueStats, ReadMessages, Reads,
-    ScalingStats, ServerInfo, SessionUsage, Violation,
+    AuditOptions, FindMessages, ListSends, ListSessions, ModelUsage, Page, QueueStats,
+    ReadMessages, Reads, ScalingStats, ServerInfo, SessionUsage, Violation,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::usage::Usage;
@@ -45,6 +45,10 @@ impl Reads for SqlStore {
 
     async fn read_folds(&self, key: SessionKey) -> store::Result<Vec<Fold>> {
         self.read(move |conn| Box::pin(folds::all(conn, key))).await
+    }
+
+    async fn find_messages(&self, query: FindMessages) -> store::Result<Vec<Message>> {
+        self.read(move |conn| Box::pin(find(conn, query))).await
     }
 
     async fn read_steps(
@@ -234,6 +238,23 @@ pub(crate) async fn messages(conn: &mut Conn, query: ReadMessages) -> Result<Vec
         .bind(query.key.tenant.0)
         .bind(query.key.session.0)
         .bind(query.after)
+        .bind(query.limit)
+        .fetch_all(conn)
+        .await?;
+    rows.iter()
+        .map(|row| rows::message(row).map(|(_, message)| message))
+        .collect()
+}
+
+/// Messages of a transcript, newest first.
+pub(crate) async fn find(conn: &mut Conn, query: FindMessages) -> Result<Vec<Message>> {
+    let rows = statement(sql!("messages/find"))
+        .bind(query.key.tenant.0)
+        .bind(query.key.session.0)
+        .bind(query.after)
+        .bind(query.before)
+        .bind(query.send.map(|send| send.0))
+        .bind(query.call)
         .bind(query.limit)
         .fetch_all(conn)
         .await?;

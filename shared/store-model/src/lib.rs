@@ -9,6 +9,7 @@ mod state;
 
 // The domain steps, by noun.
 mod agents;
+mod blobs;
 mod boots;
 mod children;
 mod claim;

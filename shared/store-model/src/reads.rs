@@ -11,8 +11,8 @@ use mainspring_shared::session::SessionRecord;
 use mainspring_shared::session::fold::Fold;
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
-    AuditOptions, ListSends, ListSessions, ModelUsage, Page, QueueStats, ReadInbox, ReadMessages,
-    Reads, Result, ScalingStats, ServerInfo, SessionUsage, Violation,
+    AuditOptions, FindMessages, ListSends, ListSessions, ModelUsage, Page, QueueStats, ReadInbox,
+    ReadMessages, Reads, Result, ScalingStats, ServerInfo, SessionUsage, Violation,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallRecord;
@@ -51,6 +51,11 @@ impl Reads for ModelStore {
         let (state, _) = self.begin();
         let session = state.sessions.get(&key).filter(|it| it.cold.is_some());
         Ok(session.map_or_else(Vec::new, |session| session.folds.clone()))
+    }
+
+    async fn find_messages(&self, query: FindMessages) -> Result<Vec<Message>> {
+        let (state, _) = self.begin();
+        Ok(find(&state, query))
     }
 
     async fn read_steps(&self, key: SessionKey, after: i64, limit: u32) -> Result<Vec<Step>> {
@@ -196,6 +201,18 @@ pub(crate) fn messages(state: &State, query: ReadMessages) -> Vec<Message> {
     let transcript = session.into_iter().flat_map(|s| s.messages.values());
     let behind = transcript.filter(|message| message.seq > query.after);
     behind.take(query.limit as usize).cloned().collect()
+}
+
+pub(crate) fn find(state: &State, query: FindMessages) -> Vec<Message> {
+    let session = live(state, query.key);
+    let transcript = session.into_iter().flat_map(|s| s.messages.values().rev());
+    let found = transcript.filter(|message| {
+        message.seq > query.after
+            && message.seq < query.before
+            && query.send.is_none_or(|send| send == message.send_id)
+            && (query.call.is_none() || query.call == message.tool_call_id)
+    });
+    found.take(query.limit as usize).cloned().collect()
 }
 
 pub(crate) fn steps(state: &State, key: SessionKey, after: i64, limit: u32) -> Vec<Step> {

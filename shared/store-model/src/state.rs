@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use mainspring_shared::agent::AgentKey;
 use mainspring_shared::id::{BootId, MemoryId, RunKey, SendId, SessionKey, TenantId, TimerId};
+use bytes::Bytes;
+use mainspring_shared::blob::{BlobHash, BlobPlace};
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::skill::BrokenSkill;
 use mainspring_shared::store::{BootRecord, Dump, IdempotencyKey, KeyOutcome};
@@ -12,6 +14,7 @@ use mainspring_shared::tool::{CallRecord, Published};
 use uuid::Uuid;
 
 use crate::{agents, extractions};
+use crate::blobs::{self, Blob};
 use crate::lists::{self, Kept};
 use crate::memories;
 use crate::runs::Run;
@@ -32,6 +35,9 @@ pub(crate) struct State {
     pub(crate) homes: BTreeMap<(TenantId, SendId), SessionKey>,
     /// By tenant, route and key.
     pub(crate) requests: BTreeMap<(TenantId, String, String), Request>,
+    pub(crate) blobs: BTreeMap<(TenantId, BlobHash), Blob>,
+    /// Pieces of blobs' bytes.
+    pub(crate) chunks: BTreeMap<(BlobPlace, i32), Bytes>,
     /// By tenant and key.
     pub(crate) lists: BTreeMap<(TenantId, String), Kept>,
     /// By tenant and name.
@@ -137,6 +143,7 @@ impl State {
         Dump {
             boots: self.boots.values().cloned().collect(),
             sessions: self.sessions.values().map(Session::dump).collect(),
+            blobs: blobs::dump(self),
             lists: lists::dump(self),
             memories: memories::dump(self),
             memory_erasures: memories::dump_erasures(self),

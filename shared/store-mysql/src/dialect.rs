@@ -9,6 +9,7 @@ use mainspring_store_core::db::Statement;
 /// The texts that differ from the core's.
 const TEXTS: &[&str] = &[
     include_str!("../sql/audit.sql"),
+    include_str!("../sql/blobs.sql"),
     include_str!("../sql/boots.sql"),
     include_str!("../sql/calls.sql"),
     include_str!("../sql/erasures.sql"),

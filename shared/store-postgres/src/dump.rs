@@ -11,7 +11,7 @@ use mainspring_shared::time::Timestamp;
 use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection};
 
-use crate::{agents, extractions, folds};
+use crate::{agents, blobs, extractions, folds};
 use crate::ledger::Hot;
 use crate::lists;
 use crate::memories;
@@ -102,6 +102,8 @@ async fn dump_once(connection: &mut PgConnection) -> std::result::Result<Dump, F
         session.paid.push(fields.json("usage")?);
         Ok(())
     })?;
+    let rows = sql!("blobs/dump").fetch_all(&mut *tx).await?;
+    let blobs = rows.iter().map(blobs::dumped).collect::<Result<_>>()?;
     let rows = sql!("reads/dump_lists").fetch_all(&mut *tx).await?;
     let lists = rows.iter().map(lists::dumped).collect::<Result<_>>()?;
     let extractions = extractions::dump(&mut tx).await?;
@@ -113,6 +115,7 @@ async fn dump_once(connection: &mut PgConnection) -> std::result::Result<Dump, F
     Ok(Dump {
         boots,
         sessions: sessions.into_values().collect(),
+        blobs,
         lists,
         memories,
         memory_erasures,

@@ -8,6 +8,7 @@ mod store;
 // The domain steps, by noun.
 mod accept;
 mod agents;
+mod blobs;
 mod boots;
 mod calls;
 mod cancel;

@@ -9,8 +9,8 @@ use mainspring_shared::session::fold::Fold;
 use mainspring_shared::session::{SessionRecord, SessionStatus};
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
-    AuditOptions, ListSends, ListSessions, ModelUsage, Page, QueueStats, ReadInbox, ReadMessages,
-    Reads, Result, ScalingStats, ServerInfo, SessionUsage, Violation,
+    AuditOptions, FindMessages, ListSends, ListSessions, ModelUsage, Page, QueueStats, ReadInbox,
+    ReadMessages, Reads, Result, ScalingStats, ServerInfo, SessionUsage, Violation,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallRecord;
@@ -50,6 +50,10 @@ impl Reads for PostgresStore {
 
     async fn read_folds(&self, key: SessionKey) -> Result<Vec<Fold>> {
         folds::all(&self.pools.streamers, key).await
+    }
+
+    async fn find_messages(&self, query: FindMessages) -> Result<Vec<Message>> {
+        find(&self.pools.claimers, query).await
     }
 
     async fn read_steps(&self, key: SessionKey, after: i64, limit: u32) -> Result<Vec<Step>> {
@@ -193,6 +197,26 @@ pub(crate) async fn messages(pool: &Pool, query: ReadMessages) -> Result<Vec<Mes
     .await?;
     let messages = rows.iter().map(|row| {
         let mut fields = Fields::new(row, "messages");
+        fields.message()
+    });
+    messages.collect()
+}
+
+pub(crate) async fn find(pool: &Pool, query: FindMessages) -> Result<Vec<Message>> {
+    let rows = fetch(pool, || {
+        sql!("sessions/find_messages")
+            .bind(query.key.tenant.0)
+            .bind(query.key.session.0)
+            .bind(query.after)
+            .bind(query.before)
+            .bind(query.send.map(|send| send.0))
+            .bind(query.call.as_deref().map(|call| text(call).into_owned()))
+            .bind(i64::from(query.limit))
+    })
+    .await?;
+    let messages = rows.iter().map(|row| {
+        let mut fields = Fields::new(row, "messages");
+        let _: i64 = fields.take("ord")?;
         fields.message()
     });
     messages.collect()

@@ -15,6 +15,7 @@ pub mod agents;
 pub mod agreement;
 pub mod alarms;
 pub mod audit;
+pub mod blobs;
 pub mod boots;
 pub mod calls;
 pub mod cancel;
@@ -59,6 +60,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("agents", include_str!("store/agents.rs")),
     ("alarms", include_str!("store/alarms.rs")),
     ("audit", include_str!("store/audit.rs")),
+    ("blobs", include_str!("store/blobs.rs")),
     ("boots", include_str!("store/boots.rs")),
     ("calls", include_str!("store/calls.rs")),
     ("cancel", include_str!("store/cancel.rs")),

@@ -7,10 +7,12 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use mainspring_shared::agent::{AgentKey, AgentQuery, AgentVersion, NamedAgent};
 use mainspring_shared::id::{BootId, MemoryId, RunKey, SendId, SessionKey, TenantId, TimerId};
+use mainspring_shared::blob::{BlobHash, BlobOwner, BlobPlace};
 use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::list::{List, ListName};
 use mainspring_shared::memory::{MemoryEntry, Namespace};
@@ -21,7 +23,7 @@ use mainspring_shared::skill::{BrokenSkill, SkillFault, SkillHash, SkillRecord, 
 use mainspring_shared::session::fold::Fold;
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, Agents, AlarmSweep, AliasOutcome, AppendOutcome, AppendRound, AuditOptions, BootRecord, Boots, Calls, CancelOutcome, ChangeMemory, ChangeTimer, ChangeTimerOutcome, ClaimExtractions, ClaimOutcome, ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend, CreateOutcome, CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeletedSession, DeliverItem, DeliverOutcome, EndExtraction, EraseMemories, Erased, ErasedMemories, Error, Extraction, Extractions, Fired, IdempotencyKey, ImportSession, KeyOutcome, Leases, ListAgentVersions, ListAgents, ListMemories, ListOccurrences, ListOutcome, ListRuns, ListSends, ListSessions, ListSkills, ListTimers, Lists, Memories, NewBoot, NewExtraction, NewRun, NewSession, NewTimer, Orphans, Owned, Page, ParkOutcome, ParkSend, PoolTools, PostOutcome, PostResult, PruneOutcome, PruneSession, PublishAgent, PublishOutcome, PublishSkill, QueueStats, ReadInbox, ReadMessages, ReadNodes, Reads, ReleaseSession, Renewal, ReportOutcome, Result, RetireSends, Retired, RunStep, Runs, SaveMemory, SaveMemoryOutcome, ScalingStats, SearchMemories, Sends, ServerInfo, SessionPatch, SessionUsage, Sessions, SetAlias, SkillVersion, Skills, Store, SweepOrphans, SweepReady, Sweeps, Swept, Timers, UpdateOutcome, Violation, WriteList,
+    AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, Agents, AlarmSweep, AliasOutcome, AppendOutcome, AppendRound, AuditOptions, BeginBlob, BlobRecord, BlobRows, BootRecord, Boots, Calls, CancelOutcome, ChangeMemory, ChangeTimer, ChangeTimerOutcome, ClaimExtractions, ClaimOutcome, ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend, CreateOutcome, CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeletedSession, DeliverItem, DeliverOutcome, EndExtraction, EraseMemories, Erased, ErasedMemories, Error, Extraction, Extractions, FindMessages, Fired, IdempotencyKey, ImportSession, KeyOutcome, Leases, ListAgentVersions, ListAgents, ListMemories, ListOccurrences, ListOutcome, ListRuns, ListSends, ListSessions, ListSkills, ListTimers, Lists, Memories, NewBlob, NewBoot, NewExtraction, NewRun, NewSession, NewTimer, Orphans, Owned, Page, ParkOutcome, ParkSend, PoolTools, PostOutcome, PostResult, PruneOutcome, PruneSession, PublishAgent, PublishOutcome, PublishSkill, QueueStats, ReadInbox, ReadMessages, ReadNodes, Reads, ReleaseSession, Renewal, ReportOutcome, Result, RetireBlobs, RetireSends, Retired, RetiredBlobs, RunStep, Runs, SaveMemory, SaveMemoryOutcome, ScalingStats, SearchMemories, Sends, ServerInfo, SessionPatch, SessionUsage, Sessions, SetAlias, SkillVersion, Skills, Store, SweepOrphans, SweepReady, Sweeps, Swept, Timers, UpdateOutcome, Violation, WriteList,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{Occurrence, TimerRecord};
@@ -280,6 +282,19 @@ macro_rules! store_methods {
         read session_usage(key: SessionKey) -> Option<SessionUsage>;
         read open_children(key: SessionKey) -> u64;
         }
+        $apply! { BlobRows:
+        write begin_blob(blob: NewBlob) -> BeginBlob;
+        write finish_blob(place: BlobPlace, owner: Option<BlobOwner>) -> bool;
+        write hold_blobs(
+            tenant: TenantId, owner: BlobOwner, hashes: Vec<BlobHash>
+        ) -> Vec<Option<BlobRecord>>;
+        read get_blobs(tenant: TenantId, hashes: Vec<BlobHash>) -> Vec<Option<BlobRecord>>;
+        write retire_blobs(query: RetireBlobs) -> RetiredBlobs;
+        write forget_blob(place: BlobPlace) -> ();
+        write write_blob_chunk(place: BlobPlace, n: i32, data: Bytes) -> ();
+        read read_blob_chunk(place: BlobPlace, n: i32) -> Option<Bytes>;
+        write drop_blob_chunks(place: BlobPlace, limit: u32) -> u64;
+        }
         $apply! { Lists:
         write write_list(item: WriteList) -> ListOutcome;
         read read_list(tenant: TenantId, name: ListName) -> List;
@@ -395,6 +410,7 @@ macro_rules! store_methods {
         read last_steps(keys: Vec<SessionKey>) -> Vec<i64>;
         read read_messages(query: ReadMessages) -> Vec<Message>;
         read read_folds(key: SessionKey) -> Vec<Fold>;
+        read find_messages(query: FindMessages) -> Vec<Message>;
         read read_steps(key: SessionKey, after: i64, limit: u32) -> Vec<Step>;
         read queue_stats() -> Vec<QueueStats>;
         read scaling(pool: &str) -> ScalingStats;

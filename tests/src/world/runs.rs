@@ -26,6 +26,7 @@ impl World {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await;
         let listener = listener.expect("a port is free");
         let parts = mainspring_scheduler::Parts {
+            blobs: self.depot(&store),
             store,
             queue: Arc::new(self.wire.clone()),
             bus: Arc::new(self.bus.clone()),

@@ -4,6 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use mainspring_shared::blob::Depot;
+use mainspring_shared::message::{ContentPart, ImageSource};
 use mainspring_shared::time::Clock;
 use mainspring_shared::tool::Repeat;
 use mainspring_shared::tool::schema::any_object;
@@ -52,7 +54,7 @@ impl Acts {
 
 /// A tool that obeys its arguments: `ms` is how long it works, `fail` makes it fail, `abort` ends
 /// the send, `panic` is a defect of its own, `deaf` keeps it from stopping when it is told to, `lie`
-/// makes it answer with megabytes of what nobody asked for.
+/// makes it answer with megabytes of what nobody asked for, `image` with a picture of so much base64.
 #[derive(Debug)]
 struct Fake {
     name: &'static str,
@@ -118,6 +120,16 @@ impl Tool for Fake {
         if asked("lie") {
             return Ok(Output::text(LIE.repeat(500_000)));
         }
+        if let Some(chars) = number("image") {
+            let source = ImageSource::Base64 {
+                media_type: "image/png".into(),
+                data: "A".repeat(chars as usize / 4 * 4),
+            };
+            return Ok(Output {
+                content: vec![ContentPart::Image { source }],
+                ..Output::default()
+            });
+        }
         let n = number("n").unwrap_or(0);
         Ok(Output::text(format!("{} did {n}", self.name)))
     }
@@ -125,7 +137,12 @@ impl Tool for Fake {
 
 /// `look` is safe, `put` is keyed, `act` may only be done once, `alone` is safe and runs alone,
 /// `slow` is safe and stops when it is interrupted.
-pub(super) fn tools(store: &Arc<ModelStore>, clock: &Arc<dyn Clock>, acts: &Arc<Acts>) -> Tools {
+pub(super) fn tools(
+    store: &Arc<ModelStore>,
+    blobs: &Arc<Depot>,
+    clock: &Arc<dyn Clock>,
+    acts: &Arc<Acts>,
+) -> Tools {
     let mut tools = Tools::default();
     for tool in fakes(clock, acts) {
         tools.insert(tool).expect("a new name");
@@ -133,7 +150,8 @@ pub(super) fn tools(store: &Arc<ModelStore>, clock: &Arc<dyn Clock>, acts: &Arc<
     agents::register(&mut tools).expect("new names");
     tools.add_source(Arc::new(Caller::default()));
     let memories = Arc::new(Memories::new(store.clone(), clock.clone(), None));
-    memory::register(store.clone(), clock.clone(), &memories, &mut tools).expect("new names");
+    let (store, blobs) = (store.clone(), blobs.clone());
+    memory::register(store, blobs, clock.clone(), &memories, &mut tools).expect("new names");
     tools
 }
 

@@ -2,6 +2,7 @@
 
 mod agents;
 mod answers;
+mod blobs;
 mod budget;
 mod clocks;
 mod folding;

@@ -123,6 +123,14 @@ pub enum Error {
         /// The provider's words.
         message: String,
     },
+    /// The content of a picture or a file could not be read. Nothing was asked.
+    #[error("the content of a picture or a file cannot be read: {message}")]
+    Content {
+        /// The kind of failure.
+        code: Code,
+        /// What happened.
+        message: String,
+    },
     /// The provider cannot be reached, failed, or broke off before the end of its answer.
     #[error("the provider is not available: {message}")]
     Unavailable {
@@ -169,6 +177,7 @@ impl Coded for Error {
             Self::CallFailed { .. } => Code::ToolFailed,
             Self::BadResponse { .. } => Code::LlmBadResponse,
             Self::NoModel { .. } | Self::InvalidRequest { .. } => Code::LlmInvalidRequest,
+            Self::Content { code, .. } => *code,
             Self::Unavailable { .. }
             | Self::Held {
                 why: Hold::Outage, ..
@@ -188,6 +197,7 @@ impl Coded for Error {
             | Self::ContextOverflow { .. }
             | Self::Refused { .. }
             | Self::CallFailed { .. }
+            | Self::Content { .. }
             | Self::NoModel { .. }
             | Self::BadResponse { .. }
             | Self::InvalidRequest { .. } => None,

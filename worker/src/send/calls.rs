@@ -14,6 +14,7 @@ use mainspring_shared::tool::{CallRecord, CallResult, Repeat, bounded};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
+use crate::content::Content;
 use crate::hook::{At, Hooks, OnFailure, ToolCall};
 use crate::tool::{Invocation, Offer, OnInterrupt, Output, Skills, Tool, ToolError, Traits};
 
@@ -44,6 +45,8 @@ pub(super) struct Begin {
     pub(super) hooks: Arc<Hooks>,
     /// What the agent has of skills.
     pub(super) skills: Skills,
+    /// Where the large parts of its result go.
+    pub(super) content: Arc<Content>,
 }
 
 impl Calls {
@@ -68,7 +71,7 @@ impl Calls {
             stop,
             skills: begin.skills.clone(),
         };
-        let given = record.arguments.clone();
+        let (id, given) = (record.call_id.clone(), record.arguments.clone());
         let at = At {
             session: key,
             send: record.send_id,
@@ -87,10 +90,11 @@ impl Calls {
                 Err(fault) => return (begin.place, invalid(fault)),
             };
             let call = ToolCall { arguments, ..call };
-            (
-                begin.place,
-                hooked(clock, at, call, &begin, invocation).await,
-            )
+            let mut over = hooked(clock, at, call, &begin, invocation).await;
+            if let Over::Result(result) = &mut over {
+                begin.content.spill(key, &id, result).await;
+            }
+            (begin.place, over)
         }));
     }
 

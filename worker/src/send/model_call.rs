@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use mainspring_shared::budget::Price;
-use mainspring_shared::message::plain_text;
+use mainspring_shared::message::{Message, plain_text};
 use mainspring_shared::model::{Digest, ModelFacts};
 use mainspring_shared::send::machine::Answer;
 use mainspring_shared::time::Timestamp;
@@ -20,6 +20,7 @@ use super::vet::{Vetted, Vetting};
 use super::{output, settle};
 use crate::hook::{Judged, Refusal, ToolCall};
 use crate::llm::{self, Chunk, Finish, Model, Reply, Request};
+use crate::content::Content;
 
 pub(super) type Call = BoxFuture<'static, Result<Answered, NoReply>>;
 
@@ -133,6 +134,8 @@ pub(super) struct Attempt {
     /// The calls of the last round with their results, where hooks were not told of them.
     pub(super) over: Vec<(ToolCall, CallResult)>,
     pub(super) client: Arc<dyn Model>,
+    /// The content of what the request names.
+    pub(super) content: Arc<Content>,
     pub(super) request: Arc<Request>,
     /// How long the model may take at most, where that is bounded besides its transport.
     pub(super) left: Option<Duration>,
@@ -165,7 +168,17 @@ impl Attempt {
         let reply = match instead {
             Judged::Instead(reply) => reply,
             Judged::End => return Err(NoReply::Ended),
-            Judged::Go => self.asked(on_chunk).await.map_err(NoReply::Model)?,
+            Judged::Go => {
+                let names =
+                    |message: &Arc<Message>| message.content.iter().any(|part| part.blob().is_some());
+                if self.request.messages.iter().any(names) {
+                    let tenant = at.session.tenant;
+                    let request = Arc::make_mut(&mut self.request);
+                    let filled = self.content.fill(tenant, request).await;
+                    filled.map_err(NoReply::Model)?;
+                }
+                self.asked(on_chunk).await.map_err(NoReply::Model)?
+            }
         };
         let judged = hooks.after_model(at, reply).await;
         let (mut reply, mut ends) = judged.map_err(NoReply::Policy)?;

@@ -62,6 +62,11 @@ pub const BUILT_IN: &[BuiltIn] = &[
         "reads the part of an output that was cut",
     ),
     tool("skill_read", NOTHING, "reads a skill, or a file of it"),
+    tool(
+        "recall",
+        NOTHING,
+        "reads earlier messages: by send, by number, by search, or of a child",
+    ),
     tool("current_time", NOTHING, "returns the current date and time"),
     tool("pass_turn", NOTHING, "ends the turn without an answer"),
     tool("todo", NOTHING, "maintains the session's to-do list"),

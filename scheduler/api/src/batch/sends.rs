@@ -8,6 +8,7 @@ use mainspring_scheduler::App;
 use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::accept::{accept_many, accepted_view};
 use mainspring_scheduler::services::agents::Resolver;
+use mainspring_scheduler::services::blobs;
 use mainspring_scheduler::services::deliver::{Delivery, deliver, delivery};
 use mainspring_scheduler::services::skills::pin_item;
 use mainspring_shared::id::{SendId, SessionKey, TenantId};
@@ -91,6 +92,10 @@ impl Batch for Sends {
         let ask = input.ask(&mut checks);
         checks.finish()?;
         ask.item(agents, app, key).await
+    }
+
+    async fn prepare(app: &App, item: &mut AcceptSend, at: &str) -> Result<(), Error> {
+        blobs::of_send(app, item, at).await
     }
 
     fn room(app: &App, count: usize) -> Result<Option<OwnedSemaphorePermit>, Error> {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::events::EVENT_ID;
 use super::named;
 use super::operation::Operation;
-use super::refine::{AGENT_NAME, ALIAS, DURATION, KEY, POOL, id};
+use super::refine::{AGENT_NAME, ALIAS, DURATION, KEY, POOL, SHA256, id};
 
 /// What a path's ids are called.
 fn prefix(path: &str) -> Option<&'static str> {
@@ -23,6 +23,7 @@ fn prefix(path: &str) -> Option<&'static str> {
 pub(super) fn in_path(path: &str, name: &str) -> Value {
     let schema = match (name, prefix(path)) {
         ("id", Some(prefix)) => json!({ "type": "string", "pattern": id(prefix) }),
+        ("sha256", _) => json!({ "type": "string", "pattern": SHA256 }),
         ("pool", _) => json!({ "type": "string", "pattern": POOL }),
         ("n", _) => json!({ "type": "integer", "minimum": 1, "maximum": i32::MAX }),
         ("name", _) if path.starts_with("/v1/agents/") => {

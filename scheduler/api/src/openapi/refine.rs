@@ -31,6 +31,9 @@ const TOOL: &str = "^[a-zA-Z0-9_-]{1,64}$";
 /// The name of a board.
 const BOARD: &str = "^(?!ses_)[a-zA-Z0-9._-]{1,64}$";
 
+/// The name of a blob.
+pub(super) const SHA256: &str = "^[0-9a-f]{64}$";
+
 /// The name of a pool.
 pub(super) const POOL: &str = "^[a-z0-9-]{1,40}$";
 
@@ -58,11 +61,19 @@ const VARIANTS: &[(&str, &[(&str, &str)])] = &[
     ),
     (
         "ImageSource",
-        &[("base64", "ImageBytes"), ("url", "ImageAddress")],
+        &[
+            ("base64", "ImageBytes"),
+            ("blob", "ImageBlob"),
+            ("url", "ImageAddress"),
+        ],
     ),
     (
         "FileSource",
-        &[("text", "FileText"), ("base64", "FileBytes")],
+        &[
+            ("text", "FileText"),
+            ("base64", "FileBytes"),
+            ("blob", "FileBlob"),
+        ],
     ),
     (
         "DeclaredTool",
@@ -148,6 +159,7 @@ fn members() -> Vec<(&'static str, &'static str, Value)> {
         ("AgentSpec", "stop", json!({ "maxItems": 4 })),
         ("AgentSpec", "fallback", json!({ "maxItems": 4 })),
         ("ThinkingSpec", "budget_tokens", json!({ "minimum": 1024 })),
+        ("ImagesSpec", "keep", from_1(i64::from(i32::MAX))),
         ("ContextSpec", "last_messages", from_1(i64::from(i32::MAX))),
         ("NotesSpec", "max", from_1(50)),
         ("SendOptions", "max_rounds", from_1(10_000)),
@@ -216,6 +228,9 @@ fn members() -> Vec<(&'static str, &'static str, Value)> {
             json!({ "pattern": "^image/(gif|jpeg|png|webp)$" }),
         ),
         ("ImageBytes", "data", json!({ "pattern": BASE64 })),
+        ("ImageBlob", "sha256", json!({ "pattern": SHA256 })),
+        ("FileBlob", "sha256", json!({ "pattern": SHA256 })),
+        ("BlobRef", "sha256", json!({ "pattern": SHA256 })),
         (
             "FileBytes",
             "media_type",
@@ -352,6 +367,9 @@ fn objects() -> Vec<(&'static str, Value)> {
             json!({ "minProperties": 2, "maxProperties": 2 }),
         ),
         ("AmendBody", json!({ "minProperties": 1 })),
+        // The rest is looked up.
+        ("ImageBlob", json!({ "required": ["type", "sha256"] })),
+        ("FileBlob", json!({ "required": ["type", "sha256"] })),
         (
             "PruneBody",
             json!({ "not": { "anyOf": [
@@ -369,9 +387,11 @@ const CLOSED: &[&str] = &[
     "ImagePart",
     "FilePart",
     "ImageBytes",
+    "ImageBlob",
     "ImageAddress",
     "FileText",
     "FileBytes",
+    "FileBlob",
     "BatchBody",
     "TimerBatchBody",
 ];

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::http::StatusCode;
 use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::agents::Resolver;
+use mainspring_scheduler::services::blobs;
 use mainspring_scheduler::{App, each};
 use mainspring_shared::id::{TenantId, TimerId};
 use mainspring_shared::store::{CreateTimerOutcome, IdempotencyKey, NewTimer};
@@ -95,6 +96,10 @@ impl Batch for Timers {
     ) -> Result<Self::Item, Error> {
         let timer = input.timer(agents, app, checks, key.as_ref()).await?;
         Ok((timer, key))
+    }
+
+    async fn prepare(app: &App, item: &mut Self::Item, at: &str) -> Result<(), Error> {
+        blobs::of_timer(app, &mut item.0, at).await
     }
 
     /// A batch of timers is one statement, however many they are.

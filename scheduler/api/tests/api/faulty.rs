@@ -6,10 +6,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use mainspring_queue_local::LocalBus;
 use mainspring_runtime::SystemClock;
 use mainspring_shared::agent::{AgentKey, AgentQuery, AgentVersion, NamedAgent};
 use mainspring_shared::id::{BootId, MemoryId, RunKey, SendId, SessionKey, TenantId, TimerId};
+use mainspring_shared::blob::{BlobHash, BlobOwner, BlobPlace};
 use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::list::{List, ListName};
 use mainspring_shared::memory::{MemoryEntry, Namespace};
@@ -20,7 +22,7 @@ use mainspring_shared::skill::{BrokenSkill, SkillFault, SkillHash, SkillRecord, 
 use mainspring_shared::session::fold::Fold;
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, Agents, AlarmSweep, AliasOutcome, AppendOutcome, AppendRound, AuditOptions, BootRecord, Boots, Calls, CancelOutcome, ChangeMemory, ChangeTimer, ChangeTimerOutcome, ClaimExtractions, ClaimOutcome, ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend, CreateOutcome, CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeletedSession, DeliverItem, DeliverOutcome, Dump, EndExtraction, EraseMemories, Erased, ErasedMemories, Error, Extraction, Extractions, Fired, IdempotencyKey, ImportSession, Inspect, KeyOutcome, Leases, ListAgentVersions, ListAgents, ListMemories, ListOccurrences, ListOutcome, ListRuns, ListSends, ListSessions, ListSkills, ListTimers, Lists, Memories, NewBoot, NewExtraction, NewRun, NewSession, NewTimer, Orphans, Owned, Page, ParkOutcome, ParkSend, PoolTools, PostOutcome, PostResult, PruneOutcome, PruneSession, PublishAgent, PublishOutcome, PublishSkill, QueueStats, ReadInbox, ReadMessages, ReadNodes, Reads, ReleaseSession, Renewal, ReportOutcome, Result, RetireSends, Retired, RunStep, Runs, SaveMemory, SaveMemoryOutcome, ScalingStats, SearchMemories, Sends, ServerInfo, SessionPatch, SessionUsage, Sessions, SetAlias, SkillVersion, Skills, SweepOrphans, SweepReady, Sweeps, Swept, Timers, UpdateOutcome, Violation, WriteList,
+    AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, Agents, AlarmSweep, AliasOutcome, AppendOutcome, AppendRound, AuditOptions, BeginBlob, BlobRecord, BlobRows, BootRecord, Boots, Calls, CancelOutcome, ChangeMemory, ChangeTimer, ChangeTimerOutcome, ClaimExtractions, ClaimOutcome, ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend, CreateOutcome, CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeletedSession, DeliverItem, DeliverOutcome, Dump, EndExtraction, EraseMemories, Erased, ErasedMemories, Error, Extraction, Extractions, FindMessages, Fired, IdempotencyKey, ImportSession, Inspect, KeyOutcome, Leases, ListAgentVersions, ListAgents, ListMemories, ListOccurrences, ListOutcome, ListRuns, ListSends, ListSessions, ListSkills, ListTimers, Lists, Memories, NewBlob, NewBoot, NewExtraction, NewRun, NewSession, NewTimer, Orphans, Owned, Page, ParkOutcome, ParkSend, PoolTools, PostOutcome, PostResult, PruneOutcome, PruneSession, PublishAgent, PublishOutcome, PublishSkill, QueueStats, ReadInbox, ReadMessages, ReadNodes, Reads, ReleaseSession, Renewal, ReportOutcome, Result, RetireBlobs, RetireSends, Retired, RetiredBlobs, RunStep, Runs, SaveMemory, SaveMemoryOutcome, ScalingStats, SearchMemories, Sends, ServerInfo, SessionPatch, SessionUsage, Sessions, SetAlias, SkillVersion, Skills, SweepOrphans, SweepReady, Sweeps, Swept, Timers, UpdateOutcome, Violation, WriteList,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{Occurrence, TimerRecord};
@@ -192,6 +194,20 @@ pass_on! { Sessions:
     open_children(key: SessionKey) -> u64;
 }
 
+pass_on! { BlobRows:
+    begin_blob(blob: NewBlob) -> BeginBlob;
+    finish_blob(place: BlobPlace, owner: Option<BlobOwner>) -> bool;
+    hold_blobs(
+        tenant: TenantId, owner: BlobOwner, hashes: Vec<BlobHash>
+    ) -> Vec<Option<BlobRecord>>;
+    get_blobs(tenant: TenantId, hashes: Vec<BlobHash>) -> Vec<Option<BlobRecord>>;
+    retire_blobs(query: RetireBlobs) -> RetiredBlobs;
+    forget_blob(place: BlobPlace) -> ();
+    write_blob_chunk(place: BlobPlace, n: i32, data: Bytes) -> ();
+    read_blob_chunk(place: BlobPlace, n: i32) -> Option<Bytes>;
+    drop_blob_chunks(place: BlobPlace, limit: u32) -> u64;
+}
+
 pass_on! { Lists:
     write_list(item: WriteList) -> ListOutcome;
     read_list(tenant: TenantId, name: ListName) -> List;
@@ -303,6 +319,7 @@ pass_on! { Reads:
     last_steps(keys: Vec<SessionKey>) -> Vec<i64>;
     read_messages(query: ReadMessages) -> Vec<Message>;
     read_folds(key: SessionKey) -> Vec<Fold>;
+    find_messages(query: FindMessages) -> Vec<Message>;
     read_steps(key: SessionKey, after: i64, limit: u32) -> Vec<Step>;
     queue_stats() -> Vec<QueueStats>;
     scaling(pool: &str) -> ScalingStats;

@@ -7,6 +7,7 @@ mod world;
 
 mod agents;
 mod batch;
+mod blobs;
 mod bounds;
 mod browsers;
 mod calls;

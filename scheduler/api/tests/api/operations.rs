@@ -6,6 +6,7 @@ use mainspring_api::{Serving, run};
 use mainspring_queue_local::{LocalBus, LocalQueue};
 use mainspring_runtime::{Lifecycle, OsEntropy, SystemClock};
 use mainspring_scheduler::{Parts, SchedulerConfig};
+use mainspring_shared::blob::Depot;
 use mainspring_shared::id::BootId;
 use mainspring_shared::store::{NewBoot, Role};
 use mainspring_shared::tool::Published;
@@ -207,8 +208,10 @@ async fn without_a_recorder_there_are_no_metrics() {
         .await
         .expect("binds");
     let addr = listener.local_addr().expect("an address");
+    let store: Arc<ModelStore> = Arc::new(ModelStore::open(Arc::new(SystemClock::new())));
     let parts = Parts {
-        store: Arc::new(ModelStore::open(Arc::new(SystemClock::new()))),
+        blobs: Arc::new(Depot::in_database(store.clone(), Arc::new(OsEntropy))),
+        store,
         queue: Arc::new(LocalQueue::new()),
         bus: Arc::new(LocalBus::new()),
         clock: Arc::new(SystemClock::new()),

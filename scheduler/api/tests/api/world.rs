@@ -9,6 +9,7 @@ use mainspring_api::{Serving, run};
 use mainspring_queue_local::{LocalBus, LocalQueue};
 use mainspring_runtime::{Lifecycle, OsEntropy, SystemClock};
 use mainspring_scheduler::{Parts, SchedulerConfig};
+use mainspring_shared::blob::Depot;
 use mainspring_shared::bus::{Bus, StepNotice, Topic};
 use mainspring_shared::entropy::Entropy;
 use mainspring_shared::error::{Code, Failure};
@@ -86,6 +87,7 @@ impl World {
         let (tell, told) = oneshot::channel();
         let parts = Parts {
             store: self.store.clone(),
+            blobs: Arc::new(Depot::in_database(self.store.clone(), Arc::new(OsEntropy))),
             queue: self.queue.clone(),
             bus: self.bus.clone(),
             clock: Arc::new(SystemClock::new()),

@@ -327,3 +327,82 @@ fn a_send_whose_begin_is_folded_is_shown_its_input_again() {
         ]
     );
 }
+
+/// A transcript of one message each with so many pictures.
+fn album(pictures: &[usize]) -> Vec<Arc<Message>> {
+    let picture = |n: usize| ContentPart::Image {
+        source: crate::message::ImageSource::Base64 {
+            media_type: "image/png".to_owned(),
+            data: "A".repeat(4 * (n + 1)),
+        },
+    };
+    let messages = pictures.iter().zip(1..).map(|(count, seq)| {
+        let words = std::iter::once(ContentPart::text("see"));
+        let content = words.chain((0..*count).map(picture)).collect();
+        let message = NewMessage::user(content, 0);
+        Arc::new(message.at(seq, SendId(Uuid::nil()), Timestamp(0), 0))
+    });
+    messages.collect()
+}
+
+/// Pictures that are left, by message.
+fn shown(messages: &[Arc<Message>]) -> Vec<usize> {
+    let pictures = |message: &Arc<Message>| {
+        let content = message.content.iter();
+        content.filter(|part| is_media(part)).count()
+    };
+    messages.iter().map(pictures).collect()
+}
+
+#[test]
+fn old_pictures_become_lines_in_blocks() {
+    for (pictures, keep, left) in [
+        (vec![1; 4], 2, vec![1, 1, 1, 1]),
+        (vec![1; 5], 2, vec![0, 0, 1, 1, 1]),
+        (vec![1; 6], 2, vec![0, 0, 1, 1, 1, 1]),
+        (vec![1; 7], 2, vec![0, 0, 0, 0, 1, 1, 1]),
+        (vec![3, 0, 2], 2, vec![1, 0, 2]),
+        (vec![0, 0], 2, vec![0, 0]),
+        (vec![1, 1], 0, vec![1, 1]),
+    ] {
+        let mut messages = album(&pictures);
+        fade(&mut messages, keep);
+        assert_eq!(shown(&messages), left, "{pictures:?} {keep}");
+    }
+    let mut messages = album(&[3]);
+    fade(&mut messages, 1);
+    let said = crate::message::plain_text(&messages[0].content);
+    let line = "[image, image/png, 3 bytes: no longer shown; it is in message 1]";
+    assert!(said.contains(line), "{said}");
+}
+
+proptest! {
+    #[test]
+    fn pictures_stay_as_they_were_shown_until_a_block_goes(
+        pictures in proptest::collection::vec(0usize..4, 1..30),
+        keep in 1usize..6,
+    ) {
+        let mut changes = 0;
+        let mut before: Vec<usize> = Vec::new();
+        for end in 1..=pictures.len() {
+            let mut messages = album(&pictures[..end]);
+            fade(&mut messages, keep);
+            let now = shown(&messages);
+            let count: usize = pictures[..end].iter().sum();
+            let left: usize = now.iter().sum();
+            prop_assert!(left <= 2 * keep, "{left}");
+            prop_assert!(left >= count.min(keep), "{left}");
+            // The newest are those that are left.
+            let all_gone = count - left;
+            let mut gone = 0;
+            for (all, left) in pictures.iter().zip(&now) {
+                gone += all - left;
+                prop_assert!(*left == 0 || gone == all_gone);
+            }
+            changes += usize::from(now[..before.len()] != before[..]);
+            before = now;
+        }
+        let count: usize = pictures.iter().sum();
+        prop_assert!(changes <= count / keep);
+    }
+}

@@ -7,6 +7,7 @@ use axum::Router;
 use mainspring_providers::{Kind, ProviderSettings};
 use mainspring_runtime::Lifecycle;
 use mainspring_scheduler::SchedulerConfig;
+use mainspring_shared::blob::Depot;
 use mainspring_shared::store::Store;
 use mainspring_shared::time::Clock;
 use mainspring_worker::hook::Hooks;
@@ -121,6 +122,10 @@ impl Core {
             .expect("a good name");
         let parts = Parts {
             store: self.link(slot, gate),
+            blobs: Arc::new(Depot::in_database(
+                self.link(slot, gate),
+                self.entropy.clone(),
+            )),
             queue: Arc::new(Line {
                 core: self.clone(),
                 gate: gate.clone(),
@@ -165,6 +170,10 @@ impl Core {
     ) -> (Router, tokio::task::JoinHandle<()>) {
         let parts = mainspring_scheduler::Parts {
             store: self.link(slot, gate),
+            blobs: Arc::new(Depot::in_database(
+                self.link(slot, gate),
+                self.entropy.clone(),
+            )),
             queue: Arc::new(Line {
                 core: self.clone(),
                 gate: gate.clone(),

@@ -73,6 +73,15 @@ macro_rules! store_cases {
                 a_running_send_that_nobody_takes_over_is_reported,
                 a_dump_is_in_order,
             }
+            blobs {
+                a_blob_is_found_once_its_bytes_are_stored,
+                what_is_held_stays_as_long_as_its_owner,
+                a_marked_blob_is_nobodys_until_it_is_begun_anew,
+                what_was_begun_and_not_finished_goes_as_well,
+                blobs_are_looked_at_page_by_page,
+                putting_and_sweeping_at_once_never_loses_what_is_held,
+                bytes_are_kept_in_pieces,
+            }
             boots {
                 a_registered_boot_is_listed,
                 a_renewal_extends_the_lease,
@@ -361,6 +370,7 @@ macro_rules! store_cases {
                 every_status_of_a_session_can_be_asked_for,
                 sends_are_listed_and_filtered_newest_first,
                 a_transcript_is_read_piece_by_piece,
+                messages_are_found_newest_first_by_send_and_by_call,
                 steps_are_read_piece_by_piece,
                 tenants_do_not_see_each_other,
                 stats_count_what_waits_and_runs,

@@ -7,8 +7,8 @@ use mainspring_shared::id::{SessionKey, TenantId};
 use mainspring_shared::send::SendStatus;
 use mainspring_shared::session::SessionStatus;
 use mainspring_shared::store::{
-    Inspect, ListSends, ListSessions, NewSession, QueueStats, ReadMessages, ScalingStats, Target,
-    Then,
+    FindMessages, Inspect, ListSends, ListSessions, NewSession, QueueStats, ReadMessages,
+    ScalingStats, Target, Then,
 };
 use serde_json::json;
 
@@ -269,6 +269,62 @@ pub async fn a_transcript_is_read_piece_by_piece(store: &dyn Inspect) {
     assert_eq!(transcript(store, 9).await, [], "an unknown session");
     let record = store.get_session(key(1)).await.expect("the store answers");
     assert_eq!(record.expect("it exists").messages, 5);
+}
+
+pub async fn messages_are_found_newest_first_by_send_and_by_call(store: &dyn Inspect) {
+    let claimed = running(store).await;
+    append(store, 20, round(&claimed, 0)).await;
+    let mut item = ending(&claimed, Then::Release);
+    item.messages = vec![answer("done", 1, &[])];
+    item.usage = vec![usage_row(1, 2)];
+    item.round = Some(round_ref(1));
+    item.totals = totals(2);
+    complete(store, 30, item).await;
+    accept(store, 40, sending(2, 1)).await;
+    let claimed = claim(store, 41, 1, 1, 2).await;
+    complete(store, 42, ending(&claimed, Then::Release)).await;
+    let all = transcript(store, 1).await;
+    let last = all.len() as i64;
+    let ask = async |query: FindMessages| {
+        let found = store.find_messages(query).await.expect("the store answers");
+        found.iter().map(|message| message.seq).collect::<Vec<_>>()
+    };
+    let any = FindMessages {
+        key: key(1),
+        send: None,
+        call: None,
+        after: 0,
+        before: i64::MAX,
+        limit: 100,
+    };
+    assert_eq!(ask(any.clone()).await, (1..=last).rev().collect::<Vec<_>>());
+    let between = FindMessages {
+        after: 1,
+        before: last,
+        limit: 2,
+        ..any.clone()
+    };
+    assert_eq!(ask(between).await, [last - 1, last - 2]);
+    let of_send = |n| FindMessages {
+        send: Some(send(n)),
+        ..any.clone()
+    };
+    for n in [1, 2] {
+        let mine = all.iter().filter(|message| message.send_id == send(n));
+        let mine: Vec<i64> = mine.rev().map(|message| message.seq).collect();
+        assert!(!mine.is_empty());
+        assert_eq!(ask(of_send(n)).await, mine);
+    }
+    assert_eq!(ask(of_send(9)).await, []);
+    let result = all.iter().find(|message| message.tool_call_id.is_some());
+    let result = result.expect("there was a call");
+    let of_call = FindMessages {
+        call: result.tool_call_id.clone(),
+        ..any.clone()
+    };
+    assert_eq!(ask(of_call).await, [result.seq]);
+    let foreign = FindMessages { key: key(2), ..any };
+    assert_eq!(ask(foreign).await, []);
 }
 
 pub async fn steps_are_read_piece_by_piece(store: &dyn Inspect) {

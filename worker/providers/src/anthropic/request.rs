@@ -290,6 +290,9 @@ fn shown(message: &Message) -> Result<Vec<Block<'_>>, Error> {
                 source: match source {
                     ImageSource::Base64 { media_type, data } => Source::Base64 { media_type, data },
                     ImageSource::Url { url } => Source::Url { url },
+                    ImageSource::Blob { media_type, .. } => {
+                        return Err(not_taken("image", media_type));
+                    }
                 },
             },
             ContentPart::File { name, source } => {
@@ -306,7 +309,7 @@ fn shown(message: &Message) -> Result<Vec<Block<'_>>, Error> {
                     FileSource::Base64 { media_type, data } if media_type == PDF => {
                         Source::Base64 { media_type, data }
                     }
-                    FileSource::Base64 { media_type, .. } => {
+                    FileSource::Base64 { media_type, .. } | FileSource::Blob { media_type, .. } => {
                         return Err(not_taken(name, media_type));
                     }
                 };

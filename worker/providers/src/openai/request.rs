@@ -260,6 +260,9 @@ fn parts(message: &Message) -> Result<Vec<Part<'_>>, Error> {
                 image_url: ImageUrl {
                     url: match source {
                         ImageSource::Url { url } => Cow::Borrowed(url),
+                        ImageSource::Blob { media_type, .. } => {
+                            return Err(not_taken("image", media_type));
+                        }
                         ImageSource::Base64 { media_type, data } => {
                             Cow::Owned(format!("data:{media_type};base64,{data}"))
                         }
@@ -276,7 +279,9 @@ fn parts(message: &Message) -> Result<Vec<Part<'_>>, Error> {
                         file_data: format!("data:{media_type};base64,{data}"),
                     },
                 },
-                FileSource::Base64 { media_type, .. } => return Err(not_taken(name, media_type)),
+                FileSource::Base64 { media_type, .. } | FileSource::Blob { media_type, .. } => {
+                    return Err(not_taken(name, media_type));
+                }
             },
         });
     }

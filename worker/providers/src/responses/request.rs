@@ -273,6 +273,9 @@ fn parts(message: &Message) -> Result<Vec<Part<'_>>, Error> {
             ContentPart::Image { source } => Part::InputImage {
                 image_url: match source {
                     ImageSource::Url { url } => Cow::Borrowed(url),
+                    ImageSource::Blob { media_type, .. } => {
+                        return Err(not_taken("image", media_type));
+                    }
                     ImageSource::Base64 { media_type, data } => {
                         Cow::Owned(format!("data:{media_type};base64,{data}"))
                     }
@@ -286,7 +289,9 @@ fn parts(message: &Message) -> Result<Vec<Part<'_>>, Error> {
                     filename: name,
                     file_data: format!("data:{media_type};base64,{data}"),
                 },
-                FileSource::Base64 { media_type, .. } => return Err(not_taken(name, media_type)),
+                FileSource::Base64 { media_type, .. } | FileSource::Blob { media_type, .. } => {
+                    return Err(not_taken(name, media_type));
+                }
             },
         });
     }

@@ -3,18 +3,24 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use mainspring_shared::blob::{self, Depot};
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{SendId, SessionKey, TenantId};
 use mainspring_shared::list::{Bounds, Change, List, ListName, Written};
 use mainspring_shared::send::SendRecord;
+use mainspring_shared::message::Message;
 use mainspring_shared::session::SessionRecord;
-use mainspring_shared::store::{self, ListOutcome, Store, WriteList};
+use mainspring_shared::store::{
+    self, FindMessages, ListOutcome, ListSends, Page, Store, WriteList,
+};
 use mainspring_shared::time::Clock;
-use mainspring_shared::tool::CallRecord;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use mainspring_worker::tool::{Invocation, ToolError};
+
+/// The first pause between two attempts while the database is away.
+const PAUSE_MIN: Duration = Duration::from_millis(50);
 
 /// The longest pause between two attempts while the database is away.
 const PAUSE_MAX: Duration = Duration::from_secs(2);
@@ -23,6 +29,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(super) struct Desk {
     pub(super) store: Arc<dyn Store>,
+    pub(super) blobs: Arc<Depot>,
     pub(super) clock: Arc<dyn Clock>,
 }
 
@@ -41,16 +48,55 @@ impl Desk {
         send.filter(|send| send.key == key).ok_or_else(gone)
     }
 
-    /// A call of this session, where it is kept.
-    pub(super) async fn call(
+    /// A session that may not exist.
+    pub(super) async fn find_session(
+        &self,
+        key: SessionKey,
+    ) -> Result<Option<SessionRecord>, ToolError> {
+        self.patiently(|| self.store.get_session(key)).await
+    }
+
+    /// Messages of a session, newest first.
+    pub(super) async fn find_messages(
+        &self,
+        query: FindMessages,
+    ) -> Result<Vec<Message>, ToolError> {
+        self.patiently(|| self.store.find_messages(query.clone()))
+            .await
+    }
+
+    /// Sends of a session, newest first.
+    pub(super) async fn list_sends(&self, query: ListSends) -> Result<Page<SendRecord>, ToolError> {
+        self.patiently(|| self.store.list_sends(query.clone()))
+            .await
+    }
+
+    /// What a call of this session gave, where that is kept. A store that is away is asked until it
+    /// answers.
+    pub(super) async fn output(
         &self,
         key: SessionKey,
         call_id: &str,
-    ) -> Result<Option<CallRecord>, ToolError> {
-        let ids = || vec![(key.tenant, call_id.to_owned())];
-        let found = self.patiently(|| self.store.get_calls(ids())).await?;
-        let call = found.into_iter().next().flatten();
-        Ok(call.filter(|call| call.session == key.session))
+    ) -> Result<Option<String>, ToolError> {
+        let mut pause = PAUSE_MIN;
+        loop {
+            match self.blobs.output(key, call_id).await {
+                Ok(output) => return Ok(output),
+                Err(
+                    blob::Error::Unavailable { .. }
+                    | blob::Error::Rows(store::Error::Unavailable { .. }),
+                ) => {
+                    self.clock.sleep(pause).await;
+                    pause = (pause * 2).min(PAUSE_MAX);
+                }
+                Err(error) => {
+                    tracing::error!(%error, "an output could not be read");
+                    return Err(ToolError::reply(
+                        "what is kept of this output cannot be read",
+                    ));
+                }
+            }
+        }
     }
 
     pub(super) async fn read(&self, tenant: TenantId, name: ListName) -> Result<List, ToolError> {

@@ -64,15 +64,12 @@ impl Tool for ReadOutput {
             offset,
             limit,
         } = desk::arguments(invocation.arguments)?;
-        let call = self.desk.call(invocation.session, &call_id).await?;
-        let Some(result) = call.and_then(|call| call.result) else {
-            // Of a copy's calls only what was shown is kept.
+        let Some(whole) = self.desk.output(invocation.session, &call_id).await? else {
             return Err(ToolError::Reply {
                 code: Code::CallNotFound,
                 message: format!("no output of {call_id:?} is kept for this conversation"),
             });
         };
-        let whole = result.whole_text();
         let chars = whole.chars().count();
         let limit = limit.unwrap_or(LIMIT_DEFAULT).min(LIMIT_MAX);
         let page: String = whole.chars().skip(offset).take(limit).collect();

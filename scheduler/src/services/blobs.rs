@@ -1,0 +1,130 @@
+//! Pictures and files of what is accepted: large ones are stored as blobs first, and blobs that it
+//! names are held for what will name them.
+
+use mainspring_shared::blob::{self, BlobOwner};
+use mainspring_shared::error::{Class, Code, Coded as _};
+use mainspring_shared::id::{SessionKey, TenantId};
+use mainspring_shared::message::{ContentPart, Message};
+use mainspring_shared::store::{AcceptSend, NewTimer};
+use mainspring_shared::timer::TimerTarget;
+use mainspring_shared::tool::{CallResult, named_whole};
+
+use crate::app::App;
+use crate::error::{Error, FieldError};
+use crate::loops::causes;
+
+/// Prepares the input of a send; `at` is where its body stands in the request.
+pub async fn of_send(app: &App, item: &mut AcceptSend, at: &str) -> Result<(), Error> {
+    let key = item.target.key();
+    let owner = key.session.into();
+    of_parts(
+        app,
+        key.tenant,
+        owner,
+        &mut item.input,
+        &format!("{at}/input"),
+    )
+    .await
+}
+
+/// Prepares what a timer sends. It is kept for the session that gets it, and for the timer.
+pub async fn of_timer(app: &App, timer: &mut NewTimer, at: &str) -> Result<(), Error> {
+    let TimerTarget::Send { session, input, .. } = &mut timer.target else {
+        return Ok(());
+    };
+    let at = format!("{at}/input");
+    of_parts(app, timer.tenant, (*session).into(), input, &at).await?;
+    let named = input.iter().filter_map(ContentPart::blob).collect();
+    let owner = BlobOwner::Timer(timer.id);
+    app.blobs.hold(timer.tenant, owner, named).await?;
+    Ok(())
+}
+
+/// Prepares parts that are about to be stored; `at` is where they stand in the request. Nothing is
+/// asked of the blob store unless they name a blob or hold more than `blobs.spill_bytes`. A store that is
+/// away leaves large parts where they are.
+pub async fn of_parts(
+    app: &App,
+    tenant: TenantId,
+    owner: BlobOwner,
+    parts: &mut [ContentPart],
+    at: &str,
+) -> Result<(), Error> {
+    if parts.iter().any(|part| part.blob().is_some()) {
+        settle(app, tenant, owner, parts, at).await?;
+    }
+    if let Err(error) = app.blobs.spill(tenant, owner, parts).await {
+        tracing::warn!(error = causes(&error), "a large part stays in its row");
+    }
+    Ok(())
+}
+
+/// Holds what copied messages name for the session that gets them. What is not there is said to be
+/// missing where it would be shown.
+pub async fn of_copies(app: &App, copy: SessionKey, messages: &[Message]) -> Result<(), Error> {
+    let parts = messages.iter().flat_map(|message| &message.content);
+    let wholes = messages
+        .iter()
+        .filter_map(|message| named_whole(&message.content, message.tool_call_id.as_deref()?));
+    let named: Vec<_> = parts.filter_map(ContentPart::blob).chain(wholes).collect();
+    let owner = copy.session.into();
+    app.blobs.hold(copy.tenant, owner, named).await?;
+    Ok(())
+}
+
+/// Stores what is large of a call's result; a store that is away leaves it where it is.
+pub async fn of_result(app: &App, key: SessionKey, call_id: &str, result: &mut CallResult) {
+    if let Err(error) = app.blobs.spill_result(key, call_id, result).await {
+        tracing::warn!(error = causes(&error), "a large result stays in its row");
+    }
+}
+
+async fn settle(
+    app: &App,
+    tenant: TenantId,
+    owner: BlobOwner,
+    parts: &mut [ContentPart],
+    at: &str,
+) -> Result<(), Error> {
+    let unknown = app.blobs.settle(tenant, owner, parts).await?;
+    let mut errors: Vec<FieldError> = unknown
+        .iter()
+        .map(|place| FieldError {
+            pointer: format!("{at}/{place}/source/sha256"),
+            detail: "is not the SHA-256 of a blob".to_owned(),
+        })
+        .collect();
+    for (place, part) in parts.iter().enumerate() {
+        if part.blob().is_none() || unknown.contains(&place) {
+            continue;
+        }
+        errors.extend(part.media_fault().map(|fault| FieldError {
+            pointer: format!("{at}/{place}{}", fault.pointer),
+            detail: fault.detail,
+        }));
+    }
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(Error::invalid_members(errors))
+}
+
+impl From<blob::Error> for Error {
+    fn from(error: blob::Error) -> Self {
+        if let blob::Error::Rows(error) = &error {
+            return Self::from(error);
+        }
+        let code = error.code();
+        if code.class() == Class::Corrupt {
+            tracing::error!(error = causes(&error), "the blob store failed");
+            return Self::new(
+                code,
+                "the blob store returned other content than was stored",
+            );
+        }
+        if code == Code::BlobUnavailable {
+            tracing::warn!(error = causes(&error), "the blob store is away");
+        }
+        Self::new(code, error.to_string())
+    }
+}

@@ -1,0 +1,266 @@
+//! A folder.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use mainspring_shared::blob::{BlobHash, BlobPlace, Blobs, Error};
+use mainspring_shared::id::TenantId;
+use uuid::Uuid;
+
+/// The store `file`: a file for each blob, `TENANT/AA/SHA256-GENERATION`, where `AA` is how the hash
+/// begins. A file is written beside its name, synced and renamed, so that a name always stands for
+/// the whole. All processes of a deployment have to see the same folder.
+#[derive(Debug)]
+pub struct FileBlobs {
+    folder: PathBuf,
+}
+
+impl FileBlobs {
+    /// In this folder, which is created when something is put.
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        Self {
+            folder: folder.into(),
+        }
+    }
+
+    fn path(&self, place: BlobPlace) -> PathBuf {
+        let BlobPlace {
+            tenant,
+            sha256,
+            generation,
+        } = place;
+        let name = sha256.to_string();
+        self.folder
+            .join(tenant.0.to_string())
+            .join(&name[..2])
+            .join(format!("{name}-{}", generation.as_simple()))
+    }
+}
+
+/// Runs work on files where it keeps nobody waiting.
+async fn beside<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Result<T, Error> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(Error::unavailable)?
+        .map_err(Error::unavailable)
+}
+
+/// Writes beside the name, under a name of its own: two processes may write the same blob.
+fn write(path: &Path, data: &[u8], own: Uuid) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let is_new = !folder.exists();
+    fs::create_dir_all(folder)?;
+    let beside = path.with_extension(format!("{}.part", own.as_simple()));
+    let written = File::create(&beside).and_then(|mut file| {
+        file.write_all(data)?;
+        file.sync_all()
+    });
+    if let Err(error) = written.and_then(|()| fs::rename(&beside, path)) {
+        // What is left of it is of no use to anybody.
+        let _ = fs::remove_file(&beside);
+        return Err(error);
+    }
+    sync(folder)?;
+    if is_new {
+        let above = folder.ancestors().skip(1).take(2);
+        above
+            .filter(|folder| !folder.as_os_str().is_empty())
+            .try_for_each(sync)?;
+    }
+    Ok(())
+}
+
+/// Makes the names in a folder durable.
+fn sync(folder: &Path) -> io::Result<()> {
+    // Only Unix opens folders like files; elsewhere a rename is durable by itself.
+    if cfg!(unix) {
+        File::open(folder)?.sync_all()?;
+    }
+    Ok(())
+}
+
+fn read(path: &Path, range: Option<Range<u64>>) -> io::Result<Option<Bytes>> {
+    let mut file = match File::open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
+    };
+    let mut data = Vec::new();
+    match range {
+        None => file.read_to_end(&mut data)?,
+        Some(range) => {
+            file.seek(SeekFrom::Start(range.start))?;
+            let length = range.end.saturating_sub(range.start);
+            file.take(length).read_to_end(&mut data)?
+        }
+    };
+    Ok(Some(data.into()))
+}
+
+/// Removes a file, and what writers left beside it that died.
+fn remove(path: &Path) -> io::Result<()> {
+    let absent = |error: io::Error| match error.kind() {
+        ErrorKind::NotFound => Ok(()),
+        _ => Err(error),
+    };
+    fs::remove_file(path).or_else(absent)?;
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+        return Ok(());
+    };
+    let name = name.to_string_lossy().into_owned();
+    let entries = match fs::read_dir(folder) {
+        Err(error) => return absent(error),
+        Ok(entries) => entries,
+    };
+    for entry in entries {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with(&name) {
+            fs::remove_file(entry.path()).or_else(absent)?;
+        }
+    }
+    Ok(())
+}
+
+#[async_trait]
+impl Blobs for FileBlobs {
+    async fn put(&self, place: BlobPlace, data: Bytes) -> Result<(), Error> {
+        let path = self.path(place);
+        beside(move || write(&path, &data, part_name())).await
+    }
+
+    async fn get(
+        &self,
+        place: BlobPlace,
+        range: Option<Range<u64>>,
+    ) -> Result<Option<Bytes>, Error> {
+        let path = self.path(place);
+        beside(move || read(&path, range)).await
+    }
+
+    async fn exists(&self, place: BlobPlace) -> Result<bool, Error> {
+        let path = self.path(place);
+        beside(move || path.try_exists()).await
+    }
+
+    async fn delete(&self, place: BlobPlace) -> Result<(), Error> {
+        let path = self.path(place);
+        beside(move || remove(&path)).await
+    }
+
+    async fn check(&self) -> Result<(), Error> {
+        let data = Bytes::from_static(b"check");
+        let place = BlobPlace {
+            tenant: TenantId(0),
+            sha256: BlobHash::of(&data),
+            generation: part_name(),
+        };
+        self.put(place, data.clone()).await?;
+        let found = self.get(place, None).await?;
+        self.delete(place).await?;
+        if found.as_ref() == Some(&data) {
+            Ok(())
+        } else {
+            Err(Error::unavailable("a file that was written is not there"))
+        }
+    }
+
+    fn describe(&self) -> String {
+        format!("files in {}", self.folder.display())
+    }
+}
+
+/// A name that no other writer has.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "it decides nothing, and no test repeats it"
+)]
+fn part_name() -> Uuid {
+    Uuid::new_v4()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(n: u128) -> BlobPlace {
+        BlobPlace {
+            tenant: TenantId::DEFAULT,
+            sha256: BlobHash::of(b"some bytes"),
+            generation: Uuid::from_u128(n),
+        }
+    }
+
+    fn files(folder: &Path) -> Vec<String> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                found.extend(files(&path));
+            } else {
+                let name = path.file_name().expect("a name").to_string_lossy();
+                found.push(name.into_owned());
+            }
+        }
+        found
+    }
+
+    #[tokio::test]
+    async fn what_is_put_is_found_whole_or_in_part_until_it_is_deleted() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let blobs = FileBlobs::new(folder.path().join("blobs"));
+        let data = Bytes::from_static(b"some bytes");
+        assert_eq!(blobs.get(place(1), None).await.expect("answers"), None);
+        for _ in 0..2 {
+            blobs.put(place(1), data.clone()).await.expect("is put");
+        }
+        assert!(blobs.exists(place(1)).await.expect("answers"));
+        assert!(!blobs.exists(place(2)).await.expect("answers"));
+        let whole = blobs.get(place(1), None).await.expect("answers");
+        assert_eq!(whole, Some(data));
+        let part = blobs.get(place(1), Some(5..99)).await.expect("answers");
+        assert_eq!(part, Some(Bytes::from_static(b"bytes")));
+        assert_eq!(files(folder.path()).len(), 1, "nothing is left beside it");
+        // A writer that died left this.
+        let path = blobs.path(place(1)).with_extension("x.part");
+        fs::write(path, "so").expect("writes");
+        for _ in 0..2 {
+            blobs.delete(place(1)).await.expect("is deleted");
+        }
+        assert_eq!(files(folder.path()), Vec::<String>::new());
+        assert_eq!(blobs.get(place(1), None).await.expect("answers"), None);
+    }
+
+    #[tokio::test]
+    async fn writers_of_the_same_blob_do_not_disturb_each_other() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let blobs = std::sync::Arc::new(FileBlobs::new(folder.path()));
+        let data = Bytes::from(vec![7; 300_000]);
+        let writers = (0..8).map(|_| {
+            let (blobs, data) = (blobs.clone(), data.clone());
+            tokio::spawn(async move { blobs.put(place(1), data).await })
+        });
+        for writer in writers.collect::<Vec<_>>() {
+            writer.await.expect("no panic").expect("is put");
+        }
+        assert_eq!(
+            blobs.get(place(1), None).await.expect("answers"),
+            Some(data)
+        );
+        assert_eq!(files(folder.path()).len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_folder_that_cannot_be_written_is_found_by_the_check() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let blobs = FileBlobs::new(folder.path());
+        blobs.check().await.expect("can be written");
+        assert_eq!(files(folder.path()), Vec::<String>::new());
+        let taken = folder.path().join("taken");
+        fs::write(&taken, "a file").expect("writes");
+        FileBlobs::new(&taken).check().await.expect_err("is a file");
+    }
+}

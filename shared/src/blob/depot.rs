@@ -1,0 +1,266 @@
+//! Rows and bytes together: put first, then refer.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::{
+    BLOB_BYTES_MAX, BlobHash, BlobOwner, BlobPlace, BlobRef, Blobs, Error, InDatabase, SPILL_BYTES,
+};
+use crate::entropy::Entropy;
+use crate::id::TenantId;
+use crate::store::{BeginBlob, BlobRecord, NewBlob, RetireBlobs, Store};
+
+/// How long a blob is kept that nothing holds: whoever put it has as long to name it.
+pub const SWEEP_GRACE: Duration = Duration::from_hours(24);
+
+/// Times that a blob is begun anew because it was being deleted.
+const BEGUN_MAX: u32 = 4;
+
+/// What became of content that was put.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stored {
+    /// What it is named by.
+    pub blob: BlobRef,
+    /// Whether it was there before.
+    pub known: bool,
+}
+
+/// What a page of [`Depot::sweep`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Swept {
+    /// Blobs that went.
+    pub blobs: u64,
+    /// Holds that went with what they were for.
+    pub holds: u64,
+    /// The page's last blob, where another page follows.
+    pub next: Option<(TenantId, BlobHash)>,
+}
+
+/// The blobs of a deployment.
+///
+/// A write goes: the row of a blob, its bytes, the row again, then whatever names it. A deletion goes
+/// the other way: the row is marked, the bytes go, the row goes. A process that dies in between leaves
+/// a row that says where bytes may be, which the sweep finishes.
+#[derive(Debug)]
+pub struct Depot {
+    rows: Arc<dyn Store>,
+    bytes: Arc<dyn Blobs>,
+    /// What was put before another store was configured.
+    older: Option<InDatabase>,
+    entropy: Arc<dyn Entropy>,
+    bytes_max: usize,
+    spill_bytes: usize,
+}
+
+impl Depot {
+    /// Blobs whose bytes are in the database.
+    pub fn in_database(rows: Arc<dyn Store>, entropy: Arc<dyn Entropy>) -> Self {
+        Self {
+            bytes: Arc::new(InDatabase::new(rows.clone())),
+            older: None,
+            rows,
+            entropy,
+            bytes_max: BLOB_BYTES_MAX,
+            spill_bytes: SPILL_BYTES,
+        }
+    }
+
+    /// Blobs whose bytes are in this store. Those that were put into the database before are still
+    /// found there.
+    pub fn new(rows: Arc<dyn Store>, bytes: Arc<dyn Blobs>, entropy: Arc<dyn Entropy>) -> Self {
+        Self {
+            bytes,
+            older: Some(InDatabase::new(rows.clone())),
+            rows,
+            entropy,
+            bytes_max: BLOB_BYTES_MAX,
+            spill_bytes: SPILL_BYTES,
+        }
+    }
+
+    /// With these bounds: on the length of a blob, and on what stays in rows.
+    #[must_use]
+    pub fn bounded(mut self, bytes_max: usize, spill_bytes: usize) -> Self {
+        self.bytes_max = bytes_max;
+        self.spill_bytes = spill_bytes;
+        self
+    }
+
+    /// Bytes above which content is stored as a blob and only named in rows.
+    pub fn spill_bytes(&self) -> usize {
+        self.spill_bytes
+    }
+
+    /// Bytes that a blob may have.
+    pub fn bytes_max(&self) -> usize {
+        self.bytes_max
+    }
+
+    /// The store of the bytes.
+    pub fn store(&self) -> &dyn Blobs {
+        self.bytes.as_ref()
+    }
+
+    /// Stores content, unless it is there, and holds it for its owner. Without one it is kept for
+    /// [`SWEEP_GRACE`], which every put begins anew.
+    pub async fn put(
+        &self,
+        tenant: TenantId,
+        owner: Option<BlobOwner>,
+        media_type: &str,
+        data: Bytes,
+    ) -> Result<Stored, Error> {
+        let bytes = data.len();
+        if bytes > self.bytes_max {
+            let max = self.bytes_max;
+            return Err(Error::TooLarge { bytes, max });
+        }
+        let sha256 = BlobHash::of(&data);
+        let blob = BlobRef {
+            sha256,
+            media_type: media_type.to_owned(),
+            bytes: bytes as u64,
+        };
+        for _ in 0..BEGUN_MAX {
+            let new = NewBlob {
+                place: BlobPlace {
+                    tenant,
+                    sha256,
+                    generation: self.entropy.random_id(),
+                },
+                media_type: media_type.to_owned(),
+                bytes: blob.bytes,
+                owner,
+            };
+            match self.rows.begin_blob(new).await? {
+                BeginBlob::Known => return Ok(Stored { blob, known: true }),
+                BeginBlob::Begun(place) => {
+                    self.bytes.put(place, data.clone()).await?;
+                    if self.rows.finish_blob(place, owner).await? {
+                        return Ok(Stored { blob, known: false });
+                    }
+                }
+                // Its bytes may go at any moment: finish that, and begin again.
+                BeginBlob::Going(place) => self.remove(place).await?,
+            }
+        }
+        Err(Error::unavailable(
+            "the blob is deleted again and again while it is stored",
+        ))
+    }
+
+    /// What is known of these blobs; those that are there are held for the owner from now on.
+    pub async fn hold(
+        &self,
+        tenant: TenantId,
+        owner: BlobOwner,
+        hashes: Vec<BlobHash>,
+    ) -> Result<Vec<Option<BlobRecord>>, Error> {
+        if hashes.is_empty() {
+            return Ok(Vec::new());
+        }
+        // Each row once, and in one order, whoever asks.
+        let distinct: BTreeMap<_, Option<BlobRecord>> =
+            hashes.iter().map(|hash| (*hash, None)).collect();
+        let asked: Vec<_> = distinct.into_keys().collect();
+        let found = self.rows.hold_blobs(tenant, owner, asked.clone()).await?;
+        let found: BTreeMap<_, _> = asked.into_iter().zip(found).collect();
+        let each = hashes.iter().map(|hash| found.get(hash).cloned().flatten());
+        Ok(each.collect())
+    }
+
+    /// What is known of a blob.
+    pub async fn find(
+        &self,
+        tenant: TenantId,
+        sha256: BlobHash,
+    ) -> Result<Option<BlobRecord>, Error> {
+        let found = self.rows.get_blobs(tenant, vec![sha256]).await?;
+        Ok(found.into_iter().next().flatten())
+    }
+
+    /// The content of a blob; none when there is no such blob. Content that does not have the hash is
+    /// refused, whatever the store says.
+    pub async fn read(&self, tenant: TenantId, sha256: BlobHash) -> Result<Option<Bytes>, Error> {
+        let Some(record) = self.find(tenant, sha256).await? else {
+            return Ok(None);
+        };
+        let Some(data) = self.bytes_of(record.place, None).await? else {
+            return Ok(None);
+        };
+        if data.len() as u64 != record.bytes || BlobHash::of(&data) != sha256 {
+            return Err(Error::Corrupt { sha256 });
+        }
+        Ok(Some(data))
+    }
+
+    /// A part of a blob's content, which is not compared with the hash: only its length is.
+    pub async fn read_range(
+        &self,
+        record: &BlobRecord,
+        range: Range<u64>,
+    ) -> Result<Option<Bytes>, Error> {
+        let wanted = range.end.min(record.bytes).saturating_sub(range.start);
+        let data = self.bytes_of(record.place, Some(range)).await?;
+        if data
+            .as_ref()
+            .is_some_and(|data| data.len() as u64 != wanted)
+        {
+            let sha256 = record.place.sha256;
+            return Err(Error::Corrupt { sha256 });
+        }
+        Ok(data)
+    }
+
+    async fn bytes_of(
+        &self,
+        place: BlobPlace,
+        range: Option<Range<u64>>,
+    ) -> Result<Option<Bytes>, Error> {
+        let found = self.bytes.get(place, range.clone()).await?;
+        match (&found, &self.older) {
+            (None, Some(older)) => older.get(place, range).await,
+            _ => Ok(found),
+        }
+    }
+
+    /// Removes a page of what nothing holds and nobody put within the grace, which is
+    /// [`SWEEP_GRACE`] but in tests; begins behind `after`.
+    pub async fn sweep(
+        &self,
+        grace: Duration,
+        after: Option<(TenantId, BlobHash)>,
+        limit: u32,
+    ) -> Result<Swept, Error> {
+        let query = RetireBlobs {
+            grace,
+            after,
+            limit,
+        };
+        let retired = self.rows.retire_blobs(query).await?;
+        let mut swept = Swept {
+            blobs: 0,
+            holds: retired.holds,
+            next: retired.next,
+        };
+        for place in retired.going {
+            self.remove(place).await?;
+            swept.blobs += 1;
+        }
+        Ok(swept)
+    }
+
+    /// Removes the bytes of a blob that is marked, then its row.
+    async fn remove(&self, place: BlobPlace) -> Result<(), Error> {
+        self.bytes.delete(place).await?;
+        if let Some(older) = &self.older {
+            older.delete(place).await?;
+        }
+        self.rows.forget_blob(place).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,224 @@
+//! Pictures and files of messages, out of rows and back into requests.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use super::{BlobHash, BlobOwner, BlobRef, Depot, Error};
+use crate::id::TenantId;
+use crate::message::{ContentPart, FileSource, ImageSource};
+
+impl Depot {
+    /// Stores pictures and files that have more than [`spill_bytes`](Depot::spill_bytes) in base64 as
+    /// blobs, and names them instead. Where that fails, the rest stays as it is.
+    pub async fn spill(
+        &self,
+        tenant: TenantId,
+        owner: BlobOwner,
+        parts: &mut [ContentPart],
+    ) -> Result<(), Error> {
+        let over = self.spill_bytes();
+        for part in parts {
+            let Some((media_type, data)) = part.inline().filter(|(_, data)| data.len() > over)
+            else {
+                continue;
+            };
+            // What is no base64 stays, for whoever says so.
+            let Ok(data) = STANDARD.decode(data) else {
+                continue;
+            };
+            if data.len() > self.bytes_max() {
+                continue;
+            }
+            let blob = BlobRef {
+                sha256: BlobHash::of(&data),
+                media_type: media_type.to_owned(),
+                bytes: data.len() as u64,
+            };
+            self.put(tenant, Some(owner), media_type, data.into())
+                .await?;
+            let inline = std::mem::replace(part, ContentPart::text(""));
+            *part = inline.naming(blob);
+        }
+        Ok(())
+    }
+
+    /// Holds the blobs that parts name for their owner, and adds what the parts do not say about them.
+    /// Returns the places of the parts whose blobs are not there.
+    pub async fn settle(
+        &self,
+        tenant: TenantId,
+        owner: BlobOwner,
+        parts: &mut [ContentPart],
+    ) -> Result<Vec<usize>, Error> {
+        let named = parts.iter().enumerate();
+        let named = named.filter_map(|(place, part)| Some((place, part.blob()?)));
+        let (places, hashes): (Vec<usize>, Vec<BlobHash>) = named.unzip();
+        let found = self.hold(tenant, owner, hashes).await?;
+        let mut unknown = Vec::new();
+        for (place, found) in places.into_iter().zip(found) {
+            let Some(record) = found else {
+                unknown.push(place);
+                continue;
+            };
+            if let ContentPart::Image {
+                source:
+                    ImageSource::Blob {
+                        media_type, bytes, ..
+                    },
+            }
+            | ContentPart::File {
+                source:
+                    FileSource::Blob {
+                        media_type, bytes, ..
+                    },
+                ..
+            } = &mut parts[place]
+            {
+                *bytes = record.bytes;
+                if media_type.is_empty() {
+                    media_type.clone_from(&record.media_type);
+                }
+            }
+        }
+        Ok(unknown)
+    }
+}
+
+/// A part as a model is shown it: with the content of the blob that it names. Other parts are as they
+/// are.
+pub fn filled(part: &ContentPart, data: &[u8]) -> ContentPart {
+    match part {
+        ContentPart::Image {
+            source: ImageSource::Blob { media_type, .. },
+        } => ContentPart::Image {
+            source: ImageSource::Base64 {
+                media_type: media_type.clone(),
+                data: STANDARD.encode(data),
+            },
+        },
+        ContentPart::File {
+            name,
+            source: FileSource::Blob { media_type, .. },
+        } => {
+            let text = media_type.starts_with("text/");
+            let text = text.then(|| String::from_utf8(data.to_vec()));
+            let source = match text {
+                Some(Ok(text)) => FileSource::Text {
+                    text: text.replace('\0', "\u{fffd}"),
+                },
+                Some(Err(_)) | None => FileSource::Base64 {
+                    media_type: media_type.clone(),
+                    data: STANDARD.encode(data),
+                },
+            };
+            let name = name.clone();
+            ContentPart::File { name, source }
+        }
+        ContentPart::Text { .. }
+        | ContentPart::Reasoning { .. }
+        | ContentPart::Image { .. }
+        | ContentPart::File { .. } => part.clone(),
+    }
+}
+
+/// Words in place of a picture or a file: what it is, why it is not shown, and how it is found.
+pub fn absent(part: &ContentPart, why: &str) -> ContentPart {
+    let (kind, name) = match part {
+        ContentPart::Image { .. } => ("image", None),
+        ContentPart::File { name, .. } => ("file", Some(name.as_str())),
+        ContentPart::Text { .. } | ContentPart::Reasoning { .. } => return part.clone(),
+    };
+    let mut text = format!("[{kind}");
+    if let Some(name) = name {
+        text.push(' ');
+        text.push_str(name);
+    }
+    let (media_type, bytes) = match part {
+        ContentPart::Image {
+            source: ImageSource::Blob {
+                media_type, bytes, ..
+            },
+        }
+        | ContentPart::File {
+            source: FileSource::Blob {
+                media_type, bytes, ..
+            },
+            ..
+        } => (Some(media_type.as_str()), Some(*bytes)),
+        _ => match part.inline() {
+            Some((media_type, data)) => (Some(media_type), Some(data.len() as u64 / 4 * 3)),
+            None => (None, None),
+        },
+    };
+    if let Some(media_type) = media_type {
+        text.push_str(", ");
+        text.push_str(media_type);
+    }
+    if let Some(bytes) = bytes {
+        text.push_str(", ");
+        text.push_str(&size(bytes));
+    }
+    text.push_str(": ");
+    text.push_str(why);
+    if let Some(sha256) = part.blob() {
+        text.push_str("; sha256 ");
+        text.push_str(&sha256.to_string());
+    }
+    if let ContentPart::Image {
+        source: ImageSource::Url { url },
+    } = part
+    {
+        text.push_str("; ");
+        text.push_str(url);
+    }
+    text.push(']');
+    ContentPart::text(text)
+}
+
+/// A length for people.
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..1_024 => format!("{bytes} bytes"),
+        1_024..1_048_576 => format!("{} KiB", bytes.div_ceil(1_024)),
+        _ => format!("{} MiB", bytes.div_ceil(1_048_576)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_shown_is_said_to_be_missing() {
+        let source = ImageSource::Base64 {
+            media_type: "image/png".to_owned(),
+            data: "A".repeat(4_096),
+        };
+        let image = ContentPart::Image { source };
+        let words = |part: &ContentPart| match absent(part, "x") {
+            ContentPart::Text { text } => text,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(words(&image), "[image, image/png, 3 KiB: x]");
+        let blob = BlobRef {
+            sha256: BlobHash([0; 32]),
+            media_type: "application/pdf".to_owned(),
+            bytes: 3 << 20,
+        };
+        let file = ContentPart::File {
+            name: "a.pdf".to_owned(),
+            source: FileSource::Text {
+                text: String::new(),
+            },
+        };
+        let zeros = "0".repeat(64);
+        assert_eq!(
+            words(&file.naming(blob)),
+            format!("[file a.pdf, application/pdf, 3 MiB: x; sha256 {zeros}]")
+        );
+        let url = "https://a.example/b.png".to_owned();
+        let source = ImageSource::Url { url };
+        let at = ContentPart::Image { source };
+        assert_eq!(words(&at), "[image: x; https://a.example/b.png]");
+    }
+}

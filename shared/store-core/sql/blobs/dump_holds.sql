@@ -1,0 +1,2 @@
+-- What a blob is kept for.
+SELECT kind, owner FROM blob_holds WHERE tenant = $1 AND sha256 = $2 ORDER BY kind, owner;

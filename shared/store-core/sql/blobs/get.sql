@@ -1,0 +1,3 @@
+-- One blob whose bytes are stored. Index: the primary key.
+SELECT tenant, sha256, generation, state, media_type, bytes, created_at FROM blobs
+WHERE tenant = $1 AND sha256 = $2 AND state = 1;

@@ -1,0 +1,10 @@
+-- Messages of a transcript between $3 and $4, of the send $5 and with the result of the call $6
+-- if there is one, newest first, at most $7.
+SELECT tenant, session_id, seq, send_id, role, content, tool_calls, tool_call_id, name, failed,
+       round, asked_at_seq, epoch, created_at
+FROM messages
+WHERE tenant = $1 AND session_id = $2 AND seq > $3 AND seq < $4 AND ($5 IS NULL OR send_id = $5)
+  AND ($6 IS NULL OR tool_call_id = $6)
+  AND EXISTS (SELECT 1 FROM sessions s WHERE s.tenant = $1 AND s.session_id = $2)
+ORDER BY seq DESC
+LIMIT $7;

@@ -1,0 +1,17 @@
+-- Messages of a transcript between $3 and $4, of the send $5 and with the result of the call $6
+-- if there is one, newest first.
+-- Index: messages_pkey.
+SELECT
+    0::bigint AS ord, m.seq, m.send_id, m.role, m.content, m.tool_calls, m.tool_call_id, m.name,
+    m.failed, m.round, m.asked_at_seq, m.epoch, m.created_at
+FROM messages m
+WHERE m.tenant = $1::integer AND m.session_id = $2::uuid
+  AND m.seq > $3::bigint AND m.seq < $4::bigint
+  AND ($5::uuid IS NULL OR m.send_id = $5::uuid)
+  AND ($6::text IS NULL OR m.tool_call_id = $6::text)
+  -- What a deleted session left behind is nobody's.
+  AND EXISTS (
+      SELECT FROM sessions s WHERE s.tenant = $1::integer AND s.session_id = $2::uuid
+  )
+ORDER BY m.seq DESC
+LIMIT $7::bigint

@@ -1,0 +1,135 @@
+//! A blob store in memory that is away, slow or lying.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use mainspring_shared::blob::{BlobPlace, Blobs, Error};
+use mainspring_shared::time::Clock;
+
+/// What is wrong with the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Wrong {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// It does not answer.
+    Away,
+    /// It takes so long.
+    Slow(Duration),
+    /// It gives other bytes than it was given.
+    Lying,
+    /// It gives less than it was given.
+    Short,
+    /// It has lost everything.
+    Empty,
+}
+
+/// A blob store that tests look into.
+#[derive(Debug)]
+pub struct FaultyBlobs {
+    clock: Arc<dyn Clock>,
+    wrong: Mutex<Wrong>,
+    kept: Mutex<BTreeMap<BlobPlace, Bytes>>,
+    asked: Mutex<Vec<&'static str>>,
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().expect("nobody panics under it")
+}
+
+impl FaultyBlobs {
+    /// An empty one, whose slowness is that of the clock.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self {
+            clock,
+            wrong: Mutex::default(),
+            kept: Mutex::default(),
+            asked: Mutex::default(),
+        }
+    }
+
+    /// From now on this is wrong with it.
+    pub fn set(&self, wrong: Wrong) {
+        *lock(&self.wrong) = wrong;
+    }
+
+    /// What it keeps.
+    pub fn kept(&self) -> Vec<BlobPlace> {
+        lock(&self.kept).keys().copied().collect()
+    }
+
+    /// How often it was asked to do this.
+    pub fn asked(&self, what: &str) -> usize {
+        lock(&self.asked)
+            .iter()
+            .filter(|asked| **asked == what)
+            .count()
+    }
+
+    async fn answer(&self, what: &'static str) -> Result<Wrong, Error> {
+        lock(&self.asked).push(what);
+        let wrong = *lock(&self.wrong);
+        match wrong {
+            Wrong::Away => return Err(Error::unavailable("it was taken away by the test")),
+            Wrong::Slow(time) => self.clock.sleep(time).await,
+            Wrong::Nothing | Wrong::Lying | Wrong::Short | Wrong::Empty => {}
+        }
+        Ok(wrong)
+    }
+}
+
+#[async_trait]
+impl Blobs for FaultyBlobs {
+    async fn put(&self, place: BlobPlace, data: Bytes) -> Result<(), Error> {
+        self.answer("put").await?;
+        lock(&self.kept).insert(place, data);
+        Ok(())
+    }
+
+    async fn get(
+        &self,
+        place: BlobPlace,
+        range: Option<Range<u64>>,
+    ) -> Result<Option<Bytes>, Error> {
+        let wrong = self.answer("get").await?;
+        let kept = lock(&self.kept).get(&place).cloned();
+        let Some(kept) = kept.filter(|_| wrong != Wrong::Empty) else {
+            return Ok(None);
+        };
+        let whole = 0..kept.len() as u64;
+        let range = range.unwrap_or(whole);
+        let end = kept.len().min(range.end as usize);
+        let mut data = kept.slice((range.start as usize).min(end)..end).to_vec();
+        if wrong == Wrong::Lying {
+            data.iter_mut().for_each(|byte| *byte ^= 1);
+        }
+        if wrong == Wrong::Short {
+            data.pop();
+        }
+        Ok(Some(data.into()))
+    }
+
+    async fn exists(&self, place: BlobPlace) -> Result<bool, Error> {
+        let wrong = self.answer("exists").await?;
+        Ok(wrong != Wrong::Empty && lock(&self.kept).contains_key(&place))
+    }
+
+    async fn delete(&self, place: BlobPlace) -> Result<(), Error> {
+        self.answer("delete").await?;
+        lock(&self.kept).remove(&place);
+        Ok(())
+    }
+
+    async fn check(&self) -> Result<(), Error> {
+        self.answer("check").await?;
+        Ok(())
+    }
+
+    fn describe(&self) -> String {
+        "in the test's memory".to_owned()
+    }
+}
