@@ -5,6 +5,7 @@ mod memories;
 mod runs;
 mod sessions;
 mod skills;
+mod tenants;
 mod timers;
 
 use std::path::PathBuf;
@@ -17,6 +18,7 @@ pub(crate) use self::memories::MemoriesCommand;
 pub(crate) use self::runs::{RunArgs, RunsCommand};
 pub(crate) use self::sessions::{PruneArgs, SessionsCommand};
 pub(crate) use self::skills::SkillsCommand;
+pub(crate) use self::tenants::{KeysCommand, LimitsArgs, TenantsCommand};
 pub(crate) use self::timers::{NewTimerArgs, TimersCommand};
 
 const EXIT_CODES: &str = "\
@@ -126,6 +128,12 @@ pub(crate) enum Command {
     /// Lists, searches, changes, exports and erases what agents remember
     #[command(subcommand)]
     Memories(MemoriesCommand),
+    /// Lists, creates, rotates and revokes API keys
+    #[command(subcommand)]
+    Keys(KeysCommand),
+    /// Lists, shows, creates, updates and deletes tenants
+    #[command(subcommand)]
+    Tenants(TenantsCommand),
     /// Lists live workers
     Workers,
     /// Shows pending and running sends by pool
@@ -196,6 +204,9 @@ pub(crate) struct SchedulerArgs {
     /// Address to serve the API on [env: MAINSPRING_LISTEN] [default: 127.0.0.1:7464]
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) listen: Option<String>,
+    /// Serves everyone who reaches the address, without API keys [env: MAINSPRING_INSECURE]
+    #[arg(long)]
+    pub(crate) insecure: bool,
     /// Whether to migrate the schema at start, or to refuse to start on an old one
     /// [env: MAINSPRING_MIGRATE]
     /// [default: create]

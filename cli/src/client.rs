@@ -5,7 +5,7 @@ mod events;
 use std::time::Duration;
 
 use crate::config::Config;
-use mainspring_runtime::{OsEntropy, SystemClock};
+use mainspring_runtime::{OsEntropy, Secret, SystemClock};
 use mainspring_shared::entropy::Entropy;
 use mainspring_shared::error::Code;
 use mainspring_shared::retry::Policy;
@@ -39,6 +39,7 @@ const RETRY: Policy = Policy {
 pub(crate) struct Client {
     http: reqwest::Client,
     server: String,
+    api_key: Option<Secret>,
     pub(crate) clock: SystemClock,
     entropy: OsEntropy,
 }
@@ -149,6 +150,7 @@ impl Client {
         Ok(Self {
             http,
             server,
+            api_key: config.api_key.clone(),
             clock: SystemClock::new(),
             entropy: OsEntropy,
         })
@@ -233,6 +235,9 @@ impl Client {
             .request(request.method.clone(), url)
             .query(&request.query)
             .timeout(request.wait + ANSWER);
+        if let Some(key) = &self.api_key {
+            builder = builder.bearer_auth(key.reveal());
+        }
         if let Some(body) = &request.body {
             builder = builder.json(body);
         }

@@ -1,6 +1,7 @@
 //! One module per verb.
 
 mod agents;
+mod access;
 mod answer;
 mod archives;
 mod audit;
@@ -11,6 +12,7 @@ mod dev;
 mod diff;
 mod doctor;
 mod follow;
+mod keys;
 mod lists;
 mod memories;
 mod migrate;
@@ -26,6 +28,7 @@ mod serve;
 mod sessions;
 mod skills;
 mod tail;
+mod tenants;
 mod timers;
 mod tools;
 mod worker;
@@ -68,6 +71,8 @@ pub(crate) fn run(
         Command::Skills(SkillsCommand::Check { dirs }) => skills::check(dirs, format),
         Command::Skills(args) => asking(skills::run(args, format, Client::new(config)?)),
         Command::Memories(args) => asking(memories::run(args, format, Client::new(config)?)),
+        Command::Keys(args) => asking(keys::run(args, format, Client::new(config)?)),
+        Command::Tenants(args) => asking(tenants::run(args, format, Client::new(config)?)),
         Command::Workers => asking(lists::workers(format, Client::new(config)?)),
         Command::Queue => asking(lists::queue(format, Client::new(config)?)),
         Command::Audit(args) => asking(audit::run(args, format, config)),

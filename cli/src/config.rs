@@ -38,6 +38,14 @@ settings! {
     pub(crate) struct Config {
         /// Where client commands find a scheduler.
         server: String = "http://127.0.0.1:7464".to_owned() => Key::url("server", HTTP);
+        /// What client commands show to the server.
+        api_key: Option<Secret> => Key::secret("api_key");
+        /// The key of the system's operator.
+        root_key: Option<Secret> => Key::secret("root_key");
+        /// A file with that key, in its place.
+        root_key_file: Option<PathBuf> => Key::text("root_key_file");
+        /// Serves everyone who reaches the address, without API keys.
+        insecure: bool = false => Key::switch("insecure");
         /// The database; its scheme picks the backend. None with the embedded one.
         database_url: Option<Secret> => Key::url("database_url", DATABASE).or(&["DATABASE_URL"]);
         /// Connections to Postgres for what commits synchronously.

@@ -154,7 +154,7 @@ pub(crate) fn usage_text(message: impl Into<String>, next: impl Into<String>) ->
 /// The exit code for a code of ours.
 pub(crate) fn exit_of(code: Code) -> Exit {
     match code {
-        Code::AuthMissing | Code::AuthForbidden => Exit::Unauthorised,
+        Code::AuthMissing | Code::AuthInvalid | Code::AuthForbidden => Exit::Unauthorised,
         _ => match code.class() {
             Class::Invalid => Exit::Usage,
             Class::NotFound => Exit::NotFound,
@@ -176,6 +176,12 @@ pub(crate) fn next_of(code: Code) -> String {
         Code::TimerNotFound => "`mainspring timers list` shows what exists",
         Code::RunNotFound => "`mainspring runs list` shows what exists",
         Code::WorkflowNodeNotFound => "`mainspring runs nodes RUN` lists those that were reached",
+        Code::AuthMissing => "set MAINSPRING_API_KEY to a key from `mainspring keys create`",
+        Code::AuthInvalid => {
+            "MAINSPRING_API_KEY is not accepted; `mainspring keys list` shows its state"
+        }
+        Code::KeyNotFound => "`mainspring keys list` shows what exists",
+        Code::TenantNotFound => "`mainspring tenants list` shows what exists",
         Code::SessionClosed => "`mainspring sessions reopen ID` lets it accept sends again",
         Code::SessionNotWaiting => {
             "none of its sends waits for recovery; `mainspring sends list --session ID` lists them"

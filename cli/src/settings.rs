@@ -103,6 +103,9 @@ fn flags(cli: &Cli) -> Flags {
             store(&mut flags, &args.store);
             queue(&mut flags, &args.queue);
             add(&mut flags, "listen", args.listen.as_ref());
+            if args.insecure {
+                flags.push(("insecure", "true".to_owned()));
+            }
             add(&mut flags, "migrate", args.migrate.as_ref());
             add(&mut flags, "sweep_interval", args.sweep_interval.as_ref());
             process(&mut flags, &args.process);

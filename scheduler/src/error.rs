@@ -209,6 +209,15 @@ impl Error {
         &self.errors
     }
 
+    /// The same error, with the time after which a retry may succeed.
+    #[must_use]
+    pub fn after(self, wait: Duration) -> Self {
+        Self {
+            retry_after: Some(wait),
+            ..self
+        }
+    }
+
     /// How long to wait before a retry may succeed.
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after

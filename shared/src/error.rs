@@ -195,10 +195,22 @@ codes! {
     OutputInvalidJson = "output.invalid_json", Invalid, 422;
     /// The model's answer does not fit the schema.
     OutputSchemaMismatch = "output.schema_mismatch", Invalid, 422;
-    /// The request carries no key. Reserved: there are no keys yet.
+    /// The request carries no key.
     AuthMissing = "auth.missing", Invalid, 401;
-    /// The key does not allow this. Reserved like the one before.
+    /// The key is unknown, expired or revoked.
+    AuthInvalid = "auth.invalid", Invalid, 401;
+    /// The key does not allow this.
     AuthForbidden = "auth.forbidden", Invalid, 403;
+    /// No tenant has this id.
+    TenantNotFound = "tenant.not_found", NotFound, 404;
+    /// Another tenant has this name.
+    TenantNameTaken = "tenant.name_taken", Conflict, 409;
+    /// The tenant has sessions or runs.
+    TenantNotEmpty = "tenant.not_empty", Conflict, 409;
+    /// No key has this id.
+    KeyNotFound = "key.not_found", NotFound, 404;
+    /// The tenant sends more requests than its limit allows.
+    LimitRequests = "limit.requests", Limit, 429;
     /// Too much is already waiting.
     LimitExceeded = "limit.exceeded", Limit, 429;
     /// The database is away.

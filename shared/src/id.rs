@@ -13,9 +13,35 @@ use uuid::Uuid;
 pub struct TenantId(pub i32);
 
 impl TenantId {
-    /// The only tenant until API keys exist.
+    /// The tenant of whoever uses no others.
     pub const DEFAULT: Self = Self(1);
+
+    /// What the printed form begins with.
+    pub const PREFIX: &'static str = "ten_";
 }
+
+impl fmt::Display for TenantId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", Self::PREFIX, self.0)
+    }
+}
+
+impl FromStr for TenantId {
+    type Err = ParseTenantIdError;
+
+    fn from_str(text: &str) -> Result<Self, ParseTenantIdError> {
+        let digits = text.strip_prefix(Self::PREFIX).ok_or(ParseTenantIdError)?;
+        let number: i32 = digits.parse().map_err(|_| ParseTenantIdError)?;
+        // One printed form only: no sign, no leading zero.
+        let is_printed = number > 0 && number.to_string() == digits;
+        is_printed.then_some(Self(number)).ok_or(ParseTenantIdError)
+    }
+}
+
+/// A tenant's id that does not have its printed form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("an id of the form ten_<number> is expected")]
+pub struct ParseTenantIdError;
 
 /// An identifier that does not have its printed form: the right prefix and 32 hex digits.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -107,6 +133,11 @@ id!(
     "bot_"
 );
 id!(
+    /// An API key.
+    KeyId,
+    "key_"
+);
+id!(
     /// The fence of one grant of a lease: random, so that it is never handed out twice.
     LeaseToken,
     "tok_"
@@ -151,6 +182,22 @@ mod tests {
         let id = SessionId(Uuid::from_u128(0x0123_4567_89ab_cdef));
         assert_eq!(id.to_string(), "ses_00000000000000000123456789abcdef");
         assert_eq!(id.to_string().parse(), Ok(id));
+    }
+
+    #[test]
+    fn a_tenants_id_has_one_printed_form() {
+        assert_eq!(TenantId(12).to_string().parse(), Ok(TenantId(12)));
+        for text in [
+            "12",
+            "ten_",
+            "ten_0",
+            "ten_-1",
+            "ten_+1",
+            "ten_012",
+            "ten_99999999999",
+        ] {
+            assert_eq!(text.parse::<TenantId>(), Err(ParseTenantIdError), "{text}");
+        }
     }
 
     #[test]

@@ -20,6 +20,7 @@ pub mod session;
 pub mod skill;
 pub mod step;
 pub mod stored;
+pub mod tenant;
 pub mod time;
 pub mod tool;
 pub mod usage;

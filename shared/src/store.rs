@@ -26,6 +26,7 @@ mod sends;
 mod sessions;
 mod skills;
 mod sweeps;
+mod tenants;
 mod timers;
 mod tree;
 
@@ -80,6 +81,10 @@ pub use sweeps::{
     AlarmSweep, Orphans, ReadySession, RetireSends, Retired, SweepOrphans, SweepReady, Sweeps,
     Swept,
 };
+pub use tenants::{
+    CreateKeyOutcome, CreateTenantOutcome, DeleteTenantOutcome, ListKeys, ListTenants, NewKey,
+    NewTenant, RotateKey, TenantPatch, Tenants, UpdateTenantOutcome,
+};
 pub use timers::{
     ChangeTimer, ChangeTimerOutcome, CreateTimerOutcome, Fired, FiredRun, FiredSend,
     ListOccurrences, ListTimers, NewTimer, RefuseTimer, TIMER_QUEUED_MAX, TimerChange,
@@ -90,7 +95,7 @@ pub use tree::{ErasedStep, cancel_below, delete_whole, erase_step, prune_all};
 /// The traits of all nouns, for whoever calls a concrete store.
 pub mod prelude {
     pub use super::{
-    Agents as _, BlobRows as _, Boots as _, Calls as _, Extractions as _, Leases as _, Lists as _, Memories as _, Reads as _, Runs as _, Sends as _, Sessions as _, Skills as _, Sweeps as _, Timers as _,
+    Agents as _, BlobRows as _, Boots as _, Calls as _, Extractions as _, Leases as _, Lists as _, Memories as _, Reads as _, Runs as _, Sends as _, Sessions as _, Skills as _, Sweeps as _, Tenants as _, Timers as _,
     };
 }
 
@@ -116,6 +121,7 @@ pub trait Store:
     + Sessions
     + Skills
     + Sweeps
+    + Tenants
     + Timers
     + fmt::Debug
 {
@@ -136,6 +142,7 @@ impl<T> Store for T where
         + Sessions
         + Skills
         + Sweeps
+        + Tenants
         + Timers
         + fmt::Debug
 {

@@ -128,6 +128,9 @@ impl Events {
                 .http
                 .get(url)
                 .header("Accept", "text/event-stream");
+            if let Some(key) = &self.client.api_key {
+                request = request.bearer_auth(key.reveal());
+            }
             if let Some(id) = &self.last_id {
                 request = request.header("Last-Event-ID", id);
             }

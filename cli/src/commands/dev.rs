@@ -6,7 +6,8 @@ use std::time::Duration;
 use crate::config::{Backend, Config, Migrate};
 use mainspring_runtime::Choice as _;
 
-use super::serve::{Base, bind};
+use super::access;
+use super::serve::{Base, address_of, bind};
 use crate::args::DevArgs;
 use crate::failure::Failure;
 use crate::{output, wiring};
@@ -23,10 +24,11 @@ pub(crate) async fn run(args: &DevArgs, config: &Config) -> Result<(), Failure> 
     let store = wiring::store(config, Migrate::Create).await?;
     base.mount_skills(config, &store).await;
     let listener = bind(&config.listen, "--listen").await?;
+    let access = access::of_dev(config, address_of(&listener)?)?;
     let wires = wiring::local();
     let worker = base.worker(config, store.clone(), &wires)?;
     let welcome = welcome(config);
-    let scheduler = base.scheduler(config, store, &wires, listener, welcome);
+    let scheduler = base.scheduler(config, store, &wires, listener, access, welcome);
     base.run(
         vec![scheduler, worker],
         config.worker.drain_timeout + MARGIN,

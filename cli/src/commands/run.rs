@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::config::{Config, Migrate};
+use mainspring_api::Access;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -50,7 +51,7 @@ pub(crate) async fn embedded(
         // Whoever waits for it may have gone.
         let _ = tell.send(address);
     };
-    let scheduler = base.scheduler(&config, store, &wires, listener, accepting);
+    let scheduler = base.scheduler(&config, store, &wires, listener, Access::Open, accepting);
     let lifecycle = base.lifecycle.clone();
     let work = async {
         let address = told.await.map_err(|error| {

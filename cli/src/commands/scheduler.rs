@@ -3,7 +3,8 @@
 use crate::config::Config;
 use futures::FutureExt;
 
-use super::serve::{Base, bind};
+use super::access;
+use super::serve::{Base, address_of, bind};
 use crate::failure::Failure;
 use crate::wiring;
 
@@ -16,7 +17,9 @@ pub(crate) async fn run(config: &Config) -> Result<(), Failure> {
     base.mount_skills(config, &store).await;
     // Last, so that whoever gets through is served.
     let listener = bind(&config.listen, "--listen").await?;
-    let mut roles = vec![base.scheduler(config, store, &wires, listener, |_| {})];
+    let address = address_of(&listener)?;
+    let access = access::of_scheduler(config, store.as_ref(), address).await?;
+    let mut roles = vec![base.scheduler(config, store, &wires, listener, access, |_| {})];
     if let Some(queue) = wires.janitor {
         let stopping = base.lifecycle.stopping();
         let janitor = async move { queue.janitor(stopping.boxed()).await };

@@ -9,6 +9,7 @@ use crate::config::Config;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use mainspring_runtime::{Lifecycle, Metrics, MountedSkills};
+use mainspring_api::Access;
 use mainspring_shared::entropy::Entropy;
 use mainspring_shared::store::Store;
 use mainspring_shared::time::Clock;
@@ -108,8 +109,10 @@ impl Base {
         store: Arc<dyn Store>,
         wires: &Wires,
         listener: TcpListener,
+        access: Access,
         accepting: impl FnOnce(SocketAddr) + Send + 'static,
     ) -> Running {
+        let open = matches!(access, Access::Open);
         let metrics = self.metrics.clone();
         let parts = mainspring_scheduler::Parts {
             blobs: wiring::depot(config, &store, &self.entropy),
@@ -123,9 +126,12 @@ impl Base {
         let serving = mainspring_api::Serving {
             metrics: Some(Arc::new(move || metrics.render())),
             on_accepting: Some(Box::new(move |address: SocketAddr| {
-                warn_of_strangers(address);
+                if open {
+                    warn_of_strangers(address);
+                }
                 accepting(address);
             })),
+            access,
         };
         let running = mainspring_api::run(parts, serving, listener, self.lifecycle.clone());
         async {
@@ -239,8 +245,8 @@ fn warn_of_strangers(address: SocketAddr) {
     if !address.ip().is_loopback() {
         tracing::warn!(
             %address,
-            "everyone who reaches this address can use everything here: there is no \
-             authentication; listen on 127.0.0.1, or let only a proxy that asks for a key through"
+            "everyone who reaches this address can use everything here, without an API key: let \
+             only an authenticating proxy reach it, or set MAINSPRING_ROOT_KEY"
         );
     }
 }
@@ -255,6 +261,12 @@ async fn drain(running: &mut JoinSet<Result<(), Failure>>) -> Result<(), Failure
 
 fn flatten(ended: Result<Result<(), Failure>, tokio::task::JoinError>) -> Result<(), Failure> {
     ended.unwrap_or_else(|error| Err(Failure::new(Exit::Failure, causes(&error))))
+}
+
+/// The address that a listener got.
+pub(super) fn address_of(listener: &TcpListener) -> Result<SocketAddr, Failure> {
+    let address = listener.local_addr();
+    address.map_err(|error| Failure::new(Exit::Failure, causes(&error)))
 }
 
 /// Takes a port.

@@ -16,6 +16,7 @@ use axum::response::Response;
 use mainspring_scheduler::App;
 use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::agents::Resolver;
+use mainspring_shared::id::TenantId;
 use mainspring_shared::store::{IdempotencyKey, KeyOutcome};
 use serde::de::DeserializeOwned;
 use serde::ser::SerializeMap;
@@ -29,6 +30,7 @@ use super::idempotency;
 use super::problem::Problem;
 use super::respond;
 use super::validate::Checks;
+use crate::access::Caller;
 use crate::extract::{Key, NoQuery, Query, Weight, json_body, parse};
 use crate::router::Api;
 
@@ -114,6 +116,7 @@ pub(super) trait Batch: 'static {
     fn item(
         agents: &mut Resolver<'_>,
         app: &App,
+        tenant: TenantId,
         checks: Checks,
         input: Self::Input,
         key: Option<IdempotencyKey>,
@@ -143,6 +146,7 @@ pub(super) trait Batch: 'static {
     /// The present state of what had been made before.
     fn read(
         app: &App,
+        tenant: TenantId,
         ids: Vec<Self::Id>,
     ) -> impl Future<Output = Vec<Result<Self::View, Error>>> + Send;
 }
@@ -165,11 +169,12 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
 )]
 async fn create_sends(
     State(app): State<Arc<Api>>,
+    caller: Caller,
     _: Query<NoQuery>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    create::<sends::Sends>(app, headers, body).await
+    create::<sends::Sends>(app, caller.tenant, headers, body).await
 }
 
 /// Creates or rejects each of up to 1000 timers
@@ -183,16 +188,18 @@ async fn create_sends(
 )]
 async fn create_timers(
     State(app): State<Arc<Api>>,
+    caller: Caller,
     _: Query<NoQuery>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    create::<crate::timers::Timers>(app, headers, body).await
+    create::<crate::timers::Timers>(app, caller.tenant, headers, body).await
 }
 
 /// `POST` of a batch.
 async fn create<B: Batch>(
     app: Arc<Api>,
+    tenant: TenantId,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
@@ -212,7 +219,7 @@ async fn create<B: Batch>(
     let mut items = Vec::with_capacity(raw.len());
     let mut agents = Resolver::new(&app);
     for (index, text) in raw.iter().enumerate() {
-        let ready = match item::<B>(&mut agents, &app, index, text.get(), whole).await {
+        let ready = match item::<B>(&mut agents, &app, tenant, index, text.get(), whole).await {
             Ok(mut item) => {
                 let at = format!("/{}/{index}", B::ITEMS);
                 let prepared = B::prepare(&app, &mut item, &at).await;
@@ -230,7 +237,7 @@ async fn create<B: Batch>(
     }
     let room = B::room(&app, items.len())?;
     let known = match whole {
-        Some((key, hash)) => take_key::<B>(&app, key, hash).await?,
+        Some((key, hash)) => take_key::<B>(&app, tenant, key, hash).await?,
         None => false,
     };
     drop(raw);
@@ -240,7 +247,7 @@ async fn create<B: Batch>(
     let made = outcomes
         .iter()
         .any(|one| matches!(one, Ok(Creation::New(_))));
-    let repeated = fill::<B>(&app, &mut results, outcomes).await;
+    let repeated = fill::<B>(&app, tenant, &mut results, outcomes).await;
     let results = results
         .into_iter()
         .map(|result| result.unwrap_or_else(|| ItemResult::from(Err(Error::internal()))));
@@ -258,6 +265,7 @@ async fn create<B: Batch>(
 async fn item<B: Batch>(
     agents: &mut Resolver<'_>,
     app: &App,
+    tenant: TenantId,
     index: usize,
     text: &str,
     whole: Option<(&str, [u8; 32])>,
@@ -268,21 +276,29 @@ async fn item<B: Batch>(
         (Some(own), _) => {
             idempotency::check(&own, &format!("{at}/idempotency_key"))?;
             let hash = idempotency::body_hash(text.as_bytes())?;
-            Some(idempotency::key(B::ROUTE, &own, hash))
+            Some(idempotency::key(tenant, B::ROUTE, &own, hash))
         }
-        (None, Some((key, hash))) => {
-            Some(idempotency::key(B::ROUTE, &format!("{key}#{index}"), hash))
-        }
+        (None, Some((key, hash))) => Some(idempotency::key(
+            tenant,
+            B::ROUTE,
+            &format!("{key}#{index}"),
+            hash,
+        )),
         (None, None) => None,
     };
-    B::item(agents, app, Checks::at(at), input, key).await
+    B::item(agents, app, tenant, Checks::at(at), input, key).await
 }
 
 /// Takes the key of the whole batch. True when the same batch had it already.
-async fn take_key<B: Batch>(app: &App, key: &str, hash: [u8; 32]) -> Result<bool, Error> {
+async fn take_key<B: Batch>(
+    app: &App,
+    tenant: TenantId,
+    key: &str,
+    hash: [u8; 32],
+) -> Result<bool, Error> {
     // Apart from the keys that items bring.
     let route = format!("{} (whole)", B::ROUTE);
-    let key = idempotency::key(&route, key, hash);
+    let key = idempotency::key(tenant, &route, key, hash);
     match app.store.take_key(key).await? {
         KeyOutcome::Taken => Ok(false),
         KeyOutcome::Known => Ok(true),
@@ -293,6 +309,7 @@ async fn take_key<B: Batch>(app: &App, key: &str, hash: [u8; 32]) -> Result<bool
 /// Puts the outcomes where nothing stands yet. Returns whether any item had been made before.
 async fn fill<B: Batch>(
     app: &App,
+    tenant: TenantId,
     results: &mut [Option<ItemResult<B>>],
     outcomes: Vec<Outcome<B>>,
 ) -> bool {
@@ -304,7 +321,7 @@ async fn fill<B: Batch>(
     let views = if ids.is_empty() {
         Vec::new()
     } else {
-        B::read(app, ids.clone()).await
+        B::read(app, tenant, ids.clone()).await
     };
     let before: BTreeMap<B::Id, Result<B::View, Error>> = ids.into_iter().zip(views).collect();
     let open = results.iter_mut().filter(|result| result.is_none());

@@ -27,7 +27,7 @@ const PRIVATE_ENDS: [&str; 4] = [".localhost", ".local", ".internal", ".svc"];
 
 /// What a page of an allowed origin may say.
 const MAY_SAY: HeaderValue = HeaderValue::from_static(
-    "authorization, content-type, idempotency-key, last-event-id, x-request-id",
+    "authorization, content-type, idempotency-key, last-event-id, mainspring-tenant, x-request-id",
 );
 
 /// What it may read besides the body.

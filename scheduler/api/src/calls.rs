@@ -10,7 +10,7 @@ use axum::response::Response;
 use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::{blobs, results};
 use mainspring_shared::error::Code;
-use mainspring_shared::id::{SessionId, SessionKey, TenantId};
+use mainspring_shared::id::{SessionId, SessionKey};
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::store::{CallAnswer, PostOutcome, PostResult};
 use mainspring_shared::tool::{Approval, CallRecord, CallResult, Question, bounded};
@@ -23,6 +23,7 @@ use super::input::{Input, input_schema};
 use super::problem::Problem;
 use super::respond;
 use super::validate::Checks;
+use crate::access::Caller;
 use crate::extract::{Json, JsonBody, NoQuery, Query, SessionPath};
 use crate::router::Api;
 
@@ -261,12 +262,13 @@ fn answer(
 )]
 pub(super) async fn output(
     State(app): State<Arc<Api>>,
+    caller: Caller,
     Path((session, call_id)): Path<(String, String)>,
     _: Query<NoQuery>,
 ) -> Result<Response, Problem> {
     let session: SessionId = session.parse().map_err(|_| Error::session_not_found())?;
     let key = SessionKey {
-        tenant: TenantId::DEFAULT,
+        tenant: caller.tenant,
         session,
     };
     if app.store.get_session(key).await?.is_none() {

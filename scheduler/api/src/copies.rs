@@ -16,7 +16,7 @@ use mainspring_scheduler::services::skills::pin;
 use mainspring_scheduler::services::blobs;
 use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::error::Code;
-use mainspring_shared::id::{SessionKey, TenantId};
+use mainspring_shared::id::SessionKey;
 use mainspring_shared::list::{List, ListName};
 use mainspring_shared::message::{Message, settled_len};
 use mainspring_shared::session::fold;
@@ -35,6 +35,7 @@ use super::idempotency;
 use super::problem::Problem;
 use super::sessions::{answer_creation, too_slow};
 use super::validate::Checks;
+use crate::access::Caller;
 use crate::extract::{
     Chunks, Json, JsonBody, Key, NoQuery, Query, SessionPath, expect_kind, weigh,
 };
@@ -182,7 +183,7 @@ pub(super) async fn fork(
     };
     let outcome = app.store.import_session(item).await?;
     drop(copying.weight);
-    answer_creation(&app, outcome).await
+    answer_creation(&app, key.tenant, outcome).await
 }
 
 /// What a session has to do, and its notes.
@@ -337,6 +338,7 @@ async fn stage(
 )]
 pub(super) async fn import(
     State(app): State<Arc<Api>>,
+    caller: Caller,
     _: Query<NoQuery>,
     headers: HeaderMap,
     body: Body,
@@ -349,7 +351,7 @@ pub(super) async fn import(
     let key = idempotency::header(&headers)?;
     app.boot_id()?;
     // A root without sends: nothing of it acts before someone sends to it.
-    let session = app.new_session_key(TenantId::DEFAULT);
+    let session = app.new_session_key(caller.tenant);
     let mut importing = Importing::begin(&app, session)?;
     let mut chunks = Chunks::of(&app, &headers, body)?;
     while let Some(chunk) = chunks.next().await? {
@@ -359,7 +361,7 @@ pub(super) async fn import(
     let (item, _weight) = importing.finish(key)?;
     blobs::of_copies(&app, session, &item.messages).await?;
     let outcome = app.store.import_session(item).await?;
-    answer_creation(&app, outcome).await
+    answer_creation(&app, caller.tenant, outcome).await
 }
 
 /// An archive on its way in. A transcript is stored in pages, so that only one is in memory; what is
@@ -433,7 +435,9 @@ impl<'a> Importing<'a> {
             messages: archive.messages,
             todo: archive.lists.todo,
             notes: archive.lists.notes,
-            idempotency: key.map(|key| idempotency::key("POST /v1/sessions:import", key, hash)),
+            idempotency: key.map(|key| {
+                idempotency::key(self.session.tenant, "POST /v1/sessions:import", key, hash)
+            }),
             behind: self.behind,
             more: false,
         };

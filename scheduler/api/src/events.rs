@@ -12,7 +12,6 @@ use bytes::Bytes;
 use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::stream::{Reader, Scope};
 use mainspring_shared::event::EventId;
-use mainspring_shared::id::TenantId;
 use serde::Deserialize;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -41,13 +40,12 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
 )]
 pub(super) async fn of_send(
     State(app): State<Arc<Api>>,
-    SendPath(id): SendPath,
+    SendPath(tenant, id): SendPath,
     Query(query): Query<EventsQuery>,
     Extension(admission): Extension<Admission>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let seen = query.seen(&headers)?;
-    let tenant = TenantId::DEFAULT;
     let found = app
         .watch
         .read_send(tenant, id)

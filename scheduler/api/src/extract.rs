@@ -29,6 +29,7 @@ pub(crate) use self::query::{
     text,
 };
 use super::problem::Problem;
+use crate::access::Caller;
 use crate::idempotency;
 use crate::router::Api;
 use crate::validate::Checks;
@@ -50,16 +51,14 @@ impl<S: Send + Sync> FromRequestParts<S> for SessionPath {
             .await
             .and_then(|text| text.parse().ok());
         let session = id.ok_or_else(Error::session_not_found)?;
-        Ok(Self(SessionKey {
-            tenant: TenantId::DEFAULT,
-            session,
-        }))
+        let Caller { tenant, .. } = Caller::from_request_parts(parts, state).await?;
+        Ok(Self(SessionKey { tenant, session }))
     }
 }
 
-/// The send that a path names.
+/// The send that a path names, with the caller's tenant.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct SendPath(pub(super) SendId);
+pub(super) struct SendPath(pub(super) TenantId, pub(super) SendId);
 
 impl<S: Send + Sync> FromRequestParts<S> for SendPath {
     type Rejection = Problem;
@@ -68,7 +67,9 @@ impl<S: Send + Sync> FromRequestParts<S> for SendPath {
         let id = path_text(parts, state)
             .await
             .and_then(|text| text.parse().ok());
-        Ok(Self(id.ok_or_else(Error::send_not_found)?))
+        let id = id.ok_or_else(Error::send_not_found)?;
+        let Caller { tenant, .. } = Caller::from_request_parts(parts, state).await?;
+        Ok(Self(tenant, id))
     }
 }
 
@@ -294,12 +295,13 @@ pub(crate) struct Json<T: JsonBody> {
     pub(crate) value: T::Checked,
     pub(crate) whole: Whole,
     headers: HeaderMap,
+    tenant: TenantId,
 }
 
 impl<T: JsonBody> Json<T> {
     /// The request's idempotency key for this route, where its head has one.
     pub(crate) fn idempotency(&self, route: &str) -> Result<Option<IdempotencyKey>, Error> {
-        idempotency::of_request(&self.headers, route, &self.whole)
+        idempotency::of_request(self.tenant, &self.headers, route, &self.whole)
     }
 }
 
@@ -307,7 +309,8 @@ impl<T: JsonBody> FromRequest<Arc<Api>> for Json<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, api: &Arc<Api>) -> Result<Self, Problem> {
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
+        let Caller { tenant, .. } = Caller::from_request_parts(&mut parts, api).await?;
         let headers = parts.headers;
         let absent = T::absent();
         let whole = match &absent {
@@ -325,6 +328,7 @@ impl<T: JsonBody> FromRequest<Arc<Api>> for Json<T> {
             value,
             whole,
             headers,
+            tenant,
         })
     }
 }

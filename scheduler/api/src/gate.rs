@@ -5,7 +5,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::header::X_CONTENT_TYPE_OPTIONS;
+use axum::http::header::{CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -16,6 +16,7 @@ use tracing::Instrument;
 
 use super::browsers::{self, Visit};
 use super::problem::Problem;
+use crate::access::Caller;
 use crate::metrics::{REQUEST_SECONDS, REQUESTS, WAITERS};
 use crate::router::Api;
 
@@ -51,16 +52,15 @@ pub(super) async fn pass(
         Err(error) => (None, Err(Problem::from(error).into_response())),
         Ok(Visit::Preflight(answer)) => (None, Err(*answer)),
         Ok(Visit::Welcome(cors)) => {
-            let entered = enter(&app, &mut request);
-            (
-                cors,
-                entered.map_err(|error| Problem::from(error).into_response()),
-            )
+            let entered = admit(&app, &mut request, path)
+                .await
+                .map_err(|error| Problem::from(error).into_response());
+            (cors, entered)
         }
     };
     let mut response = match entered {
         Err(response) => response,
-        Ok(admission) => {
+        Ok(Admitted { caller, admission }) => {
             let served = AssertUnwindSafe(next.run(request))
                 .catch_unwind()
                 .instrument(span);
@@ -69,7 +69,13 @@ pub(super) async fn pass(
                 Problem::from(Error::internal()).into_response()
             });
             drop(admission);
-            response
+            match caller.filter(|_| streams(&response)) {
+                Some(caller) => response.map(|body| {
+                    let keeper = app.gatekeeper.clone();
+                    keeper.watched(app.scheduler.clone(), &caller, body)
+                }),
+                None => response,
+            }
         }
     };
     let headers = response.headers_mut();
@@ -95,13 +101,43 @@ pub(super) async fn pass(
     response
 }
 
+/// A request that may be served.
+struct Admitted {
+    /// Who sends it; nobody outside `/v1`.
+    caller: Option<Caller>,
+    /// Its place among the requests in flight.
+    admission: Option<Admission>,
+}
+
+/// Finds out who sends a request, and admits it.
+async fn admit(app: &Api, request: &mut Request, route: &str) -> Result<Admitted, Error> {
+    if !request.uri().path().starts_with("/v1/") {
+        return Ok(Admitted {
+            caller: None,
+            admission: None,
+        });
+    }
+    let (method, headers) = (request.method(), request.headers());
+    let keeper = &app.gatekeeper;
+    let caller = keeper.admit(&app.scheduler, method, route, headers).await?;
+    request.extensions_mut().insert(caller.clone());
+    let admission = enter(app, request)?;
+    Ok(Admitted {
+        caller: Some(caller),
+        admission,
+    })
+}
+
+/// Whether an answer is an event stream, which may go on after its key was revoked.
+fn streams(response: &Response) -> bool {
+    let kind = response.headers().get(CONTENT_TYPE);
+    kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"))
+}
+
 /// Admits a request. Those that wait or stream are counted apart, since they
 /// hold little and last long; probes are always let in.
 fn enter(app: &Api, request: &mut Request) -> Result<Option<Admission>, Error> {
     let path = request.uri().path();
-    if !path.starts_with("/v1/") {
-        return Ok(None);
-    }
     let streams = path.ends_with("/events") || path.ends_with("/export");
     let waits = request.uri().query().is_some_and(|query| {
         query

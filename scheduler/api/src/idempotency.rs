@@ -41,10 +41,10 @@ pub(super) fn check(text: &str, pointer: &str) -> Result<(), Error> {
     }
 }
 
-/// The key of a request with this body.
-pub(super) fn key(route: &str, key: &str, body_hash: [u8; 32]) -> IdempotencyKey {
+/// The key of a tenant's request with this body.
+pub(super) fn key(tenant: TenantId, route: &str, key: &str, body_hash: [u8; 32]) -> IdempotencyKey {
     IdempotencyKey {
-        tenant: TenantId::DEFAULT,
+        tenant,
         route: route.to_owned(),
         key: key.to_owned(),
         body_hash,
@@ -64,6 +64,7 @@ pub(super) fn digest(key: &IdempotencyKey) -> String {
 
 /// The key of a request, where its header has one.
 pub(super) fn of_request(
+    tenant: TenantId,
     headers: &HeaderMap,
     route: &str,
     body: &[u8],
@@ -71,7 +72,7 @@ pub(super) fn of_request(
     let Some(text) = header(headers)? else {
         return Ok(None);
     };
-    Ok(Some(key(route, text, body_hash(body)?)))
+    Ok(Some(key(tenant, route, text, body_hash(body)?)))
 }
 
 /// SHA-256 of the body's canonical JSON: members sorted, no blanks.

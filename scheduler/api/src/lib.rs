@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod agents;
+mod access;
 mod archive;
 mod batch;
 mod blobs;
@@ -32,10 +33,12 @@ mod runs;
 mod sends;
 mod sessions;
 mod skills;
+mod tenants;
 mod timers;
 mod usage;
 mod validate;
 mod waiting;
 mod workflows;
 
+pub use access::{Access, RootKey};
 pub use run::{Error, OnAccepting, RenderMetrics, Serving, embedded, run};

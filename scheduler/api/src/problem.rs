@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::Path;
 use axum::extract::rejection::PathRejection;
-use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use mainspring_scheduler::error::Error;
@@ -86,8 +86,14 @@ impl IntoResponse for Problem {
             CONTENT_TYPE,
             HeaderValue::from_static("application/problem+json"),
         );
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
         if let Some(wait) = self.0.retry_after() {
-            headers.insert(RETRY_AFTER, HeaderValue::from(wait.as_secs().max(1)));
+            headers.insert(
+                RETRY_AFTER,
+                HeaderValue::from(wait.as_millis().div_ceil(1_000).max(1) as u64),
+            );
         }
         response
     }

@@ -8,9 +8,10 @@ use mainspring_scheduler::{App, SchedulerConfig};
 use tokio::sync::Semaphore;
 use utoipa_axum::router::OpenApiRouter;
 
+use crate::access::{Access, Gatekeeper};
 use crate::run::RenderMetrics;
 use crate::{
-    agents, batch, blobs, calls, context, copies, deliver, events, gate, health, memories, messages, openapi, operations, problem, prune, runs, sends, sessions, skills, timers, usage, waiting, workflows,
+    agents, batch, blobs, calls, context, copies, deliver, events, gate, health, memories, messages, openapi, operations, problem, prune, runs, sends, sessions, skills, tenants, timers, usage, waiting, workflows,
 };
 
 /// The scheduler and the limits of requests in flight. Derefs to the scheduler.
@@ -22,17 +23,20 @@ pub(crate) struct Api {
     pub(crate) waiters: Arc<Semaphore>,
     /// Bytes of the bodies that are held.
     pub(crate) bodies: Arc<Semaphore>,
+    /// Who may use the API.
+    pub(crate) gatekeeper: Arc<Gatekeeper>,
     /// What `/metrics` shows; without it the path does not exist.
     pub(crate) metrics: Option<RenderMetrics>,
 }
 
 impl Api {
-    fn new(scheduler: Arc<App>, metrics: Option<RenderMetrics>) -> Self {
+    fn new(scheduler: Arc<App>, metrics: Option<RenderMetrics>, access: Access) -> Self {
         let config: &SchedulerConfig = &scheduler.config;
         Self {
             requests: Arc::new(Semaphore::new(config.requests_max)),
             waiters: Arc::new(Semaphore::new(config.waiters_max)),
             bodies: Arc::new(Semaphore::new(config.bodies_bytes_max)),
+            gatekeeper: Arc::new(Gatekeeper::new(access)),
             scheduler,
             metrics,
         }
@@ -48,8 +52,12 @@ impl Deref for Api {
 }
 
 /// The API over a scheduler.
-pub(crate) fn router(scheduler: Arc<App>, metrics: Option<RenderMetrics>) -> Router {
-    let api = Arc::new(Api::new(scheduler, metrics));
+pub(crate) fn router(
+    scheduler: Arc<App>,
+    metrics: Option<RenderMetrics>,
+    access: Access,
+) -> Router {
+    let api = Arc::new(Api::new(scheduler, metrics, access));
     let (router, _) = paths().split_for_parts();
     router
         .method_not_allowed_fallback(problem::method_not_allowed)
@@ -85,6 +93,8 @@ pub(crate) fn paths() -> OpenApiRouter<Arc<Api>> {
         .merge(runs::events::routes())
         .merge(workflows::routes())
         .merge(skills::routes())
+        .merge(tenants::routes())
+        .merge(tenants::keys::routes())
         .merge(operations::routes())
         .merge(health::routes())
         .merge(openapi::routes())

@@ -9,6 +9,7 @@ use mainspring_runtime::Lifecycle;
 use mainspring_scheduler::{Parts, start};
 use tokio::net::TcpListener;
 
+use crate::access::Access;
 use crate::connections;
 use crate::router::router;
 
@@ -25,6 +26,8 @@ pub struct Serving {
     pub metrics: Option<RenderMetrics>,
     /// Notified once requests are accepted.
     pub on_accepting: Option<OnAccepting>,
+    /// Who may use the API; everyone who reaches it unless set.
+    pub access: Access,
 }
 
 impl fmt::Debug for Serving {
@@ -66,7 +69,7 @@ pub async fn run(
     if let Some(tell) = serving.on_accepting {
         tell(address);
     }
-    let router = router(app.clone(), serving.metrics);
+    let router = router(app.clone(), serving.metrics, serving.access);
     let (config, clock) = (&app.config, app.clock.as_ref());
     let server = connections::serve(listener, router, config, clock, &lifecycle);
     tokio::select! {
@@ -88,5 +91,5 @@ pub fn embedded(parts: Parts, lifecycle: Lifecycle) -> (Router, impl Future<Outp
         lifecycle.stopping().await;
         loops.end().await;
     };
-    (router(app, None), until_stopped)
+    (router(app, None, Access::Open), until_stopped)
 }

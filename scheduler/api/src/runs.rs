@@ -30,6 +30,7 @@ use super::problem::Problem;
 use super::respond::{self, Begin, List};
 use super::validate::Checks;
 use super::workflows;
+use crate::access::Caller;
 use crate::extract::{
     Json, JsonBody, Key, Limit, NoQuery, Nothing, Query, WaitQuery, cursor, session_id, text,
 };
@@ -48,10 +49,8 @@ impl<S: Send + Sync> FromRequestParts<S> for RunPath {
         let text = pairs.into_iter().find(|(name, _)| name == "id");
         let id = text.and_then(|(_, text)| text.parse::<RunId>().ok());
         let run = id.ok_or_else(Error::run_not_found)?;
-        Ok(Self(RunKey {
-            tenant: TenantId::DEFAULT,
-            run,
-        }))
+        let Caller { tenant, .. } = Caller::from_request_parts(parts, state).await?;
+        Ok(Self(RunKey { tenant, run }))
     }
 }
 
@@ -146,6 +145,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
 )]
 pub(super) async fn create(
     State(app): State<Arc<Api>>,
+    caller: Caller,
     Query(query): Query<WaitQuery>,
     json: Json<NewRunBody>,
 ) -> Result<Response, Problem> {
@@ -157,7 +157,7 @@ pub(super) async fn create(
     let spec = workflows::check(&body.spec, "/spec")?;
     let session = body.session_id.as_deref().map(session_id).transpose()?;
     let depth = match session {
-        Some(session) => runs::depth_below(&app, session).await?,
+        Some(session) => runs::depth_below(&app, caller.tenant, session).await?,
         None => 0,
     };
     let mut made = made_of(&spec, body.input, body.options.unwrap_or_default())?;
@@ -167,7 +167,7 @@ pub(super) async fn create(
     let run = RunId(app.entropy.ordered_id());
     let new = NewRun {
         key: RunKey {
-            tenant: TenantId::DEFAULT,
+            tenant: caller.tenant,
             run,
         },
         name: made.name,
@@ -195,7 +195,7 @@ pub(super) async fn create(
         }
         CreateRunOutcome::Replayed(run) => {
             let key = RunKey {
-                tenant: TenantId::DEFAULT,
+                tenant: caller.tenant,
                 run,
             };
             let record = match wait {
@@ -251,6 +251,7 @@ pub(super) struct RunsQuery {
 )]
 pub(super) async fn list(
     State(app): State<Arc<Api>>,
+    caller: Caller,
     Query(query): Query<RunsQuery>,
 ) -> Result<Response, Problem> {
     // A malformed id is as unknown as an unused one, and nothing belongs to either.
@@ -266,7 +267,7 @@ pub(super) async fn list(
     };
     let read = async |before: Option<RunId>, limit: u32| {
         let query = ListRuns {
-            tenant: TenantId::DEFAULT,
+            tenant: caller.tenant,
             status,
             session,
             before,

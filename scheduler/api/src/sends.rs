@@ -28,6 +28,7 @@ use super::deliver::AcceptedSend;
 use super::problem::Problem;
 use super::respond::{self, Begin, List};
 use super::validate::Checks;
+use crate::access::Caller;
 use crate::extract::{
     Json, JsonBody, Key, Limit, Nothing, Query, SendPath, SessionPath, WaitQuery, Whole, cursor,
     session_id, text,
@@ -92,13 +93,17 @@ pub(super) async fn create_in_session(
 )]
 pub(super) async fn create(
     State(app): State<Arc<Api>>,
+    caller: Caller,
     Query(query): Query<WaitQuery>,
     json: Json<SendAnywhereBody>,
 ) -> Result<Response, Problem> {
     let wait = query.within(app.config.wait_max);
     let key = json.idempotency("POST /v1/sends")?;
-    let mut agents = Resolver::new(&app);
-    let mut item = json.value.item(&mut agents, &app, key).await?;
+    let mut agents = Resolver::new(&app, caller.tenant);
+    let mut item = json
+        .value
+        .item(&mut agents, &app, caller.tenant, key)
+        .await?;
     pin_item(app.store.as_ref(), &mut item, "/session/agent").await?;
     accept(&app, item, json.whole, wait).await
 }
@@ -172,11 +177,12 @@ impl SendAsk {
         self,
         agents: &mut Resolver<'_>,
         app: &App,
+        tenant: TenantId,
         idempotency: Option<IdempotencyKey>,
     ) -> Result<AcceptSend, Error> {
         let target = match self.to {
             SendTo::Existing(text) => Target::Existing(SessionKey {
-                tenant: TenantId::DEFAULT,
+                tenant,
                 session: session_id(&text)?,
             }),
             SendTo::New(ask) => {
@@ -251,6 +257,7 @@ pub(super) struct SendsQuery {
 )]
 pub(super) async fn list(
     State(app): State<Arc<Api>>,
+    caller: Caller,
     Query(query): Query<SendsQuery>,
 ) -> Result<Response, Problem> {
     // A malformed id is as unknown as an unused one, and nothing belongs to either.
@@ -266,7 +273,7 @@ pub(super) async fn list(
     };
     let read = async |before: Option<SendId>, limit: u32| {
         let query = ListSends {
-            tenant: TenantId::DEFAULT,
+            tenant: caller.tenant,
             session,
             status,
             before,
@@ -288,11 +295,10 @@ pub(super) async fn list(
 )]
 pub(super) async fn show(
     State(app): State<Arc<Api>>,
-    SendPath(id): SendPath,
+    SendPath(tenant, id): SendPath,
     Query(query): Query<WaitQuery>,
 ) -> Result<Response, Problem> {
     let wait = query.within(app.config.wait_max);
-    let tenant = TenantId::DEFAULT;
     let found = match wait {
         Some(wait) => read_and_wait(&app, app.watch.send(id), tenant, wait).await?,
         None => app.watch.read_send(tenant, id).await?,
@@ -311,10 +317,10 @@ pub(super) async fn show(
 )]
 pub(super) async fn cancel(
     State(app): State<Arc<Api>>,
-    SendPath(id): SendPath,
+    SendPath(tenant, id): SendPath,
     Query(query): Query<WaitQuery>,
     _: Json<Nothing>,
 ) -> Result<Response, Problem> {
     let wait = query.within(app.config.wait_max);
-    answer(cancel::send(&app, id, wait).await?)
+    answer(cancel::send(&app, tenant, id, wait).await?)
 }

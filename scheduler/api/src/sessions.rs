@@ -25,6 +25,7 @@ use super::bodies::{NewSessionBody, SessionChangeBody};
 use super::problem::Problem;
 use super::respond::{self, Begin, List};
 use super::sends;
+use crate::access::Caller;
 use crate::extract::{Json, Key, Limit, NoQuery, Nothing, Query, SessionPath, cursor, text};
 use crate::router::Api;
 
@@ -48,20 +49,20 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
 )]
 pub(super) async fn create(
     State(app): State<Arc<Api>>,
+    caller: Caller,
     _: Query<NoQuery>,
     json: Json<NewSessionBody>,
 ) -> Result<Response, Problem> {
     let key = json.idempotency("POST /v1/sessions")?;
-    let mut agents = Resolver::new(&app);
+    let mut agents = Resolver::new(&app, caller.tenant);
     let mut session = json
         .value
         .new_session(&mut agents, &app, key.as_ref())
         .await?;
-    let tenant = session.key.tenant;
-    pin(app.store.as_ref(), tenant, &mut session.agent, "/agent").await?;
+    pin(app.store.as_ref(), caller.tenant, &mut session.agent, "/agent").await?;
     app.boot_id()?;
     let outcome = app.acceptor.create((session, key)).await?;
-    answer_creation(&app, outcome).await
+    answer_creation(&app, caller.tenant, outcome).await
 }
 
 /// So much time went by between two parts of an archive that what was stored of it is gone.
@@ -75,6 +76,7 @@ pub(super) fn too_slow() -> Error {
 /// The answer to a request that creates a session.
 pub(super) async fn answer_creation(
     app: &App,
+    tenant: TenantId,
     outcome: CreateOutcome,
 ) -> Result<Response, Problem> {
     match outcome {
@@ -83,10 +85,7 @@ pub(super) async fn answer_creation(
         CreateOutcome::Gone => Err(too_slow().into()),
         CreateOutcome::Staged => Err(Error::internal().into()),
         CreateOutcome::Replayed(session) => {
-            let key = SessionKey {
-                tenant: TenantId::DEFAULT,
-                session,
-            };
+            let key = SessionKey { tenant, session };
             let found = app
                 .store
                 .get_session(key)
@@ -145,6 +144,7 @@ pub(super) struct SessionsQuery {
 )]
 pub(super) async fn list(
     State(app): State<Arc<Api>>,
+    caller: Caller,
     Query(query): Query<SessionsQuery>,
 ) -> Result<Response, Problem> {
     let begin = Begin {
@@ -153,7 +153,7 @@ pub(super) async fn list(
     };
     let read = async |before: Option<SessionId>, limit: u32| {
         let wanted = ListSessions {
-            tenant: TenantId::DEFAULT,
+            tenant: caller.tenant,
             status: query.status,
             agent: query.agent.clone(),
             metadata: query.metadata.clone(),

@@ -5,7 +5,7 @@ mod body;
 
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
+use axum::extract::{FromRequestParts, Path, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::Response;
@@ -26,6 +26,7 @@ use utoipa_axum::routes;
 use super::problem::Problem;
 use super::respond::{self, Begin, List};
 use super::validate::Checks;
+use crate::access::Caller;
 use crate::extract::{Json, Key, Limit, NoQuery, Nothing, PageQuery, Query, cursor, text};
 use crate::router::Api;
 
@@ -34,17 +35,19 @@ pub(super) use body::TimerBody;
 
 const ROUTE: &str = "POST /v1/timers";
 
-/// The timer that a path names.
+/// The timer that a path names, with the caller's tenant.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct TimerPath(TimerId);
+pub(super) struct TimerPath(TenantId, TimerId);
 
-impl<S: Send + Sync> axum::extract::FromRequestParts<S> for TimerPath {
+impl<S: Send + Sync> FromRequestParts<S> for TimerPath {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let path = Path::<String>::from_request_parts(parts, state).await;
         let id = path.ok().and_then(|Path(text)| text.parse().ok());
-        Ok(Self(id.ok_or_else(not_found)?))
+        let id = id.ok_or_else(not_found)?;
+        let Caller { tenant, .. } = Caller::from_request_parts(parts, state).await?;
+        Ok(Self(tenant, id))
     }
 }
 
@@ -73,6 +76,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
 )]
 pub(super) async fn create(
     State(app): State<Arc<Api>>,
+    Caller { tenant, .. }: Caller,
     _: Query<NoQuery>,
     json: Json<TimerBody>,
 ) -> Result<Response, Problem> {
@@ -85,8 +89,10 @@ pub(super) async fn create(
             "must be sent as the Idempotency-Key header",
         );
     }
-    let mut agents = Resolver::new(&app);
-    let mut timer = body.timer(&mut agents, &app, checks, key.as_ref()).await?;
+    let mut agents = Resolver::new(&app, tenant);
+    let mut timer = body
+        .timer(&mut agents, &app, tenant, checks, key.as_ref())
+        .await?;
     blobs::of_timer(&app, &mut timer, "").await?;
     let made = app.store.create_timers(vec![(timer, key)]).await?;
     match made.into_iter().next().ok_or_else(Error::internal)? {
@@ -95,7 +101,7 @@ pub(super) async fn create(
             answer(StatusCode::CREATED, *record)
         }
         CreateTimerOutcome::Replayed(id) => {
-            let mut response = answer(StatusCode::CREATED, read(&app, id).await?)?;
+            let mut response = answer(StatusCode::CREATED, read(&app, tenant, id).await?)?;
             respond::mark_replayed(&mut response);
             Ok(response)
         }
@@ -125,8 +131,8 @@ fn tell(app: &App, armed: &[TimerRecord]) {
     }
 }
 
-async fn read(app: &App, id: TimerId) -> Result<TimerRecord, Error> {
-    let found = app.store.get_timers(vec![(TenantId::DEFAULT, id)]).await?;
+async fn read(app: &App, tenant: TenantId, id: TimerId) -> Result<TimerRecord, Error> {
+    let found = app.store.get_timers(vec![(tenant, id)]).await?;
     found.into_iter().flatten().next().ok_or_else(not_found)
 }
 
@@ -158,6 +164,7 @@ pub(super) struct TimersQuery {
 )]
 pub(super) async fn list(
     State(app): State<Arc<Api>>,
+    caller: Caller,
     Query(query): Query<TimersQuery>,
 ) -> Result<Response, Problem> {
     let (session, status) = (query.session_id, query.status);
@@ -167,7 +174,7 @@ pub(super) async fn list(
     };
     let read = async |before: Option<TimerId>, limit: u32| {
         let query = ListTimers {
-            tenant: TenantId::DEFAULT,
+            tenant: caller.tenant,
             session,
             status,
             before,
@@ -188,10 +195,10 @@ pub(super) async fn list(
 )]
 pub(super) async fn show(
     State(app): State<Arc<Api>>,
-    TimerPath(id): TimerPath,
+    TimerPath(tenant, id): TimerPath,
     _: Query<NoQuery>,
 ) -> Result<Response, Problem> {
-    answer(StatusCode::OK, read(&app, id).await?)
+    answer(StatusCode::OK, read(&app, tenant, id).await?)
 }
 
 /// A timer's occurrences with their outcomes, newest first
@@ -204,17 +211,17 @@ pub(super) async fn show(
 )]
 pub(super) async fn occurrences(
     State(app): State<Arc<Api>>,
-    TimerPath(id): TimerPath,
+    TimerPath(tenant, id): TimerPath,
     Query(query): Query<PageQuery>,
 ) -> Result<Response, Problem> {
-    let target = read(&app, id).await?.target;
+    let target = read(&app, tenant, id).await?.target;
     let begin = Begin {
         cursor: query.cursor,
         limit: query.limit.0,
     };
     let read = async |before: Option<i64>, limit: u32| {
         let query = ListOccurrences {
-            tenant: TenantId::DEFAULT,
+            tenant,
             timer: id,
             before,
             limit,
@@ -276,11 +283,11 @@ pub(super) async fn resume(
 
 async fn change(
     app: &App,
-    TimerPath(id): TimerPath,
+    TimerPath(tenant, id): TimerPath,
     change: TimerChange,
 ) -> Result<Response, Problem> {
     let item = ChangeTimer {
-        tenant: TenantId::DEFAULT,
+        tenant,
         id,
         session: None,
         change,

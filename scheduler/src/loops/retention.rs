@@ -1,9 +1,10 @@
 //! Retention: removes old rows, in small transactions.
 
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use mainspring_shared::id::{BootId, RunId, SendId, SessionKey, TenantId};
-use mainspring_shared::store::{self, ListRuns, ReadNodes, RetireSends};
+use mainspring_shared::store::{self, ListRuns, ListTenants, ReadNodes, RetireSends};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::workflow::nodes::Lifecycle;
 use mainspring_shared::workflow::run::{DETACHED, RunRecord};
@@ -29,24 +30,19 @@ const FOR_EVER: Duration = Duration::from_hours(1_000_000);
 /// Removes old rows until shutdown.
 pub(crate) async fn run(app: &App) {
     let mut health = Health::new("retention");
-    let mut progress = Progress {
-        send: None,
-        run: None,
-        leaves: true,
-        skipped: Skipped::default(),
-    };
+    let mut progress = Progress::default();
     loop {
         let mut wait = jittered(app, app.config.retention_interval);
         for _ in 0..ROUNDS_MAX {
             match sweep(app, &mut progress).await {
-                // A page without anything to remove may be followed by others.
-                Ok(0) if progress.is_start() => {
-                    health.succeeded();
-                    break;
-                }
                 Ok(rows) => {
                     health.succeeded();
                     metrics::counter!(RETIRED).increment(rows);
+                    progress.removed += rows;
+                    // A page without anything to remove may be followed by others.
+                    if progress.tenants.is_empty() && std::mem::take(&mut progress.removed) == 0 {
+                        break;
+                    }
                 }
                 Err(error) => {
                     wait = health.failed(&error, app.entropy.fraction());
@@ -63,14 +59,19 @@ pub(crate) async fn run(app: &App) {
     }
 }
 
-/// The cursors of the current pass; none at its start.
-#[derive(Debug)]
+/// Where the current pass over all tenants stands.
+#[derive(Debug, Default)]
 struct Progress {
+    /// Tenants whose turn is still to come, the present one first; none at the start of a pass.
+    tenants: VecDeque<TenantId>,
+    /// The present tenant's cursors.
     send: Option<SendId>,
     run: Option<RunId>,
-    /// Whether runs were removed whose leaves' sends may still exist. True at first: an earlier
-    /// process may have removed some.
-    leaves: bool,
+    /// Rows that this pass removed.
+    removed: u64,
+    /// Tenants of whose removed runs no leaves' sends are left. None at first: an earlier process
+    /// may have removed runs.
+    swept: BTreeSet<TenantId>,
     /// Old sends and runs that this pass has kept.
     skipped: Skipped,
 }
@@ -90,14 +91,46 @@ impl Skipped {
 }
 
 impl Progress {
-    fn is_start(&self) -> bool {
-        self.send.is_none() && self.run.is_none()
+    /// The tenant whose turn it is. A new pass begins with the first one.
+    async fn tenant(&mut self, app: &App) -> Result<TenantId, store::Error> {
+        if self.tenants.is_empty() {
+            self.tenants = all_tenants(app).await?;
+        }
+        Ok(self.tenants.front().copied().unwrap_or(TenantId::DEFAULT))
+    }
+
+    /// Goes on to the next tenant once the present one has no page left.
+    fn advance(&mut self) {
+        if self.send.is_some() || self.run.is_some() {
+            return;
+        }
+        self.tenants.pop_front();
+        if self.tenants.is_empty() {
+            Skipped::show(&mut self.skipped.sends, "send");
+            Skipped::show(&mut self.skipped.runs, "run");
+        }
+    }
+}
+
+async fn all_tenants(app: &App) -> Result<VecDeque<TenantId>, store::Error> {
+    let mut all = VecDeque::new();
+    loop {
+        let query = ListTenants {
+            after: all.back().copied(),
+            limit: PAGE,
+        };
+        let page = app.store.list_tenants(query).await?;
+        all.extend(page.data.iter().map(|tenant| tenant.id));
+        if !page.more || page.data.is_empty() {
+            return Ok(all);
+        }
     }
 }
 
 /// Removes one page of each kind, starting at `progress`; returns the number of removed rows.
 async fn sweep(app: &App, progress: &mut Progress) -> Result<u64, store::Error> {
     let config = &app.config;
+    let tenant = progress.tenant(app).await?;
     let least = config.idempotency_keep;
     let mut rows = app.store.sweep_retention(least).await?;
     rows += app.store.sweep_timers(config.timer_keep).await?;
@@ -106,19 +139,22 @@ async fn sweep(app: &App, progress: &mut Progress) -> Result<u64, store::Error> 
     let send_keep = config.send_keep.map(|keep| keep.max(least));
     let run_keep = config.run_keep.map(|keep| keep.max(least));
     if let Some(keep) = run_keep {
-        let removed = runs(app, keep, progress).await?;
-        progress.leaves |= removed > 0;
+        let removed = runs(app, tenant, keep, progress).await?;
+        if removed > 0 {
+            progress.swept.remove(&tenant);
+        }
         rows += removed;
     }
     // If sends are kept forever, only those of removed runs' leaves have to be found.
-    let wanted = send_keep.is_some() || progress.leaves || progress.send.is_some();
+    let left = !progress.swept.contains(&tenant);
+    let wanted = send_keep.is_some() || left || progress.send.is_some();
     let young = send_keep.into_iter().chain(run_keep).min();
     if let Some(young) = young.filter(|_| wanted) {
         if progress.send.is_none() {
-            progress.leaves = false;
+            progress.swept.insert(tenant);
         }
         let query = RetireSends {
-            tenant: TenantId::DEFAULT,
+            tenant,
             keep: send_keep.unwrap_or(FOR_EVER),
             young,
             after: progress.send,
@@ -127,23 +163,26 @@ async fn sweep(app: &App, progress: &mut Progress) -> Result<u64, store::Error> 
         let retired = app.store.retire_sends(query).await?;
         progress.send = retired.next;
         progress.skipped.sends += retired.skipped;
-        if progress.send.is_none() {
-            Skipped::show(&mut progress.skipped.sends, "send");
-        }
         rows += retired.rows;
     }
+    progress.advance();
     Ok(rows)
 }
 
 /// Checks one page of old runs, newest first, and removes those that ended before the limit, after
 /// the sessions of their leaves.
-async fn runs(app: &App, keep: Duration, progress: &mut Progress) -> Result<u64, store::Error> {
+async fn runs(
+    app: &App,
+    tenant: TenantId,
+    keep: Duration,
+    progress: &mut Progress,
+) -> Result<u64, store::Error> {
     let Some(boot) = app.registration.id() else {
         return Ok(0);
     };
     let before = Timestamp(app.store.now().await?.0 - keep.as_millis() as i64);
     let query = ListRuns {
-        tenant: TenantId::DEFAULT,
+        tenant,
         before: Some(progress.run.unwrap_or_else(|| first_of(before))),
         status: None,
         session: None,
@@ -177,9 +216,6 @@ async fn runs(app: &App, keep: Duration, progress: &mut Progress) -> Result<u64,
         }
     }
     progress.run = last.filter(|_| page.more);
-    if progress.run.is_none() {
-        Skipped::show(&mut progress.skipped.runs, "run");
-    }
     if old.is_empty() {
         return Ok(0);
     }

@@ -237,9 +237,14 @@ async fn commit(app: &App, items: Vec<AcceptSend>) -> Vec<AcceptResult> {
 }
 
 /// A new session without a parent.
-pub fn new_session(app: &App, agent: AgentSpec, metadata: Map<String, Value>) -> NewSession {
+pub fn new_session(
+    app: &App,
+    tenant: TenantId,
+    agent: AgentSpec,
+    metadata: Map<String, Value>,
+) -> NewSession {
     NewSession {
-        key: app.new_session_key(TenantId::DEFAULT),
+        key: app.new_session_key(tenant),
         agent,
         metadata,
         parent: None,

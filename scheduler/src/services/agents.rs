@@ -37,22 +37,30 @@ pub struct Taken {
 #[derive(Debug)]
 pub struct Resolver<'a> {
     app: &'a App,
+    /// Whose agents they are.
+    tenant: TenantId,
     found: BTreeMap<AgentQuery, Option<AgentVersion>>,
 }
 
 impl<'a> Resolver<'a> {
-    pub fn new(app: &'a App) -> Self {
+    pub fn new(app: &'a App, tenant: TenantId) -> Self {
         Self {
             app,
+            tenant,
             found: BTreeMap::new(),
         }
+    }
+
+    /// The tenant whose agents it finds.
+    pub fn tenant(&self) -> TenantId {
+        self.tenant
     }
 
     /// The version that a reference means. Fails with `agent.not_found`.
     pub async fn find(&mut self, query: &AgentQuery) -> Result<AgentVersion, Error> {
         if !self.found.contains_key(query) {
             let asked = vec![query.clone()];
-            let found = self.app.store.find_agents(TenantId::DEFAULT, asked).await?;
+            let found = self.app.store.find_agents(self.tenant, asked).await?;
             let found = found.into_iter().next().flatten();
             self.found.insert(query.clone(), found);
         }

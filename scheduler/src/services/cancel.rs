@@ -15,8 +15,12 @@ use crate::error::Error;
 
 /// Cancels a send. One that no worker runs ends at once; otherwise its worker is signalled, and this waits
 /// up to `wait` for the end.
-pub async fn send(app: &App, id: SendId, wait: Option<Duration>) -> Result<SendRecord, Error> {
-    let tenant = TenantId::DEFAULT;
+pub async fn send(
+    app: &App,
+    tenant: TenantId,
+    id: SendId,
+    wait: Option<Duration>,
+) -> Result<SendRecord, Error> {
     let watcher = app.watch.send(id);
     let boot = app.boot_id()?;
     let step = |items| each(items, |items| app.store.cancel_sends(boot, items));

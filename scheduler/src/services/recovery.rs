@@ -56,7 +56,7 @@ pub async fn abort(app: &App, key: SessionKey) -> Result<SendRecord, Error> {
         .into_iter()
         .find(|send| send.waiting_on == Some(WaitingOn::Recovery));
     let lost = lost.ok_or_else(nothing_to_recover)?;
-    cancel::send(app, lost.id, None).await
+    cancel::send(app, lost.key.tenant, lost.id, None).await
 }
 
 fn nothing_to_recover() -> Error {

@@ -11,11 +11,8 @@ use crate::app::App;
 use crate::error::Error;
 
 /// The nesting depth of a child of the session.
-pub async fn depth_below(app: &App, session: SessionId) -> Result<i32, Error> {
-    let key = SessionKey {
-        tenant: TenantId::DEFAULT,
-        session,
-    };
+pub async fn depth_below(app: &App, tenant: TenantId, session: SessionId) -> Result<i32, Error> {
+    let key = SessionKey { tenant, session };
     let found = app.store.get_session(key).await?;
     let found = found.ok_or_else(Error::session_not_found)?;
     Ok(found.parent.map_or(0, |parent| parent.depth) + 1)

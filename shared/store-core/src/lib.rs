@@ -37,6 +37,7 @@ mod sends;
 mod sessions;
 mod skills;
 mod sweep;
+mod tenants;
 mod timers;
 
 // What they share.

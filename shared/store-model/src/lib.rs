@@ -25,6 +25,7 @@ mod sends;
 mod sessions;
 mod skills;
 mod sweeps;
+mod tenants;
 mod timers;
 
 // The invariants, and the port.

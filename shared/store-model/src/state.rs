@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use mainspring_shared::agent::AgentKey;
-use mainspring_shared::id::{BootId, MemoryId, RunKey, SendId, SessionKey, TenantId, TimerId};
+use mainspring_shared::id::{BootId, KeyId, MemoryId, RunKey, SendId, SessionKey, TenantId, TimerId};
 use bytes::Bytes;
 use mainspring_shared::blob::{BlobHash, BlobPlace};
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::skill::BrokenSkill;
 use mainspring_shared::store::{BootRecord, Dump, IdempotencyKey, KeyOutcome};
+use mainspring_shared::tenant::KeyRecord;
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::{CallRecord, Published};
 use uuid::Uuid;
@@ -20,6 +21,7 @@ use crate::memories;
 use crate::runs::Run;
 use crate::session::Session;
 use crate::skills::Named;
+use crate::tenants;
 use crate::timers::Timer;
 
 /// Everything that a database would hold.
@@ -51,6 +53,8 @@ pub(crate) struct State {
     /// Asks of runs so far.
     pub(crate) asks: i64,
     pub(crate) timers: BTreeMap<(TenantId, TimerId), Timer>,
+    pub(crate) tenants: tenants::Kept,
+    pub(crate) api_keys: BTreeMap<KeyId, KeyRecord>,
 }
 
 /// A request that was served under an idempotency key.

@@ -28,6 +28,7 @@ mod sends;
 mod sessions;
 mod skills;
 mod sweep;
+mod tenants;
 mod timers;
 
 // The invariants and the whole content.

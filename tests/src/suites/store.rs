@@ -47,6 +47,7 @@ pub mod runs;
 pub mod sessions;
 pub mod skills;
 pub mod spending;
+pub mod tenants;
 pub mod timers;
 pub mod window;
 pub mod writes;
@@ -92,6 +93,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("sessions", include_str!("store/sessions.rs")),
     ("skills", include_str!("store/skills.rs")),
     ("spending", include_str!("store/spending.rs")),
+    ("tenants", include_str!("store/tenants.rs")),
     ("timers", include_str!("store/timers.rs")),
     ("window", include_str!("store/window.rs")),
 ];

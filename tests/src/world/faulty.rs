@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use mainspring_shared::agent::{AgentKey, AgentQuery, AgentVersion, NamedAgent};
-use mainspring_shared::id::{BootId, MemoryId, RunKey, SendId, SessionKey, TenantId, TimerId};
+use mainspring_shared::id::{BootId, KeyId, MemoryId, RunKey, SendId, SessionKey, TenantId, TimerId};
 use mainspring_shared::blob::{BlobHash, BlobOwner, BlobPlace};
 use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::list::{List, ListName};
@@ -23,8 +23,9 @@ use mainspring_shared::skill::{BrokenSkill, SkillFault, SkillHash, SkillRecord, 
 use mainspring_shared::session::fold::Fold;
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, Agents, AlarmSweep, AliasOutcome, AppendOutcome, AppendRound, AuditOptions, BeginBlob, BlobRecord, BlobRows, BootRecord, Boots, Calls, CancelOutcome, ChangeMemory, ChangeTimer, ChangeTimerOutcome, ClaimExtractions, ClaimOutcome, ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend, CreateOutcome, CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeletedSession, DeliverItem, DeliverOutcome, EndExtraction, EraseMemories, Erased, ErasedMemories, Error, Extraction, Extractions, FindMessages, Fired, IdempotencyKey, ImportSession, KeyOutcome, Leases, ListAgentVersions, ListAgents, ListMemories, ListOccurrences, ListOutcome, ListRuns, ListSends, ListSessions, ListSkills, ListTimers, Lists, Memories, NewBlob, NewBoot, NewExtraction, NewRun, NewSession, NewTimer, Orphans, Owned, Page, ParkOutcome, ParkSend, PoolTools, PostOutcome, PostResult, PruneOutcome, PruneSession, PublishAgent, PublishOutcome, PublishSkill, QueueStats, ReadInbox, ReadMessages, ReadNodes, Reads, ReleaseSession, Renewal, ReportOutcome, Result, RetireBlobs, RetireSends, Retired, RetiredBlobs, RunStep, Runs, SaveMemory, SaveMemoryOutcome, ScalingStats, SearchMemories, Sends, ServerInfo, SessionPatch, SessionUsage, Sessions, SetAlias, SkillVersion, Skills, Store, SweepOrphans, SweepReady, Sweeps, Swept, Timers, UpdateOutcome, Violation, WriteList,
+    AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, Agents, AlarmSweep, AliasOutcome, AppendOutcome, AppendRound, AuditOptions, BeginBlob, BlobRecord, BlobRows, BootRecord, Boots, Calls, CancelOutcome, ChangeMemory, ChangeTimer, ChangeTimerOutcome, ClaimExtractions, ClaimOutcome, ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend, CreateKeyOutcome, CreateOutcome, CreateRunOutcome, CreateTenantOutcome, CreateTimerOutcome, DeleteOutcome, DeleteTenantOutcome, DeletedSession, DeliverItem, DeliverOutcome, EndExtraction, EraseMemories, Erased, ErasedMemories, Error, Extraction, Extractions, FindMessages, Fired, IdempotencyKey, ImportSession, KeyOutcome, Leases, ListAgentVersions, ListAgents, ListKeys, ListMemories, ListOccurrences, ListOutcome, ListRuns, ListSends, ListSessions, ListSkills, ListTenants, ListTimers, Lists, Memories, NewBlob, NewBoot, NewExtraction, NewKey, NewRun, NewSession, NewTenant, NewTimer, Orphans, Owned, Page, ParkOutcome, ParkSend, PoolTools, PostOutcome, PostResult, PruneOutcome, PruneSession, PublishAgent, PublishOutcome, PublishSkill, QueueStats, ReadInbox, ReadMessages, ReadNodes, Reads, ReleaseSession, Renewal, ReportOutcome, Result, RetireBlobs, RetireSends, Retired, RetiredBlobs, RotateKey, RunStep, Runs, SaveMemory, SaveMemoryOutcome, ScalingStats, SearchMemories, Sends, ServerInfo, SessionPatch, SessionUsage, Sessions, SetAlias, SkillVersion, Skills, Store, SweepOrphans, SweepReady, Sweeps, Swept, TenantPatch, Tenants, Timers, UpdateOutcome, UpdateTenantOutcome, Violation, WriteList,
 };
+use mainspring_shared::tenant::{KeyRecord, Tenant};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{Occurrence, TimerRecord};
 use mainspring_shared::tool::CallRecord;
@@ -331,6 +332,23 @@ macro_rules! store_methods {
         read get_memory(tenant: TenantId, id: MemoryId) -> Option<MemoryEntry>;
         read list_memories(query: ListMemories) -> Page<MemoryEntry>;
         read search_memories(query: SearchMemories) -> Vec<MemoryEntry>;
+        }
+        $apply! { Tenants:
+        write create_tenant(
+            tenant: NewTenant, key: Option<IdempotencyKey>
+        ) -> CreateTenantOutcome;
+        read get_tenant(id: TenantId) -> Option<Tenant>;
+        read list_tenants(query: ListTenants) -> Page<Tenant>;
+        write update_tenant(id: TenantId, patch: TenantPatch) -> UpdateTenantOutcome;
+        write delete_tenant(id: TenantId) -> DeleteTenantOutcome;
+        write create_key(
+            key: NewKey, idempotency: Option<IdempotencyKey>
+        ) -> CreateKeyOutcome;
+        read find_key(id: KeyId) -> Option<KeyRecord>;
+        read list_keys(query: ListKeys) -> Page<KeyRecord>;
+        write rotate_key(item: RotateKey) -> Option<KeyRecord>;
+        write revoke_key(tenant: TenantId, id: KeyId) -> bool;
+        write touch_keys(ids: Vec<KeyId>) -> ();
         }
         $apply! { Sends:
         write accept_sends(

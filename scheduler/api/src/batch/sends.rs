@@ -84,6 +84,7 @@ impl Batch for Sends {
     async fn item(
         agents: &mut Resolver<'_>,
         app: &App,
+        tenant: TenantId,
         checks: Checks,
         input: SendAnywhereBody,
         key: Option<IdempotencyKey>,
@@ -91,7 +92,9 @@ impl Batch for Sends {
         let mut checks = checks;
         let ask = input.ask(&mut checks);
         checks.finish()?;
-        ask.item(agents, app, key).await
+        let mut item = ask.item(agents, app, tenant, key).await?;
+        pin_item(app.store.as_ref(), &mut item, &format!("{at}/session/agent")).await?;
+        Ok(item)
     }
 
     async fn prepare(app: &App, item: &mut AcceptSend, at: &str) -> Result<(), Error> {
@@ -125,16 +128,22 @@ impl Batch for Sends {
         work.await.unwrap_or_else(|_| lost())
     }
 
-    async fn read(app: &App, ids: Vec<SendId>) -> Vec<Result<AcceptedSend, Error>> {
-        let found = records(app, &ids).await.into_iter();
+    async fn read(
+        app: &App,
+        tenant: TenantId,
+        ids: Vec<SendId>,
+    ) -> Vec<Result<AcceptedSend, Error>> {
+        let found = records(app, ids.into_iter().map(|id| (tenant, id)).collect())
+            .await
+            .into_iter();
         let views = found.map(|send| send.map(|send| SendView::from(send).into()));
         views.collect()
     }
 }
 
 /// Sends by id, in order.
-async fn records(app: &App, ids: &[SendId]) -> Vec<Result<SendRecord, Error>> {
-    let named = ids.iter().map(|id| (TenantId::DEFAULT, *id)).collect();
+async fn records(app: &App, named: Vec<(TenantId, SendId)>) -> Vec<Result<SendRecord, Error>> {
+    let count = named.len();
     match app.store.get_sends(named).await {
         Ok(found) => {
             let found = found.into_iter();
@@ -142,7 +151,7 @@ async fn records(app: &App, ids: &[SendId]) -> Vec<Result<SendRecord, Error>> {
                 .map(|send| send.ok_or_else(Error::send_not_found))
                 .collect()
         }
-        Err(error) => ids.iter().map(|_| Err(Error::from(&error))).collect(),
+        Err(error) => (0..count).map(|_| Err(Error::from(&error))).collect(),
     }
 }
 
@@ -202,15 +211,18 @@ async fn store_part(app: &Arc<App>, items: Vec<AcceptSend>) -> Vec<Outcome> {
         .map(|(item, _)| item)
         .collect();
     let mut accepted = accept(app, own).await.into_iter();
-    let joined = told.iter().filter_map(|told| match told {
-        Ok(Some(Delivery::Delivered(send, _))) => Some(*send),
+    let joined = deliveries.iter().zip(&told);
+    let joined = joined.filter_map(|(delivery, told)| match told {
+        Ok(Some(Delivery::Delivered(send, _))) => delivery
+            .as_ref()
+            .map(|delivery| (delivery.key.tenant, *send)),
         Ok(Some(Delivery::Replayed(_)) | None) | Err(_) => None,
     });
-    let joined: Vec<SendId> = joined.collect();
+    let joined: Vec<_> = joined.collect();
     let mut joined = if joined.is_empty() {
         Vec::new().into_iter()
     } else {
-        records(app, &joined).await.into_iter()
+        records(app, joined).await.into_iter()
     };
     let outcomes = told.into_iter().map(|told| match told? {
         None => accepted.next().unwrap_or_else(|| Err(Error::internal())),

@@ -90,11 +90,12 @@ impl Batch for Timers {
     async fn item(
         agents: &mut Resolver<'_>,
         app: &App,
+        tenant: TenantId,
         checks: Checks,
         input: TimerBody,
         key: Option<IdempotencyKey>,
     ) -> Result<Self::Item, Error> {
-        let timer = input.timer(agents, app, checks, key.as_ref()).await?;
+        let timer = input.timer(agents, app, tenant, checks, key.as_ref()).await?;
         Ok((timer, key))
     }
 
@@ -132,8 +133,8 @@ impl Batch for Timers {
         outcomes.collect()
     }
 
-    async fn read(app: &App, ids: Vec<TimerId>) -> Vec<Result<TimerView, Error>> {
-        let named = ids.iter().map(|id| (TenantId::DEFAULT, *id)).collect();
+    async fn read(app: &App, tenant: TenantId, ids: Vec<TimerId>) -> Vec<Result<TimerView, Error>> {
+        let named = ids.iter().map(|id| (tenant, *id)).collect();
         match app.store.get_timers(named).await {
             Ok(found) => {
                 let views = found.into_iter();

@@ -87,13 +87,14 @@ impl TimerBody {
         self,
         agents: &mut Resolver<'_>,
         app: &App,
+        tenant: TenantId,
         mut checks: Checks,
         key: Option<&IdempotencyKey>,
     ) -> Result<NewTimer, Error> {
         let rule = self.rule(&mut checks);
         let session = self.session(&mut checks);
         if self.run.is_some() {
-            return self.run_timer(agents, app, rule, checks, key).await;
+            return self.run_timer(agents, app, tenant, rule, checks, key).await;
         }
         match &self.input {
             Some(input) => checks.input(input),
@@ -104,7 +105,7 @@ impl TimerBody {
         checks.finish()?;
         Ok(NewTimer {
             id: TimerId(app.entropy.ordered_id()),
-            tenant: TenantId::DEFAULT,
+            tenant,
             target: TimerTarget::Send {
                 session: session.ok_or_else(Error::session_not_found)?,
                 input: self.input.map(|input| input.0).unwrap_or_default(),
@@ -120,6 +121,7 @@ impl TimerBody {
         self,
         agents: &mut Resolver<'_>,
         app: &App,
+        tenant: TenantId,
         rule: TimerRule,
         mut checks: Checks,
         key: Option<&IdempotencyKey>,
@@ -139,7 +141,7 @@ impl TimerBody {
         let run = run.checked(agents, checks, key).await?;
         Ok(NewTimer {
             id: TimerId(app.entropy.ordered_id()),
-            tenant: TenantId::DEFAULT,
+            tenant,
             target: TimerTarget::Run { run: Box::new(run) },
             rule: TimerRule {
                 on_busy: Merge::Enqueue,

@@ -326,6 +326,12 @@ impl Events {
             .expect("an event in time")
     }
 
+    /// Reads on for this long; whether the stream has ended by then.
+    pub(crate) async fn ends_within(&mut self, wait: Duration) -> bool {
+        let ended = async { while self.block().await.is_ok() {} };
+        tokio::time::timeout(wait, ended).await.is_ok()
+    }
+
     /// Waits for a comment.
     pub(crate) async fn comment(&mut self) {
         let work = async { while self.block().await.expect("more").is_some() {} };

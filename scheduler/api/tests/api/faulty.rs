@@ -10,7 +10,7 @@ use bytes::Bytes;
 use mainspring_queue_local::LocalBus;
 use mainspring_runtime::SystemClock;
 use mainspring_shared::agent::{AgentKey, AgentQuery, AgentVersion, NamedAgent};
-use mainspring_shared::id::{BootId, MemoryId, RunKey, SendId, SessionKey, TenantId, TimerId};
+use mainspring_shared::id::{BootId, KeyId, MemoryId, RunKey, SendId, SessionKey, TenantId, TimerId};
 use mainspring_shared::blob::{BlobHash, BlobOwner, BlobPlace};
 use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::list::{List, ListName};
@@ -22,8 +22,9 @@ use mainspring_shared::skill::{BrokenSkill, SkillFault, SkillHash, SkillRecord, 
 use mainspring_shared::session::fold::Fold;
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, Agents, AlarmSweep, AliasOutcome, AppendOutcome, AppendRound, AuditOptions, BeginBlob, BlobRecord, BlobRows, BootRecord, Boots, Calls, CancelOutcome, ChangeMemory, ChangeTimer, ChangeTimerOutcome, ClaimExtractions, ClaimOutcome, ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend, CreateOutcome, CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeletedSession, DeliverItem, DeliverOutcome, Dump, EndExtraction, EraseMemories, Erased, ErasedMemories, Error, Extraction, Extractions, FindMessages, Fired, IdempotencyKey, ImportSession, Inspect, KeyOutcome, Leases, ListAgentVersions, ListAgents, ListMemories, ListOccurrences, ListOutcome, ListRuns, ListSends, ListSessions, ListSkills, ListTimers, Lists, Memories, NewBlob, NewBoot, NewExtraction, NewRun, NewSession, NewTimer, Orphans, Owned, Page, ParkOutcome, ParkSend, PoolTools, PostOutcome, PostResult, PruneOutcome, PruneSession, PublishAgent, PublishOutcome, PublishSkill, QueueStats, ReadInbox, ReadMessages, ReadNodes, Reads, ReleaseSession, Renewal, ReportOutcome, Result, RetireBlobs, RetireSends, Retired, RetiredBlobs, RunStep, Runs, SaveMemory, SaveMemoryOutcome, ScalingStats, SearchMemories, Sends, ServerInfo, SessionPatch, SessionUsage, Sessions, SetAlias, SkillVersion, Skills, SweepOrphans, SweepReady, Sweeps, Swept, Timers, UpdateOutcome, Violation, WriteList,
+    AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, Agents, AlarmSweep, AliasOutcome, AppendOutcome, AppendRound, AuditOptions, BeginBlob, BlobRecord, BlobRows, BootRecord, Boots, Calls, CancelOutcome, ChangeMemory, ChangeTimer, ChangeTimerOutcome, ClaimExtractions, ClaimOutcome, ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend, CreateKeyOutcome, CreateOutcome, CreateRunOutcome, CreateTenantOutcome, CreateTimerOutcome, DeleteOutcome, DeleteTenantOutcome, DeletedSession, DeliverItem, DeliverOutcome, Dump, EndExtraction, EraseMemories, Erased, ErasedMemories, Error, Extraction, Extractions, FindMessages, Fired, IdempotencyKey, ImportSession, Inspect, KeyOutcome, Leases, ListAgentVersions, ListAgents, ListKeys, ListMemories, ListOccurrences, ListOutcome, ListRuns, ListSends, ListSessions, ListSkills, ListTenants, ListTimers, Lists, Memories, NewBlob, NewBoot, NewExtraction, NewKey, NewRun, NewSession, NewTenant, NewTimer, Orphans, Owned, Page, ParkOutcome, ParkSend, PoolTools, PostOutcome, PostResult, PruneOutcome, PruneSession, PublishAgent, PublishOutcome, PublishSkill, QueueStats, ReadInbox, ReadMessages, ReadNodes, Reads, ReleaseSession, Renewal, ReportOutcome, Result, RetireBlobs, RetireSends, Retired, RetiredBlobs, RotateKey, RunStep, Runs, SaveMemory, SaveMemoryOutcome, ScalingStats, SearchMemories, Sends, ServerInfo, SessionPatch, SessionUsage, Sessions, SetAlias, SkillVersion, Skills, SweepOrphans, SweepReady, Sweeps, Swept, TenantPatch, Tenants, Timers, UpdateOutcome, UpdateTenantOutcome, Violation, WriteList,
 };
+use mainspring_shared::tenant::{KeyRecord, Tenant};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{Occurrence, TimerRecord};
 use mainspring_shared::tool::CallRecord;
@@ -245,6 +246,20 @@ pass_on! { Memories:
     get_memory(tenant: TenantId, id: MemoryId) -> Option<MemoryEntry>;
     list_memories(query: ListMemories) -> Page<MemoryEntry>;
     search_memories(query: SearchMemories) -> Vec<MemoryEntry>;
+}
+
+pass_on! { Tenants:
+    create_tenant(tenant: NewTenant, key: Option<IdempotencyKey>) -> CreateTenantOutcome;
+    get_tenant(id: TenantId) -> Option<Tenant>;
+    list_tenants(query: ListTenants) -> Page<Tenant>;
+    update_tenant(id: TenantId, patch: TenantPatch) -> UpdateTenantOutcome;
+    delete_tenant(id: TenantId) -> DeleteTenantOutcome;
+    create_key(key: NewKey, idempotency: Option<IdempotencyKey>) -> CreateKeyOutcome;
+    find_key(id: KeyId) -> Option<KeyRecord>;
+    list_keys(query: ListKeys) -> Page<KeyRecord>;
+    rotate_key(item: RotateKey) -> Option<KeyRecord>;
+    revoke_key(tenant: TenantId, id: KeyId) -> bool;
+    touch_keys(ids: Vec<KeyId>) -> ();
 }
 
 pass_on! { Sends:

@@ -6,6 +6,7 @@ mod faulty;
 mod world;
 
 mod agents;
+mod access;
 mod batch;
 mod blobs;
 mod bounds;
@@ -32,5 +33,6 @@ mod runs;
 mod sends;
 mod sessions;
 mod skills;
+mod tenants;
 mod timers;
 mod waiting;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use mainspring_api::{Serving, run};
+use mainspring_api::{Access, Serving, run};
 use mainspring_queue_local::{LocalBus, LocalQueue};
 use mainspring_runtime::{Lifecycle, OsEntropy, SystemClock};
 use mainspring_scheduler::{Parts, SchedulerConfig};
@@ -79,6 +79,21 @@ impl World {
         &self,
         change: impl FnOnce(&mut SchedulerConfig),
     ) -> Scheduler {
+        self.scheduler_for(Access::Open, change).await
+    }
+
+    /// A scheduler that accepts sends, for those who may use it.
+    pub(crate) async fn ready_for(&self, access: Access) -> Scheduler {
+        let scheduler = self.scheduler_for(access, |_| {}).await;
+        scheduler.until_ready().await;
+        scheduler
+    }
+
+    async fn scheduler_for(
+        &self,
+        access: Access,
+        change: impl FnOnce(&mut SchedulerConfig),
+    ) -> Scheduler {
         let mut config = SchedulerConfig::default();
         change(&mut config);
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
@@ -99,6 +114,7 @@ impl World {
             on_accepting: Some(Box::new(move |addr| {
                 let _ = tell.send(addr);
             })),
+            access,
         };
         let lifecycle = Lifecycle::new();
         let task = tokio::spawn(run(parts, serving, listener, lifecycle.clone()));

@@ -476,6 +476,19 @@ macro_rules! store_cases {
                 a_park_counts_whether_it_waits_or_ends,
                 what_a_session_and_those_below_it_cost_is_summed_by_model,
             }
+            tenants {
+                the_default_tenant_exists_from_the_start,
+                a_tenant_gets_the_next_number_and_a_name_of_its_own,
+                a_repeated_request_creates_one_tenant,
+                a_tenant_is_renamed_to_a_name_that_is_free,
+                only_an_empty_tenant_is_deleted_and_its_keys_with_it,
+                a_key_is_found_by_its_id_as_it_was_created,
+                a_repeated_request_creates_one_key,
+                keys_are_listed_newest_first_and_only_their_tenants,
+                a_rotation_keeps_the_secret_before_for_its_overlap,
+                a_revoked_key_keeps_the_time_of_its_first_revocation,
+                the_last_use_of_a_key_is_noted,
+            }
             timers {
                 a_timer_needs_an_open_session_and_a_schedule,
                 a_repeated_request_makes_one_timer,

@@ -1,0 +1,86 @@
+//! Tenants and API keys, on the command line.
+
+use clap::{Args, Subcommand};
+
+use super::PageArgs;
+
+/// For operators: a request acts for the tenant of its key.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TenantsCommand {
+    /// Lists tenants
+    List {
+        #[command(flatten)]
+        page: PageArgs,
+    },
+    /// Shows a tenant
+    Show {
+        /// The tenant, like ten_2
+        id: String,
+    },
+    /// Creates a tenant
+    Create {
+        /// Its name, unique among tenants
+        name: String,
+        #[command(flatten)]
+        limits: LimitsArgs,
+    },
+    /// Renames a tenant or replaces its limits
+    Update {
+        /// The tenant
+        id: String,
+        /// New name
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+        #[command(flatten)]
+        limits: LimitsArgs,
+    },
+    /// Deletes a tenant without sessions and runs, and revokes its keys
+    Delete {
+        /// The tenant
+        id: String,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LimitsArgs {
+    /// Requests per second that each scheduler accepts from the tenant; 0 for no limit
+    #[arg(long, value_name = "N")]
+    pub(crate) requests_per_second: Option<u32>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum KeysCommand {
+    /// Lists API keys, newest first, revoked ones included
+    List {
+        #[command(flatten)]
+        page: PageArgs,
+    },
+    /// Creates an API key and prints it: it cannot be shown again
+    Create {
+        /// A label
+        name: String,
+        /// What it allows; may be repeated
+        #[arg(long = "scope", value_name = "SCOPE", required = true)]
+        #[arg(value_parser = ["read", "send", "answer", "manage", "admin"])]
+        scopes: Vec<String>,
+        /// The tenant, for operators; that of the key in use by default
+        #[arg(long, value_name = "ID")]
+        tenant: Option<String>,
+        /// Time from which it is refused, like 2027-01-31T08:00:00Z
+        #[arg(long, value_name = "TIME")]
+        expires_at: Option<String>,
+    },
+    /// Replaces an API key's secret and prints the new key
+    Rotate {
+        /// The key, like key_…
+        id: String,
+        /// How long the key before is still accepted [default: 24h]
+        #[arg(long, value_name = "DURATION")]
+        overlap: Option<String>,
+    },
+    /// Revokes an API key: it is refused everywhere within seconds
+    Revoke {
+        /// The key
+        id: String,
+    },
+}

@@ -1,0 +1,86 @@
+//! Who may use a scheduler: everyone who reaches it, or who has a key.
+
+use std::net::SocketAddr;
+
+use mainspring_api::{Access, RootKey};
+use mainspring_shared::id::TenantId;
+use mainspring_shared::store::{ListKeys, Store};
+
+use crate::config::Config;
+use crate::failure::{Failure, usage_text};
+
+/// Characters that a root key has at least.
+const ROOT_KEY_CHARS_MIN: usize = 16;
+
+/// The operator's key, from the configuration or its file.
+fn root_key(config: &Config) -> Result<Option<RootKey>, Failure> {
+    let text = match (&config.root_key, &config.root_key_file) {
+        (None, None) => return Ok(None),
+        (Some(key), None) => key.reveal().to_owned(),
+        (None, Some(file)) => std::fs::read_to_string(file).map_err(|error| {
+            usage_text(
+                format!("{} cannot be read: {error}", file.display()),
+                "root_key_file names a file that holds the operator's key",
+            )
+        })?,
+        (Some(_), Some(_)) => {
+            return Err(usage_text(
+                "root_key and root_key_file are both set",
+                "keep one of them",
+            ));
+        }
+    };
+    let text = text.trim();
+    if text.chars().count() < ROOT_KEY_CHARS_MIN {
+        return Err(usage_text(
+            format!("the root key has less than {ROOT_KEY_CHARS_MIN} characters"),
+            "`openssl rand -hex 32` makes one that nobody guesses",
+        ));
+    }
+    Ok(Some(RootKey::new(text)))
+}
+
+/// Of `mainspring dev`: open on this machine and nowhere else.
+pub(super) fn of_dev(config: &Config, address: SocketAddr) -> Result<Access, Failure> {
+    match root_key(config)? {
+        Some(root) => Ok(Access::Keys { root: Some(root) }),
+        None if address.ip().is_loopback() || config.insecure => Ok(Access::Open),
+        None => Err(exposed(address)),
+    }
+}
+
+/// Of a scheduler: with keys wherever there are any.
+pub(super) async fn of_scheduler(
+    config: &Config,
+    store: &dyn Store,
+    address: SocketAddr,
+) -> Result<Access, Failure> {
+    if let Some(root) = root_key(config)? {
+        return Ok(Access::Keys { root: Some(root) });
+    }
+    if config.insecure {
+        return Ok(Access::Open);
+    }
+    let query = ListKeys {
+        tenant: TenantId::DEFAULT,
+        before: None,
+        limit: 100,
+    };
+    let keys = store.list_keys(query).await;
+    let keys = keys.map_err(|error| crate::wiring::store_failure(config, &error))?;
+    if keys.data.iter().any(|key| key.revoked_at.is_none()) {
+        return Ok(Access::Keys { root: None });
+    }
+    if address.ip().is_loopback() {
+        return Ok(Access::Open);
+    }
+    Err(exposed(address))
+}
+
+fn exposed(address: SocketAddr) -> Failure {
+    usage_text(
+        format!("everyone who reaches {address} could use everything: there are no API keys"),
+        "set MAINSPRING_ROOT_KEY (or MAINSPRING_ROOT_KEY_FILE), listen on 127.0.0.1, or say --insecure where \
+         only an authenticating proxy reaches it",
+    )
+}

@@ -1,0 +1,70 @@
+//! `mainspring keys …`
+
+use reqwest::Method;
+use serde_json::{Map, Value, json};
+
+use super::lists;
+use crate::args::{Format, KeysCommand};
+use crate::client::{Client, Request};
+use crate::failure::Failure;
+use crate::output::{self, Column};
+
+const COLUMNS: [Column; 7] = [
+    ("ID", "id"),
+    ("NAME", "name"),
+    ("SCOPES", "scopes"),
+    ("CREATED", "created_at"),
+    ("LAST USED", "last_used_at"),
+    ("EXPIRES", "expires_at"),
+    ("REVOKED", "revoked_at"),
+];
+
+pub(crate) async fn run(
+    command: &KeysCommand,
+    format: Format,
+    client: Client,
+) -> Result<(), Failure> {
+    match command {
+        KeysCommand::List { page } => {
+            let request = Request::get("/v1/keys");
+            let rows = lists::rows(&client, &request, page.limit).await?;
+            output::list(format, &COLUMNS, &rows)
+        }
+        KeysCommand::Create {
+            name,
+            scopes,
+            tenant,
+            expires_at,
+        } => {
+            let mut body = Map::from_iter([
+                ("name".to_owned(), json!(name)),
+                ("scopes".to_owned(), json!(scopes)),
+            ]);
+            for (member, given) in [("tenant", tenant), ("expires_at", expires_at)] {
+                if let Some(text) = given {
+                    body.insert(member.to_owned(), json!(text));
+                }
+            }
+            // Without an idempotency key: a repeated answer would not have the secret.
+            let request = Request::post("/v1/keys").body(Value::Object(body));
+            reveal(format, &client.ask(request).await?)
+        }
+        KeysCommand::Rotate { id, overlap } => {
+            let body = overlap
+                .as_ref()
+                .map_or_else(|| json!({}), |overlap| json!({ "overlap": overlap }));
+            let request = Request::post(format!("/v1/keys/{id}/rotate")).body(body);
+            reveal(format, &client.ask(request).await?)
+        }
+        KeysCommand::Revoke { id } => {
+            let request = Request::new(Method::DELETE, format!("/v1/keys/{id}"));
+            client.ask(request).await.map(drop)
+        }
+    }
+}
+
+/// Prints a key that was just made.
+fn reveal(format: Format, key: &Value) -> Result<(), Failure> {
+    output::note("note: keep the key now, it cannot be shown again");
+    output::object(format, key)
+}

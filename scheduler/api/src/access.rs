@@ -1,0 +1,233 @@
+//! Who sends a request, for which tenant, and what that key allows.
+
+mod keys;
+mod rate;
+mod scopes;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::FromRequestParts;
+use axum::http::header::AUTHORIZATION;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, Method};
+use futures::StreamExt;
+use mainspring_scheduler::App;
+use mainspring_scheduler::error::Error;
+use mainspring_shared::error::Code;
+use mainspring_shared::id::{KeyId, TenantId};
+use mainspring_shared::tenant::{Scopes, Token};
+use sha2::{Digest, Sha256};
+
+use self::keys::Keys;
+use self::rate::Rates;
+pub(crate) use self::scopes::Needs;
+use super::problem::Problem;
+
+/// Names the tenant that an operator acts for.
+pub(crate) const TENANT: HeaderName = HeaderName::from_static("mainspring-tenant");
+
+/// How long a key is believed that was looked up: a revoked one is refused everywhere after this
+/// time.
+const BELIEVED: Duration = Duration::from_secs(5);
+
+/// Who may use the API.
+#[derive(Debug, Clone, Default)]
+pub enum Access {
+    /// Whoever reaches it. A request without a key acts as the operator for the default tenant; a
+    /// key that is sent is checked.
+    #[default]
+    Open,
+    /// Who has a key.
+    Keys {
+        /// The operator's own key, which is in no database.
+        root: Option<RootKey>,
+    },
+}
+
+/// A key that is known by its hash alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RootKey([u8; 32]);
+
+impl RootKey {
+    /// The key with this text.
+    pub fn new(text: &str) -> Self {
+        Self(Sha256::digest(text.as_bytes()).into())
+    }
+}
+
+/// Who sends a request.
+#[derive(Debug, Clone)]
+pub(crate) struct Caller {
+    /// The tenant whose rows the request sees and changes.
+    pub(crate) tenant: TenantId,
+    scopes: Scopes,
+    /// Whether it may see and change the system as a whole: the root key, and the keys of the
+    /// default tenant.
+    operates: bool,
+    /// The key that has to stay valid while an answer is streamed.
+    key: Option<KeyId>,
+}
+
+impl Caller {
+    /// The tenant that a member of a body names, which only an operator may do for another than its
+    /// own.
+    pub(crate) fn tenant_for(&self, named: Option<&str>) -> Result<TenantId, Error> {
+        let Some(named) = named else {
+            return Ok(self.tenant);
+        };
+        let tenant = named.parse().map_err(|_| no_tenant())?;
+        if tenant != self.tenant {
+            Needs::OPERATOR.check(self)?;
+        }
+        Ok(tenant)
+    }
+
+    fn operator(tenant: TenantId) -> Self {
+        Self {
+            tenant,
+            scopes: Scopes::all(),
+            operates: true,
+            key: None,
+        }
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Caller {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        // Every request under /v1 has been given one on its way in.
+        let caller = parts.extensions.get::<Self>().cloned();
+        caller.ok_or_else(|| Error::internal().into())
+    }
+}
+
+/// The checks of one scheduler.
+#[derive(Debug)]
+pub(crate) struct Gatekeeper {
+    access: Access,
+    keys: Keys,
+    rates: Rates,
+}
+
+impl Gatekeeper {
+    pub(crate) fn new(access: Access) -> Self {
+        Self {
+            access,
+            keys: Keys::new(BELIEVED),
+            rates: Rates::default(),
+        }
+    }
+
+    /// Finds out who sends a request, and whether its key allows it.
+    pub(crate) async fn admit(
+        &self,
+        app: &App,
+        method: &Method,
+        route: &str,
+        headers: &HeaderMap,
+    ) -> Result<Caller, Error> {
+        let mut caller = self.identify(app, headers).await?;
+        Needs::of(method, route).check(&caller)?;
+        if let Some(text) = headers.get(&TENANT) {
+            let tenant = text.to_str().ok().and_then(|text| text.parse().ok());
+            caller.tenant = self.other_tenant(app, &caller, tenant).await?;
+        }
+        if !matches!(self.access, Access::Open) || caller.key.is_some() {
+            let limits = self.keys.limits(app, caller.tenant).await?;
+            let now = app.clock.monotonic();
+            self.rates.take(caller.tenant, &limits, now)?;
+        }
+        Ok(caller)
+    }
+
+    async fn identify(&self, app: &App, headers: &HeaderMap) -> Result<Caller, Error> {
+        let Some(text) = bearer(headers)? else {
+            return match self.access {
+                Access::Open => Ok(Caller::operator(TenantId::DEFAULT)),
+                Access::Keys { .. } => Err(Error::new(
+                    Code::AuthMissing,
+                    "the request carries no API key; send it as Authorization: Bearer KEY",
+                )),
+            };
+        };
+        // Hashes are compared, so that the time it takes says nothing about the key.
+        if let Access::Keys { root: Some(root) } = &self.access
+            && *root == RootKey::new(text)
+        {
+            return Ok(Caller::operator(TenantId::DEFAULT));
+        }
+        let token: Token = text.parse().map_err(|_| refused())?;
+        let found = self.keys.find(app, token.id).await?;
+        let now = app.clock.now();
+        let record = found.filter(|record| record.accepts(&token.secret, now));
+        let record = record.ok_or_else(refused)?;
+        Ok(Caller {
+            tenant: record.tenant,
+            operates: record.tenant == TenantId::DEFAULT,
+            scopes: record.scopes,
+            key: Some(record.id),
+        })
+    }
+
+    /// The tenant that a request names in a header, for an operator.
+    async fn other_tenant(
+        &self,
+        app: &App,
+        caller: &Caller,
+        named: Option<TenantId>,
+    ) -> Result<TenantId, Error> {
+        if named == Some(caller.tenant) {
+            return Ok(caller.tenant);
+        }
+        Needs::OPERATOR.check(caller)?;
+        let found = match named {
+            Some(id) => app.store.get_tenant(id).await?,
+            None => None,
+        };
+        found.map(|tenant| tenant.id).ok_or_else(no_tenant)
+    }
+
+    /// Ends a stream whose key was revoked, deleted or has expired, at its next piece: an event or a
+    /// heartbeat.
+    pub(crate) fn watched(self: Arc<Self>, app: Arc<App>, caller: &Caller, body: Body) -> Body {
+        let Some(key) = caller.key else { return body };
+        let start = (body.into_data_stream(), self, app);
+        let pieces = futures::stream::unfold(start, move |(mut pieces, keeper, app)| async move {
+            let piece = pieces.next().await?;
+            // An unavailable database is no reason to end a stream.
+            let ended = match keeper.keys.find(&app, key).await {
+                Ok(found) => !found.is_some_and(|record| record.is_live(app.clock.now())),
+                Err(_) => false,
+            };
+            (!ended).then_some((piece, (pieces, keeper, app)))
+        });
+        Body::from_stream(pieces)
+    }
+}
+
+pub(crate) fn no_tenant() -> Error {
+    Error::new(Code::TenantNotFound, "no tenant has this id")
+}
+
+fn refused() -> Error {
+    Error::new(
+        Code::AuthInvalid,
+        "the API key is unknown, expired or revoked",
+    )
+}
+
+/// The key that a request carries.
+fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Error> {
+    let Some(value) = headers.get(AUTHORIZATION) else {
+        return Ok(None);
+    };
+    let text = value.to_str().map_err(|_| refused())?;
+    let (scheme, key) = text.split_once(' ').ok_or_else(refused)?;
+    if !scheme.eq_ignore_ascii_case("bearer") {
+        return Err(refused());
+    }
+    Ok(Some(key.trim()))
+}

@@ -1,0 +1,112 @@
+//! Keys and limits that were looked up, for some seconds.
+
+use std::num::NonZeroUsize;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use lru::LruCache;
+use mainspring_scheduler::App;
+use mainspring_shared::id::{KeyId, TenantId};
+use mainspring_shared::store;
+use mainspring_shared::tenant::{KeyRecord, Limits};
+
+/// Keys that are remembered at once. Unknown ones are remembered too, so that guessing does not
+/// reach the database at the guesser's pace.
+const KEYS_MAX: NonZeroUsize = NonZeroUsize::new(10_000).expect("is not zero");
+
+/// The last use of a key is stored once in this time.
+const NOTED_EVERY: Duration = Duration::from_secs(60);
+
+/// What was looked up, and when by the monotonic clock.
+#[derive(Debug, Clone)]
+struct Looked<T> {
+    at: Duration,
+    found: T,
+}
+
+#[derive(Debug)]
+pub(super) struct Keys {
+    believed: Duration,
+    keys: Mutex<LruCache<KeyId, Looked<Option<KeyRecord>>>>,
+    limits: Mutex<LruCache<TenantId, Looked<Limits>>>,
+    noted: Mutex<LruCache<KeyId, Duration>>,
+}
+
+impl Keys {
+    pub(super) fn new(believed: Duration) -> Self {
+        Self {
+            believed,
+            keys: Mutex::new(LruCache::new(KEYS_MAX)),
+            limits: Mutex::new(LruCache::new(KEYS_MAX)),
+            noted: Mutex::new(LruCache::new(KEYS_MAX)),
+        }
+    }
+
+    /// The key with this id, as it was at most some seconds ago.
+    pub(super) async fn find(&self, app: &App, id: KeyId) -> store::Result<Option<KeyRecord>> {
+        let now = app.clock.monotonic();
+        if let Some(found) = fresh(&self.keys, id, now, self.believed) {
+            return Ok(found);
+        }
+        let found = app.store.find_key(id).await?;
+        remember(&self.keys, id, now, found.clone());
+        if found.is_some() {
+            self.note(app, id, now).await;
+        }
+        Ok(found)
+    }
+
+    /// What a tenant may use, as it was at most some seconds ago.
+    pub(super) async fn limits(&self, app: &App, tenant: TenantId) -> store::Result<Limits> {
+        let now = app.clock.monotonic();
+        if let Some(found) = fresh(&self.limits, tenant, now, self.believed) {
+            return Ok(found);
+        }
+        let found = app.store.get_tenant(tenant).await?;
+        let limits = found.map(|tenant| tenant.limits).unwrap_or_default();
+        remember(&self.limits, tenant, now, limits.clone());
+        Ok(limits)
+    }
+
+    /// Stores that a key was used, now and then. Nothing depends on it, so a failure is only logged.
+    async fn note(&self, app: &App, id: KeyId, now: Duration) {
+        {
+            let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+            let last = noted.get(&id).copied();
+            if last.is_some_and(|last| now.saturating_sub(last) < NOTED_EVERY) {
+                return;
+            }
+            noted.put(id, now);
+        }
+        if let Err(error) = app.store.touch_keys(vec![id]).await {
+            tracing::debug!(%error, "the use of a key could not be noted");
+        }
+    }
+}
+
+/// What is still believed. Of an entry that is too old, one request fetches it again; the others
+/// go on believing it until that one is back.
+fn fresh<K: std::hash::Hash + Eq, T: Clone>(
+    known: &Mutex<LruCache<K, Looked<T>>>,
+    key: K,
+    now: Duration,
+    believed: Duration,
+) -> Option<T> {
+    let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+    let looked = known.get_mut(&key)?;
+    if now.saturating_sub(looked.at) < believed {
+        return Some(looked.found.clone());
+    }
+    looked.at = now;
+    None
+}
+
+fn remember<K: std::hash::Hash + Eq, T>(
+    known: &Mutex<LruCache<K, Looked<T>>>,
+    key: K,
+    at: Duration,
+    found: T,
+) {
+    let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+    known.put(key, Looked { at, found });
+}

@@ -1,0 +1,126 @@
+//! Which scope each request needs: a function of its method and its route, so that no endpoint can
+//! forget to ask.
+
+use axum::http::Method;
+use mainspring_scheduler::error::Error;
+use mainspring_shared::error::Code;
+use mainspring_shared::tenant::Scope;
+
+use super::Caller;
+
+/// What a request needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Needs {
+    /// A scope of its key.
+    pub(crate) scope: Scope,
+    /// Whether only the operator of the system may do it.
+    pub(crate) operator: bool,
+}
+
+/// What shows or changes the system as a whole.
+const SYSTEM: [&str; 4] = ["/v1/tenants", "/v1/workers", "/v1/queue", "/v1/scaling"];
+
+/// What settles what waits for someone.
+const ANSWERS: [&str; 3] = [
+    "/v1/sessions/{id}/tool-results",
+    "/v1/sessions/{id}/resume",
+    "/v1/sessions/{id}/abort",
+];
+
+/// What is created and cancelled by those who use agents; everything else that changes something
+/// is for those who look after them.
+const USES: [&str; 6] = [
+    "/v1/sends",
+    "/v1/runs",
+    "/v1/timers",
+    "/v1/blobs",
+    "/v1/workflows",
+    "/v1/sessions/{id}/context",
+];
+
+/// Requests to sessions that use them.
+const SESSION_USES: [&str; 4] = [
+    "/v1/sessions",
+    "/v1/sessions:import",
+    "/v1/sessions/{id}/sends",
+    "/v1/sessions/{id}/fork",
+];
+
+impl Needs {
+    /// What acting for another tenant takes.
+    pub(crate) const OPERATOR: Self = Self {
+        scope: Scope::Admin,
+        operator: true,
+    };
+
+    /// What a request to a route needs.
+    pub(crate) fn of(method: &Method, route: &str) -> Self {
+        let reads = matches!(*method, Method::GET | Method::HEAD);
+        let below = |prefix: &str| {
+            route.strip_prefix(prefix).is_some_and(|rest| {
+                rest.is_empty() || rest.starts_with('/') || rest.starts_with(':')
+            })
+        };
+        let operator = SYSTEM.into_iter().any(below);
+        let scope = if below("/v1/tenants") || below("/v1/keys") {
+            Scope::Admin
+        } else if reads {
+            Scope::Read
+        } else if ANSWERS.contains(&route) {
+            Scope::Answer
+        } else if SESSION_USES.contains(&route) || USES.into_iter().any(below) {
+            Scope::Send
+        } else {
+            Scope::Manage
+        };
+        Self { scope, operator }
+    }
+
+    /// Whether the caller has it.
+    pub(crate) fn check(self, caller: &Caller) -> Result<(), Error> {
+        if !caller.scopes.allow(self.scope) {
+            return Err(Error::new(
+                Code::AuthForbidden,
+                format!("the API key lacks the scope {}", self.scope.as_str()),
+            ));
+        }
+        if self.operator && !caller.operates {
+            return Err(Error::new(
+                Code::AuthForbidden,
+                "only keys of the default tenant, and the root key, see and change the system as \
+                 a whole",
+            ));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_every_operation_needs() {
+        let (_, document) = crate::router::paths().split_for_parts();
+        let document = serde_json::to_value(document).expect("is JSON");
+        let paths = document["paths"].as_object().expect("has paths");
+        let mut lines = Vec::new();
+        for (path, operations) in paths {
+            let Some(operations) = operations.as_object().filter(|_| path.starts_with("/v1/"))
+            else {
+                continue;
+            };
+            for name in operations.keys() {
+                let Ok(method) = Method::from_bytes(name.to_uppercase().as_bytes()) else {
+                    continue;
+                };
+                let Needs { scope, operator } = Needs::of(&method, path);
+                let whose = if operator { " operator" } else { "" };
+                lines.push(format!("{method} {path}: {}{whose}", scope.as_str()));
+            }
+        }
+        assert!(lines.len() > 40, "{lines:?}");
+        lines.sort_unstable();
+        insta::assert_snapshot!(lines.join("\n"));
+    }
+}

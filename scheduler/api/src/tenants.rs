@@ -1,0 +1,291 @@
+//! Tenants: for operators.
+
+pub(crate) mod keys;
+
+use std::sync::Arc;
+
+use axum::extract::{FromRequestParts, Path, State};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
+use mainspring_scheduler::error::Error;
+use mainspring_shared::error::Code;
+use mainspring_shared::id::TenantId;
+use mainspring_shared::store::{
+    CreateTenantOutcome, DeleteTenantOutcome, ListTenants, NewTenant, TenantPatch,
+    UpdateTenantOutcome,
+};
+use mainspring_shared::tenant::{Limits, NAME_CHARS_MAX, Tenant};
+use mainspring_shared::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::problem::Problem;
+use super::respond::{self, Begin, List};
+use super::validate::Checks;
+use crate::access::no_tenant;
+use crate::extract::{Json, JsonBody, Key, Limit, NoQuery, Nothing, Query, cursor};
+use crate::router::Api;
+
+/// Requests per second that a limit may allow: beyond that it limits nothing.
+const REQUESTS_MAX: u32 = 1_000_000;
+
+/// A tenant.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = Tenant)]
+pub(super) struct TenantView {
+    /// `ten_` and a number.
+    id: String,
+    /// Unique among tenants.
+    name: String,
+    /// What it may use.
+    limits: Limits,
+    /// When it was created.
+    #[schema(value_type = String, format = DateTime)]
+    created_at: Timestamp,
+}
+
+impl From<Tenant> for TenantView {
+    fn from(tenant: Tenant) -> Self {
+        Self {
+            id: tenant.id.to_string(),
+            name: tenant.name,
+            limits: tenant.limits,
+            created_at: tenant.created_at,
+        }
+    }
+}
+
+/// A tenant to create.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewTenantBody {
+    /// At most 100 characters, unique among tenants.
+    name: String,
+    /// What it may use; everything when absent.
+    #[serde(default)]
+    limits: Limits,
+}
+
+impl JsonBody for NewTenantBody {
+    type Checked = NewTenant;
+
+    fn checked(self, checks: &mut Checks) -> NewTenant {
+        name(checks, "/name", &self.name);
+        limits(checks, &self.limits);
+        NewTenant {
+            name: self.name,
+            limits: self.limits,
+        }
+    }
+}
+
+/// Changes of a tenant; absent members stay as they are.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TenantChangeBody {
+    /// At most 100 characters, unique among tenants.
+    name: Option<String>,
+    /// Replaces all limits.
+    limits: Option<Limits>,
+}
+
+impl JsonBody for TenantChangeBody {
+    type Checked = TenantPatch;
+
+    fn checked(self, checks: &mut Checks) -> TenantPatch {
+        if let Some(text) = &self.name {
+            name(checks, "/name", text);
+        }
+        if let Some(given) = &self.limits {
+            limits(checks, given);
+        }
+        TenantPatch {
+            name: self.name,
+            limits: self.limits,
+        }
+    }
+}
+
+/// Checks the name of a tenant or a key.
+pub(super) fn name(checks: &mut Checks, pointer: &str, text: &str) {
+    let chars = text.chars().count();
+    if text.trim().is_empty() || chars > NAME_CHARS_MAX || text.chars().any(char::is_control) {
+        checks.refuse(
+            pointer,
+            &format!(
+                "must have 1 to {NAME_CHARS_MAX} characters, none of them a control character"
+            ),
+        );
+    }
+}
+
+fn limits(checks: &mut Checks, limits: &Limits) {
+    if let Some(rate) = limits.requests_per_second
+        && !(1..=REQUESTS_MAX).contains(&rate)
+    {
+        checks.refuse(
+            "/limits/requests_per_second",
+            &format!("must be from 1 to {REQUESTS_MAX}"),
+        );
+    }
+}
+
+/// The tenant that a path names.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TenantPath(TenantId);
+
+impl<S: Send + Sync> FromRequestParts<S> for TenantPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let path = Path::<String>::from_request_parts(parts, state).await;
+        let id = path.ok().and_then(|Path(text)| text.parse().ok());
+        Ok(Self(id.ok_or_else(no_tenant)?))
+    }
+}
+
+fn name_taken() -> Error {
+    Error::new(Code::TenantNameTaken, "another tenant has this name")
+}
+
+/// Its paths.
+pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
+    OpenApiRouter::new()
+        .routes(routes!(list, create))
+        .routes(routes!(show, change, remove))
+}
+
+/// Creates a tenant
+#[utoipa::path(
+    post,
+    path = "/v1/tenants",
+    operation_id = "createTenant",
+    params(Key),
+    request_body = NewTenantBody,
+    responses((status = 201, body = TenantView))
+)]
+pub(super) async fn create(
+    State(app): State<Arc<Api>>,
+    _: Query<NoQuery>,
+    json: Json<NewTenantBody>,
+) -> Result<Response, Problem> {
+    let key = json.idempotency("POST /v1/tenants")?;
+    match app.store.create_tenant(json.value, key).await? {
+        CreateTenantOutcome::Created(tenant) => answer_created(tenant),
+        CreateTenantOutcome::Replayed(tenant) => {
+            let mut response = answer_created(tenant)?;
+            respond::mark_replayed(&mut response);
+            Ok(response)
+        }
+        CreateTenantOutcome::Gone => Err(no_tenant().into()),
+        CreateTenantOutcome::NameTaken => Err(name_taken().into()),
+        CreateTenantOutcome::Mismatch => Err(Error::mismatch().into()),
+    }
+}
+
+fn answer_created(tenant: Tenant) -> Result<Response, Problem> {
+    let path = format!("/v1/tenants/{}", tenant.id);
+    respond::created(StatusCode::CREATED, &path, &TenantView::from(tenant))
+}
+
+/// Which tenants, by number.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct TenantsQuery {
+    #[serde(default)]
+    #[param(value_type = u32)]
+    limit: Limit,
+    #[serde(default, deserialize_with = "cursor")]
+    #[param(value_type = Option<String>)]
+    cursor: Option<TenantId>,
+}
+
+/// Tenants, by number
+#[utoipa::path(
+    get,
+    path = "/v1/tenants",
+    operation_id = "listTenants",
+    params(TenantsQuery),
+    responses((status = 200, body = List<TenantView>))
+)]
+pub(super) async fn list(
+    State(app): State<Arc<Api>>,
+    Query(query): Query<TenantsQuery>,
+) -> Result<Response, Problem> {
+    let begin = Begin {
+        cursor: query.cursor,
+        limit: query.limit.0,
+    };
+    let read = async |after: Option<TenantId>, limit: u32| {
+        let page = app.store.list_tenants(ListTenants { after, limit }).await?;
+        Ok((page.data, page.more))
+    };
+    respond::page(&app, begin, read, |tenant| tenant.id, TenantView::from).await
+}
+
+/// A tenant
+#[utoipa::path(
+    get,
+    path = "/v1/tenants/{id}",
+    operation_id = "getTenant",
+    responses((status = 200, body = TenantView))
+)]
+pub(super) async fn show(
+    State(app): State<Arc<Api>>,
+    TenantPath(id): TenantPath,
+    _: Query<NoQuery>,
+) -> Result<Response, Problem> {
+    let found = app.store.get_tenant(id).await?.ok_or_else(no_tenant)?;
+    respond::json(StatusCode::OK, &TenantView::from(found))
+}
+
+/// Changes a tenant's name or limits; schedulers follow within seconds
+#[utoipa::path(
+    patch,
+    path = "/v1/tenants/{id}",
+    operation_id = "changeTenant",
+    request_body = TenantChangeBody,
+    responses((status = 200, body = TenantView))
+)]
+pub(super) async fn change(
+    State(app): State<Arc<Api>>,
+    TenantPath(id): TenantPath,
+    _: Query<NoQuery>,
+    Json { value: patch, .. }: Json<TenantChangeBody>,
+) -> Result<Response, Problem> {
+    match app.store.update_tenant(id, patch).await? {
+        UpdateTenantOutcome::Updated(tenant) => {
+            respond::json(StatusCode::OK, &TenantView::from(tenant))
+        }
+        UpdateTenantOutcome::NameTaken => Err(name_taken().into()),
+        UpdateTenantOutcome::NotFound => Err(no_tenant().into()),
+    }
+}
+
+/// Deletes a tenant without sessions and runs, and revokes its keys
+#[utoipa::path(
+    delete,
+    path = "/v1/tenants/{id}",
+    operation_id = "deleteTenant",
+    responses((status = 204))
+)]
+pub(super) async fn remove(
+    State(app): State<Arc<Api>>,
+    TenantPath(id): TenantPath,
+    _: Query<NoQuery>,
+    _: Json<Nothing>,
+) -> Result<Response, Problem> {
+    if id == TenantId::DEFAULT {
+        let detail = "the default tenant cannot be deleted";
+        return Err(Error::new(Code::TenantNotEmpty, detail).into());
+    }
+    match app.store.delete_tenant(id).await? {
+        DeleteTenantOutcome::Deleted => Ok(StatusCode::NO_CONTENT.into_response()),
+        DeleteTenantOutcome::NotEmpty => {
+            Err(Error::new(Code::TenantNotEmpty, "the tenant has sessions or runs").into())
+        }
+        DeleteTenantOutcome::NotFound => Err(no_tenant().into()),
+    }
+}

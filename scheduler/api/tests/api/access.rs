@@ -1,0 +1,337 @@
+//! Who may use the API: keys, scopes, tenants that do not see each other.
+
+use std::time::Duration;
+
+use mainspring_api::{Access, RootKey};
+use mainspring_shared::send::WaitingOn;
+use serde_json::{Value, json};
+
+use crate::client::Answer;
+use crate::world::{Scheduler, World};
+
+pub(crate) const ROOT: &str = "a root key of these tests";
+
+/// A scheduler that asks for keys.
+pub(crate) async fn locked(world: &World) -> Scheduler {
+    let root = Some(RootKey::new(ROOT));
+    world.ready_for(Access::Keys { root }).await
+}
+
+/// A request with a key.
+pub(crate) async fn ask(
+    api: &Scheduler,
+    key: &str,
+    method: &str,
+    path: &str,
+    body: &Value,
+) -> Answer {
+    let call = api.call(method, path);
+    let call = call.header("authorization", &format!("Bearer {key}"));
+    match body {
+        Value::Null => call.send().await,
+        body => call.json(body).send().await,
+    }
+}
+
+/// A tenant with a key of these scopes.
+pub(crate) async fn tenant(api: &Scheduler, name: &str, scopes: &[&str]) -> (String, String) {
+    let body = json!({ "name": name });
+    let made = ask(api, ROOT, "POST", "/v1/tenants", &body).await.ok(201);
+    let id = made["id"].as_str().expect("an id").to_owned();
+    let body = json!({ "name": "test", "scopes": scopes, "tenant": id });
+    let made = ask(api, ROOT, "POST", "/v1/keys", &body).await.ok(201);
+    let key = made["key"].as_str().expect("the token").to_owned();
+    (id, key)
+}
+
+#[tokio::test]
+async fn without_a_key_nothing_under_v1_is_served() {
+    let world = World::new().await;
+    let api = locked(&world).await;
+    for (method, path) in [
+        ("GET", "/v1/sessions"),
+        ("POST", "/v1/sends"),
+        (
+            "DELETE",
+            "/v1/sessions/ses_00000000000000000000000000000001",
+        ),
+        (
+            "GET",
+            "/v1/sends/snd_00000000000000000000000000000001/events",
+        ),
+        ("GET", "/v1/tenants"),
+        ("GET", "/v1/nothing"),
+    ] {
+        let answer = api.call(method, path).send().await;
+        answer.problem(401, "auth.missing");
+        assert_eq!(answer.header("www-authenticate"), Some("Bearer"), "{path}");
+    }
+    // Probes and descriptions tell nothing about anyone.
+    for path in ["/livez", "/openapi.json", "/errors/auth.missing"] {
+        assert_eq!(api.get(path).await.status, 200, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_key_is_refused() {
+    let world = World::new().await;
+    let api = locked(&world).await;
+    let (_, key) = tenant(&api, "blue", &["read"]).await;
+    let mut other = key.clone();
+    let last = if other.ends_with('0') { '1' } else { '0' };
+    other.pop();
+    other.push(last);
+    let unknown = format!("msk_{}_{}", "1".repeat(32), "2".repeat(64));
+    for bad in ["x", "msk_1_2", &other, &unknown] {
+        let answer = ask(&api, bad, "GET", "/v1/sessions", &Value::Null).await;
+        answer.problem(401, "auth.invalid");
+        assert!(
+            !answer.text.contains(bad) || bad.len() < 3,
+            "{}",
+            answer.text
+        );
+    }
+    let basic = api.call("GET", "/v1/sessions");
+    let basic = basic.header("authorization", "Basic eDp5").send().await;
+    basic.problem(401, "auth.invalid");
+    ask(&api, &key, "GET", "/v1/sessions", &Value::Null)
+        .await
+        .ok(200);
+}
+
+#[tokio::test]
+async fn a_key_that_is_sent_to_an_open_server_is_checked() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    api.get("/v1/sessions").await.ok(200);
+    let answer = ask(&api, "x", "GET", "/v1/sessions", &Value::Null).await;
+    answer.problem(401, "auth.invalid");
+}
+
+#[tokio::test]
+async fn a_scope_allows_what_it_is_for_and_nothing_else() {
+    let world = World::new().await;
+    let api = locked(&world).await;
+    let (id, admin) = tenant(&api, "blue", &["admin"]).await;
+    let session = ask(&api, &admin, "POST", "/v1/sessions", &json!({}))
+        .await
+        .ok(201);
+    let session = format!("/v1/sessions/{}", session["id"].as_str().expect("an id"));
+    let sends = format!("{session}/sends");
+    let results = format!("{session}/tool-results");
+    let no_results = json!({ "results": [{ "call_id": "x", "output": 1 }] });
+    let tries = [
+        ("read", "GET", session.as_str(), Value::Null),
+        ("send", "POST", sends.as_str(), json!({ "input": "hi" })),
+        ("answer", "POST", results.as_str(), no_results),
+        (
+            "manage",
+            "PATCH",
+            session.as_str(),
+            json!({ "metadata": {} }),
+        ),
+        ("admin", "GET", "/v1/keys", Value::Null),
+    ];
+    for scope in ["read", "send", "answer", "manage", "admin"] {
+        let body = json!({ "name": scope, "scopes": [scope] });
+        let key = ask(&api, &admin, "POST", "/v1/keys", &body).await.ok(201);
+        assert_eq!(key["tenant"], id.as_str());
+        let key = key["key"].as_str().expect("the token").to_owned();
+        for (needed, method, path, body) in &tries {
+            let answer = ask(&api, &key, method, path, body).await;
+            if scope == *needed || scope == "admin" {
+                assert!(answer.status < 300, "{scope} {path}: {}", answer.text);
+            } else {
+                answer.problem(403, "auth.forbidden");
+                assert!(answer.text.contains(needed), "{}", answer.text);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn tenants_do_not_see_each_other() {
+    let world = World::new().await;
+    let api = locked(&world).await;
+    let (_, blue) = tenant(&api, "blue", &["admin"]).await;
+    let (_, red) = tenant(&api, "red", &["admin"]).await;
+    let send = ask(&api, &blue, "POST", "/v1/sends", &json!({ "input": "hi" })).await;
+    let send = send.ok(202);
+    let (send, session) = (&send["id"], &send["session_id"]);
+    let (send, session) = (send.as_str().expect("id"), session.as_str().expect("id"));
+    let timer = json!({ "session_id": session, "after": "1h", "input": "x" });
+    let timer = ask(&api, &blue, "POST", "/v1/timers", &timer).await.ok(201);
+    let timer = timer["id"].as_str().expect("an id");
+    let run =
+        json!({ "spec": { "name": "w", "body": { "kind": "wait", "id": "w", "for": "1h" } } });
+    let run = ask(&api, &blue, "POST", "/v1/runs", &run).await;
+    let run = if run.status == 202 {
+        run.json()["id"].clone()
+    } else {
+        Value::Null
+    };
+    let run = run
+        .as_str()
+        .unwrap_or("run_00000000000000000000000000000001")
+        .to_owned();
+    let none = Value::Null;
+    let hi = json!({ "input": "hi" });
+    for (method, path, body) in [
+        ("GET", format!("/v1/sessions/{session}"), &none),
+        ("GET", format!("/v1/sessions/{session}/messages"), &none),
+        ("GET", format!("/v1/sessions/{session}/events"), &none),
+        ("GET", format!("/v1/sessions/{session}/export"), &none),
+        ("GET", format!("/v1/sessions/{session}/usage"), &none),
+        ("GET", format!("/v1/sessions/{session}/calls"), &none),
+        ("GET", format!("/v1/sessions/{session}/inbox"), &none),
+        ("POST", format!("/v1/sessions/{session}/sends"), &hi),
+        ("POST", format!("/v1/sessions/{session}/fork"), &none),
+        (
+            "PATCH",
+            format!("/v1/sessions/{session}"),
+            &json!({ "closed": true }),
+        ),
+        ("DELETE", format!("/v1/sessions/{session}"), &none),
+        ("GET", format!("/v1/sends/{send}"), &none),
+        ("GET", format!("/v1/sends/{send}/events"), &none),
+        ("POST", format!("/v1/sends/{send}/cancel"), &none),
+        ("GET", format!("/v1/timers/{timer}"), &none),
+        ("DELETE", format!("/v1/timers/{timer}"), &none),
+        ("GET", format!("/v1/runs/{run}"), &none),
+        ("POST", format!("/v1/runs/{run}/cancel"), &none),
+    ] {
+        let answer = ask(&api, &red, method, &path, body).await;
+        assert_eq!(answer.status, 404, "{method} {path}: {}", answer.text);
+    }
+    let elsewhere = json!({ "input": "x", "session_id": session });
+    let answer = ask(&api, &red, "POST", "/v1/sends", &elsewhere).await;
+    answer.problem(404, "session.not_found");
+    let batch = json!({ "sends": [elsewhere] });
+    let answer = ask(&api, &red, "POST", "/v1/sends:batch", &batch)
+        .await
+        .ok(200);
+    assert_eq!(answer["results"][0]["status"], 404, "{answer}");
+    for list in ["/v1/sessions", "/v1/sends", "/v1/timers", "/v1/runs"] {
+        let theirs = ask(&api, &red, "GET", list, &none).await.ok(200);
+        assert_eq!(theirs["data"], json!([]), "{list}");
+    }
+    // Nothing of it changed, and its owner sees it.
+    let own = ask(&api, &blue, "GET", &format!("/v1/sends/{send}"), &none).await;
+    assert_eq!(own.ok(200)["status"], "queued");
+    let mine = ask(&api, &blue, "GET", "/v1/sessions", &none).await.ok(200);
+    assert_eq!(mine["data"].as_array().map(Vec::len), Some(1), "{mine}");
+}
+
+#[tokio::test]
+async fn an_idempotency_key_is_its_tenants() {
+    let world = World::new().await;
+    let api = locked(&world).await;
+    let (_, blue) = tenant(&api, "blue", &["send"]).await;
+    let (_, red) = tenant(&api, "red", &["send"]).await;
+    let mut ids = Vec::new();
+    for key in [&blue, &red, &blue] {
+        let call = api.call("POST", "/v1/sessions").json(&json!({}));
+        let call = call.header("authorization", &format!("Bearer {key}"));
+        let made = call.header("idempotency-key", "same").send().await.ok(201);
+        ids.push(made["id"].clone());
+    }
+    assert_ne!(ids[0], ids[1]);
+    assert_eq!(ids[0], ids[2]);
+}
+
+#[tokio::test]
+async fn only_the_operator_sees_the_system_as_a_whole() {
+    let world = World::new().await;
+    let api = locked(&world).await;
+    let (id, admin) = tenant(&api, "blue", &["admin"]).await;
+    let none = Value::Null;
+    for path in [
+        "/v1/tenants",
+        "/v1/workers",
+        "/v1/queue",
+        "/v1/scaling/default",
+    ] {
+        let answer = ask(&api, &admin, "GET", path, &none).await;
+        answer.problem(403, "auth.forbidden");
+        ask(&api, ROOT, "GET", path, &none).await.ok(200);
+    }
+    // Nor can it make keys for others, or act for them.
+    let body = json!({ "name": "x", "scopes": ["admin"], "tenant": "ten_1" });
+    let answer = ask(&api, &admin, "POST", "/v1/keys", &body).await;
+    answer.problem(403, "auth.forbidden");
+    let call = api
+        .call("GET", "/v1/sessions")
+        .header("mainspring-tenant", "ten_1");
+    let call = call.header("authorization", &format!("Bearer {admin}"));
+    call.send().await.problem(403, "auth.forbidden");
+    // The operator can.
+    let made = ask(&api, &admin, "POST", "/v1/sessions", &json!({}))
+        .await
+        .ok(201);
+    let call = api
+        .call("GET", "/v1/sessions")
+        .header("mainspring-tenant", &id);
+    let call = call.header("authorization", &format!("Bearer {ROOT}"));
+    let seen = call.send().await.ok(200);
+    assert_eq!(seen["data"][0]["id"], made["id"]);
+    let call = api
+        .call("GET", "/v1/sessions")
+        .header("mainspring-tenant", "ten_77");
+    let call = call.header("authorization", &format!("Bearer {ROOT}"));
+    call.send().await.problem(404, "tenant.not_found");
+}
+
+#[tokio::test]
+async fn a_stream_ends_once_its_key_is_revoked() {
+    let world = World::new().await;
+    let root = Some(RootKey::new(ROOT));
+    let api = world.ready_for(Access::Keys { root }).await;
+    let (tenant_id, key) = tenant(&api, "blue", &["read"]).await;
+    let session = api.call("POST", "/v1/sessions").json(&json!({}));
+    let session = session.header("authorization", &format!("Bearer {ROOT}"));
+    let session = session
+        .header("mainspring-tenant", &tenant_id)
+        .send()
+        .await
+        .ok(201);
+    let session = session["id"].as_str().expect("an id").to_owned();
+    let stream = api.call("GET", &format!("/v1/sessions/{session}/events"));
+    let stream = stream.header("authorization", &format!("Bearer {key}"));
+    let mut stream = stream.stream().await;
+    let id = format!("key_{}", &key[4..36]);
+    let revoke = api.call("DELETE", &format!("/v1/keys/{id}"));
+    let revoke = revoke.header("authorization", &format!("Bearer {ROOT}"));
+    let revoke = revoke.header("mainspring-tenant", &tenant_id).send().await;
+    assert_eq!(revoke.status, 204, "{}", revoke.text);
+    // Once the key is looked up again, the next event is the stream's last.
+    let limit = tokio::time::Instant::now() + Duration::from_secs(20);
+    while !stream.ends_within(Duration::from_millis(200)).await {
+        assert!(tokio::time::Instant::now() < limit, "the stream goes on");
+        let send = api.call("POST", &format!("/v1/sessions/{session}/sends"));
+        let send = send.header("authorization", &format!("Bearer {ROOT}"));
+        let send = send.header("mainspring-tenant", &tenant_id);
+        send.json(&json!({ "input": "x" })).send().await.ok(202);
+    }
+    let answer = ask(&api, &key, "GET", "/v1/sessions", &Value::Null).await;
+    answer.problem(401, "auth.invalid");
+}
+
+#[tokio::test]
+async fn a_question_is_answered_only_by_its_tenant() {
+    let world = World::new().await;
+    let api = locked(&world).await;
+    let (_, red) = tenant(&api, "red", &["answer"]).await;
+    let send = ask(&api, ROOT, "POST", "/v1/sends", &json!({ "input": "x" })).await;
+    let session = send.ok(202)["session_id"]
+        .as_str()
+        .expect("an id")
+        .to_owned();
+    let claimed = world.claim(&session).await;
+    let call = world.ask(&claimed, WaitingOn::Human, false).await;
+    let body = json!({ "results": [{ "call_id": call, "output": "yes" }] });
+    let path = format!("/v1/sessions/{session}/tool-results");
+    let answer = ask(&api, &red, "POST", &path, &body).await;
+    answer.problem(404, "session.not_found");
+    let answer = ask(&api, ROOT, "POST", &path, &body).await.ok(200);
+    assert_eq!(answer["results"][0]["status"], "accepted");
+}

@@ -1,0 +1,196 @@
+//! Tenants, their limits and keys.
+
+use serde_json::{Value, json};
+
+use crate::access::{ROOT, ask, locked, tenant};
+use crate::world::World;
+
+const NONE: Value = Value::Null;
+
+#[tokio::test]
+async fn a_tenant_is_created_shown_changed_and_deleted() {
+    let world = World::new().await;
+    let api = locked(&world).await;
+    let body = json!({ "name": "blue", "limits": { "requests_per_second": 100 } });
+    let created = ask(&api, ROOT, "POST", "/v1/tenants", &body).await;
+    let blue = created.ok(201);
+    assert_eq!(blue["id"], "ten_2");
+    assert_eq!(created.header("location"), Some("/v1/tenants/ten_2"));
+    let shown = ask(&api, ROOT, "GET", "/v1/tenants/ten_2", &NONE)
+        .await
+        .ok(200);
+    assert_eq!(shown, blue);
+    let again = ask(&api, ROOT, "POST", "/v1/tenants", &body).await;
+    again.problem(409, "tenant.name_taken");
+    let patch = json!({ "name": "navy", "limits": {} });
+    let changed = ask(&api, ROOT, "PATCH", "/v1/tenants/ten_2", &patch)
+        .await
+        .ok(200);
+    assert_eq!(changed["name"], "navy");
+    assert_eq!(changed["limits"], json!({}));
+    let list = ask(&api, ROOT, "GET", "/v1/tenants?limit=1", &NONE)
+        .await
+        .ok(200);
+    assert_eq!(list["data"][0]["name"], "default");
+    assert_eq!(list["next_cursor"], "ten_1");
+    let rest = ask(&api, ROOT, "GET", "/v1/tenants?cursor=ten_1", &NONE)
+        .await
+        .ok(200);
+    assert_eq!(rest["data"], json!([changed]));
+    let gone = ask(&api, ROOT, "DELETE", "/v1/tenants/ten_2", &NONE).await;
+    assert_eq!(gone.status, 204);
+    let gone = ask(&api, ROOT, "GET", "/v1/tenants/ten_2", &NONE).await;
+    gone.problem(404, "tenant.not_found");
+}
+
+#[tokio::test]
+async fn a_tenant_with_sessions_and_the_default_one_stay() {
+    let world = World::new().await;
+    let api = locked(&world).await;
+    let (id, key) = tenant(&api, "blue", &["send"]).await;
+    ask(&api, &key, "POST", "/v1/sessions", &json!({}))
+        .await
+        .ok(201);
+    for id in [id.as_str(), "ten_1"] {
+        let refused = ask(&api, ROOT, "DELETE", &format!("/v1/tenants/{id}"), &NONE).await;
+        refused.problem(409, "tenant.not_empty");
+    }
+}
+
+#[tokio::test]
+async fn bad_members_are_named() {
+    let world = World::new().await;
+    let api = locked(&world).await;
+    for (path, body, pointer) in [
+        ("/v1/tenants", json!({ "name": "" }), "/name"),
+        ("/v1/tenants", json!({ "name": "x".repeat(101) }), "/name"),
+        (
+            "/v1/tenants",
+            json!({ "name": "x", "weight": 1 }),
+            "/weight",
+        ),
+        (
+            "/v1/tenants",
+            json!({ "name": "x", "limits": { "requests_per_second": 0 } }),
+            "/limits/requests_per_second",
+        ),
+        (
+            "/v1/tenants",
+            json!({ "name": "x", "limits": { "bytes": 1 } }),
+            "/limits/bytes",
+        ),
+        ("/v1/keys", json!({ "name": "x", "scopes": [] }), "/scopes"),
+        (
+            "/v1/keys",
+            json!({ "name": "x", "scopes": ["rule"] }),
+            "/scopes/0",
+        ),
+        (
+            "/v1/keys",
+            json!({ "name": "x", "scopes": ["read"], "expires_at": 1 }),
+            "/expires_at",
+        ),
+    ] {
+        let problem = ask(&api, ROOT, "POST", path, &body).await;
+        let problem = problem.problem(400, "request.invalid");
+        assert_eq!(
+            problem["errors"][0]["pointer"], pointer,
+            "{body}: {problem}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn more_requests_than_the_limit_are_refused_with_the_time_to_wait() {
+    let world = World::new().await;
+    let api = locked(&world).await;
+    let (id, key) = tenant(&api, "blue", &["read"]).await;
+    let (_, other) = tenant(&api, "red", &["read"]).await;
+    let patch = json!({ "limits": { "requests_per_second": 1 } });
+    ask(&api, ROOT, "PATCH", &format!("/v1/tenants/{id}"), &patch)
+        .await
+        .ok(200);
+    ask(&api, &key, "GET", "/v1/sessions", &NONE).await.ok(200);
+    let mut refused = None;
+    for _ in 0..20 {
+        let answer = ask(&api, &key, "GET", "/v1/sessions", &NONE).await;
+        if answer.status == 429 {
+            refused = Some(answer);
+            break;
+        }
+    }
+    let refused = refused.expect("twenty requests in a row are more than one a second");
+    refused.problem(429, "limit.requests");
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    ask(&api, &other, "GET", "/v1/sessions", &NONE)
+        .await
+        .ok(200);
+}
+
+#[tokio::test]
+async fn the_token_of_a_key_is_shown_once() {
+    let world = World::new().await;
+    let api = locked(&world).await;
+    let body = json!({ "name": "ci", "scopes": ["send", "read"] });
+    let call = api.call("POST", "/v1/keys").json(&body);
+    let call = call.header("authorization", &format!("Bearer {ROOT}"));
+    let call = call.header("idempotency-key", "one");
+    let created = call.clone().send().await.ok(201);
+    let token = created["key"].as_str().expect("the token");
+    assert!(token.starts_with(created["prefix"].as_str().expect("a prefix")));
+    assert_eq!(created["scopes"], json!(["read", "send"]));
+    let repeated = call.send().await;
+    assert_eq!(repeated.header("idempotency-replayed"), Some("true"));
+    let repeated = repeated.ok(201);
+    assert_eq!(repeated["id"], created["id"]);
+    assert_eq!(repeated.get("key"), None);
+    let list = ask(&api, ROOT, "GET", "/v1/keys", &NONE).await;
+    assert!(!list.text.contains(token), "{}", list.text);
+    assert_eq!(list.ok(200)["data"].as_array().map(Vec::len), Some(1));
+    let dump = world.store.dump().await.expect("dumps");
+    assert!(!format!("{dump:?}").contains(&token[37..]));
+}
+
+#[tokio::test]
+async fn a_rotated_key_accepts_both_tokens_until_the_overlap_ends() {
+    let world = World::new().await;
+    let api = locked(&world).await;
+    let body = json!({ "name": "ci", "scopes": ["read"] });
+    let created = ask(&api, ROOT, "POST", "/v1/keys", &body).await.ok(201);
+    let old = created["key"].as_str().expect("the token").to_owned();
+    let rotate = format!("/v1/keys/{}/rotate", created["id"].as_str().expect("an id"));
+    let rotated = ask(&api, ROOT, "POST", &rotate, &json!({})).await.ok(200);
+    let new = rotated["key"].as_str().expect("the token").to_owned();
+    assert_ne!(old, new);
+    for token in [&old, &new] {
+        ask(&api, token, "GET", "/v1/sessions", &NONE).await.ok(200);
+    }
+    // Another scheduler has not looked it up before.
+    let at_once = ask(&api, ROOT, "POST", &rotate, &json!({ "overlap": "0ms" })).await;
+    let newest = at_once.ok(200)["key"]
+        .as_str()
+        .expect("the token")
+        .to_owned();
+    let elsewhere = locked(&world).await;
+    for token in [&old, &new] {
+        let answer = ask(&elsewhere, token, "GET", "/v1/sessions", &NONE).await;
+        answer.problem(401, "auth.invalid");
+    }
+    ask(&elsewhere, &newest, "GET", "/v1/sessions", &NONE)
+        .await
+        .ok(200);
+    let unknown = "/v1/keys/key_00000000000000000000000000000001/rotate";
+    let unknown = ask(&api, ROOT, "POST", unknown, &json!({})).await;
+    unknown.problem(404, "key.not_found");
+}
+
+#[tokio::test]
+async fn the_last_use_of_a_key_is_shown() {
+    let world = World::new().await;
+    let api = locked(&world).await;
+    let (id, key) = tenant(&api, "blue", &["admin"]).await;
+    let keys = ask(&api, &key, "GET", "/v1/keys", &NONE).await.ok(200);
+    let shown = &keys["data"][0];
+    assert_eq!(shown["tenant"], id.as_str());
+    assert!(shown["last_used_at"].is_string(), "{shown}");
+}

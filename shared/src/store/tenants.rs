@@ -1,0 +1,173 @@
+//! Parameters of tenants and API keys.
+
+use async_trait::async_trait;
+
+use super::{IdempotencyKey, Page, Result};
+use crate::id::{KeyId, TenantId};
+use crate::tenant::{KeyRecord, Limits, Scopes, Tenant};
+use crate::time::Timestamp;
+
+/// Tenants and their keys.
+#[async_trait]
+pub trait Tenants: Send + Sync {
+    /// Creates a tenant with the next number. The number of a deleted tenant is not used again.
+    async fn create_tenant(
+        &self,
+        tenant: NewTenant,
+        key: Option<IdempotencyKey>,
+    ) -> Result<CreateTenantOutcome>;
+
+    /// Reads a tenant; none where it is unknown or deleted.
+    async fn get_tenant(&self, id: TenantId) -> Result<Option<Tenant>>;
+
+    /// Lists tenants by number.
+    async fn list_tenants(&self, query: ListTenants) -> Result<Page<Tenant>>;
+
+    /// Changes a tenant.
+    async fn update_tenant(&self, id: TenantId, patch: TenantPatch) -> Result<UpdateTenantOutcome>;
+
+    /// Deletes a tenant that has neither sessions nor runs, and revokes its keys.
+    async fn delete_tenant(&self, id: TenantId) -> Result<DeleteTenantOutcome>;
+
+    /// Creates an API key. With an idempotency key a repeat returns the key that the first request
+    /// created; its secret is nowhere any more.
+    async fn create_key(
+        &self,
+        key: NewKey,
+        idempotency: Option<IdempotencyKey>,
+    ) -> Result<CreateKeyOutcome>;
+
+    /// Reads a key by what its token names; none where it is unknown, or its tenant was deleted.
+    async fn find_key(&self, id: KeyId) -> Result<Option<KeyRecord>>;
+
+    /// Lists a tenant's keys, newest first, revoked ones included.
+    async fn list_keys(&self, query: ListKeys) -> Result<Page<KeyRecord>>;
+
+    /// Replaces a key's secret; the one before is accepted until the overlap ends. None where the
+    /// tenant has no such key that is live.
+    async fn rotate_key(&self, item: RotateKey) -> Result<Option<KeyRecord>>;
+
+    /// Revokes a key; a repeat changes nothing. False where the tenant has no such key.
+    async fn revoke_key(&self, tenant: TenantId, id: KeyId) -> Result<bool>;
+
+    /// Notes that keys were used now.
+    async fn touch_keys(&self, ids: Vec<KeyId>) -> Result<()>;
+}
+
+/// A tenant to create.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewTenant {
+    /// Its name.
+    pub name: String,
+    /// What it may use.
+    pub limits: Limits,
+}
+
+/// What became of a new tenant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CreateTenantOutcome {
+    /// It was created.
+    Created(Tenant),
+    /// The same request created it before; it is as it is now.
+    Replayed(Tenant),
+    /// The same request created it before, and it was deleted since.
+    Gone,
+    /// Another tenant has this name.
+    NameTaken,
+    /// The idempotency key was used with another request.
+    Mismatch,
+}
+
+/// Which tenants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ListTenants {
+    /// The last of the page before; none for the first page.
+    pub after: Option<TenantId>,
+    /// At most this many.
+    pub limit: u32,
+}
+
+/// Changes of a tenant; what is absent stays as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TenantPatch {
+    /// Its name.
+    pub name: Option<String>,
+    /// What it may use.
+    pub limits: Option<Limits>,
+}
+
+/// What became of a change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum UpdateTenantOutcome {
+    /// It was made.
+    Updated(Tenant),
+    /// Another tenant has this name.
+    NameTaken,
+    /// The tenant is unknown or deleted.
+    NotFound,
+}
+
+/// What became of a deletion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeleteTenantOutcome {
+    /// It is gone.
+    Deleted,
+    /// It has sessions or runs.
+    NotEmpty,
+    /// It is unknown, or deleted already.
+    NotFound,
+}
+
+/// A key to create.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewKey {
+    /// Its id.
+    pub id: KeyId,
+    /// The tenant that it acts for.
+    pub tenant: TenantId,
+    /// A label for people.
+    pub name: String,
+    /// What it allows.
+    pub scopes: Scopes,
+    /// SHA-256 of its secret.
+    pub hash: [u8; 32],
+    /// From when on it is refused.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// What became of a new key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CreateKeyOutcome {
+    /// It was created.
+    Created(KeyRecord),
+    /// The same request created it before.
+    Replayed(KeyRecord),
+    /// The tenant is unknown or deleted.
+    NoTenant,
+    /// The idempotency key was used with another request.
+    Mismatch,
+}
+
+/// Which keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ListKeys {
+    /// The tenant's.
+    pub tenant: TenantId,
+    /// The last of the page before; none for the first page.
+    pub before: Option<KeyId>,
+    /// At most this many.
+    pub limit: u32,
+}
+
+/// A new secret for a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RotateKey {
+    /// The tenant.
+    pub tenant: TenantId,
+    /// The key.
+    pub id: KeyId,
+    /// SHA-256 of the new secret.
+    pub hash: [u8; 32],
+    /// How long the secret before is accepted, in milliseconds.
+    pub overlap_ms: i64,
+}

@@ -1,0 +1,307 @@
+//! Tenants and the API keys that act for them.
+//!
+//! Every row belongs to a tenant, and a request sees and changes rows of one tenant only: that of
+//! its key. The default tenant exists from the first migration on; whoever serves alone never needs
+//! another one.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+use crate::id::{KeyId, TenantId};
+use crate::named::named;
+use crate::stored::Extra;
+use crate::time::Timestamp;
+
+/// Characters that the name of a tenant or of a key may have.
+pub const NAME_CHARS_MAX: usize = 100;
+
+/// What every token of an API key begins with.
+const TOKEN_PREFIX: &str = "msk_";
+
+named! {
+    /// What a key allows. `admin` includes the others.
+    Scope {
+        /// Read sessions, sends, runs, streams and everything else that only shows.
+        Read = "read",
+        /// Create sessions, sends, runs and timers, and cancel them.
+        Send = "send",
+        /// Answer questions, approvals and external tools; resume or abort an interrupted send.
+        Answer = "answer",
+        /// Change and delete sessions, agents, skills and memories.
+        Manage = "manage",
+        /// Everything, the tenant's keys included.
+        Admin = "admin",
+    }
+}
+
+/// The scopes of a key.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Scopes(pub BTreeSet<Scope>);
+
+impl Scopes {
+    /// Every scope.
+    pub fn all() -> Self {
+        Self(BTreeSet::from([Scope::Admin]))
+    }
+
+    /// Whether they allow what `scope` is for.
+    pub fn allow(&self, scope: Scope) -> bool {
+        self.0.contains(&scope) || self.0.contains(&Scope::Admin)
+    }
+
+    /// As it is stored: names, sorted, with a space between them.
+    pub fn to_text(&self) -> String {
+        let names: Vec<&str> = self.0.iter().map(|scope| scope.as_str()).collect();
+        names.join(" ")
+    }
+
+    /// Reads what [`Self::to_text`] wrote. A name that this release does not know allows nothing
+    /// that it could judge, and is left out.
+    pub fn from_text(text: &str) -> Self {
+        Self(text.split(' ').filter_map(Scope::parse).collect())
+    }
+}
+
+/// What a tenant may use.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Limits {
+    /// Requests per second that each scheduler takes; unlimited when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests_per_second: Option<u32>,
+    /// What this release does not know of it.
+    #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
+    #[schema(ignore)]
+    pub extra: Extra,
+}
+
+/// A tenant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tenant {
+    /// Its number.
+    pub id: TenantId,
+    /// Its name, unique among tenants.
+    pub name: String,
+    /// What it may use.
+    pub limits: Limits,
+    /// When it was created.
+    pub created_at: Timestamp,
+}
+
+/// A tenant's number as idempotency keys refer to what their requests created.
+pub fn resource(tenant: TenantId) -> Uuid {
+    Uuid::from_u128(u128::from(tenant.0.unsigned_abs()))
+}
+
+/// The tenant that [`resource`] refers to.
+pub fn tenant_of(resource: Uuid) -> Option<TenantId> {
+    i32::try_from(resource.as_u128()).ok().map(TenantId)
+}
+
+/// An API key as it is stored: what proves it is only a hash.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyRecord {
+    /// Its id, which its token names.
+    pub id: KeyId,
+    /// The tenant that it acts for.
+    pub tenant: TenantId,
+    /// A label for people.
+    pub name: String,
+    /// What it allows.
+    pub scopes: Scopes,
+    /// SHA-256 of its secret.
+    pub hash: [u8; 32],
+    /// Until when the secret before the last rotation is accepted, and its hash.
+    pub previous: Option<(Timestamp, [u8; 32])>,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// From when on it is refused; never when absent.
+    pub expires_at: Option<Timestamp>,
+    /// When it was revoked.
+    pub revoked_at: Option<Timestamp>,
+    /// When it was last used, to the minute or so.
+    pub last_used_at: Option<Timestamp>,
+}
+
+impl KeyRecord {
+    /// Whether a secret proves this key at this time.
+    pub fn accepts(&self, secret: &Secret, now: Timestamp) -> bool {
+        if !self.is_live(now) {
+            return false;
+        }
+        let hash = secret.hash();
+        let before = self
+            .previous
+            .filter(|(until, _)| now < *until)
+            .is_some_and(|(_, before)| before == hash);
+        self.hash == hash || before
+    }
+
+    /// Whether it is neither revoked nor expired at this time.
+    pub fn is_live(&self, now: Timestamp) -> bool {
+        self.revoked_at.is_none() && self.expires_at.is_none_or(|at| now < at)
+    }
+}
+
+/// The secret half of a token. It is never stored and never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// A secret of these random numbers.
+    pub fn new(random: [Uuid; 2]) -> Self {
+        let [first, second] = random;
+        Self(format!("{}{}", first.as_simple(), second.as_simple()))
+    }
+
+    /// What is stored of it. A fast hash is enough: the secret is random and too long to be guessed.
+    pub fn hash(&self) -> [u8; 32] {
+        Sha256::digest(self.0.as_bytes()).into()
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// What a client sends: `msk_<id>_<secret>`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Token {
+    /// The key that it names.
+    pub id: KeyId,
+    /// What proves it.
+    pub secret: Secret,
+}
+
+impl Token {
+    /// The token as its owner keeps it. This is the only place that shows a secret.
+    pub fn reveal(&self) -> String {
+        format!("{TOKEN_PREFIX}{}_{}", self.id.0.as_simple(), self.secret.0)
+    }
+}
+
+/// A text that is no token of an API key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("an API key has the form msk_<id>_<secret>")]
+pub struct ParseTokenError;
+
+impl FromStr for Token {
+    type Err = ParseTokenError;
+
+    fn from_str(text: &str) -> Result<Self, ParseTokenError> {
+        let rest = text.strip_prefix(TOKEN_PREFIX).ok_or(ParseTokenError)?;
+        let (id, secret) = rest.split_once('_').ok_or(ParseTokenError)?;
+        let is_hex = |text: &str| text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+        if id.len() != 32 || secret.len() != 64 || !is_hex(id) || !is_hex(secret) {
+            return Err(ParseTokenError);
+        }
+        let id = Uuid::try_parse(id).map_err(|_| ParseTokenError)?;
+        Ok(Self {
+            id: KeyId(id),
+            secret: Secret(secret.to_owned()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn token(n: u128) -> Token {
+        Token {
+            id: KeyId(Uuid::from_u128(n)),
+            secret: Secret::new([Uuid::from_u128(n + 1), Uuid::from_u128(n + 2)]),
+        }
+    }
+
+    fn record(token: &Token) -> KeyRecord {
+        KeyRecord {
+            id: token.id,
+            tenant: TenantId::DEFAULT,
+            name: "ci".into(),
+            scopes: Scopes::all(),
+            hash: token.secret.hash(),
+            previous: None,
+            created_at: Timestamp(0),
+            expires_at: None,
+            revoked_at: None,
+            last_used_at: None,
+        }
+    }
+
+    #[test]
+    fn a_revealed_token_parses_back() {
+        let token = token(7);
+        assert_eq!(token.reveal().parse(), Ok(token));
+    }
+
+    #[test]
+    fn what_is_no_token_is_refused() {
+        let good = token(1).reveal();
+        let cut = &good[..good.len() - 1];
+        let upper = good.to_uppercase();
+        for bad in ["", "msk_", "msk_1_2", cut, &upper, &format!("{good}0")] {
+            assert_eq!(bad.parse::<Token>(), Err(ParseTokenError), "{bad}");
+        }
+    }
+
+    #[test]
+    fn debug_output_shows_no_secret() {
+        let token = token(1);
+        let secret = token.reveal();
+        let secret = &secret[secret.len() - 64..];
+        assert!(!format!("{token:?}").contains(secret));
+    }
+
+    #[test]
+    fn a_secret_is_accepted_while_its_key_lives() {
+        let token = token(1);
+        let key = record(&token);
+        assert!(key.accepts(&token.secret, Timestamp(5)));
+        assert!(!key.accepts(&self::token(9).secret, Timestamp(5)));
+        let expired = KeyRecord {
+            expires_at: Some(Timestamp(5)),
+            ..key.clone()
+        };
+        assert!(expired.accepts(&token.secret, Timestamp(4)));
+        assert!(!expired.accepts(&token.secret, Timestamp(5)));
+        let revoked = KeyRecord {
+            revoked_at: Some(Timestamp(1)),
+            ..key
+        };
+        assert!(!revoked.accepts(&token.secret, Timestamp(0)));
+    }
+
+    #[test]
+    fn after_a_rotation_both_secrets_are_accepted_until_the_overlap_ends() {
+        let (old, new) = (token(1), token(10));
+        let key = KeyRecord {
+            hash: new.secret.hash(),
+            previous: Some((Timestamp(100), old.secret.hash())),
+            ..record(&old)
+        };
+        assert!(key.accepts(&old.secret, Timestamp(99)));
+        assert!(!key.accepts(&old.secret, Timestamp(100)));
+        assert!(key.accepts(&new.secret, Timestamp(100)));
+    }
+
+    #[test]
+    fn admin_includes_every_scope_and_no_other_scope_includes_another() {
+        for scope in Scope::ALL {
+            assert!(Scopes::all().allow(*scope));
+            let one = Scopes(BTreeSet::from([*scope]));
+            assert_eq!(Scopes::from_text(&one.to_text()), one);
+            for other in Scope::ALL {
+                let allowed = scope == other || *scope == Scope::Admin;
+                assert_eq!(one.allow(*other), allowed, "{scope:?} {other:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,2 @@
+-- The last number that a tenant got.
+SELECT max(tenant) FROM tenants;

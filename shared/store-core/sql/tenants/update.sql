@@ -1,0 +1,3 @@
+-- Changes a tenant; what is null stays.
+UPDATE tenants SET name = coalesce($2, name), limits = coalesce($3, limits)
+WHERE tenant = $1 AND deleted_at IS NULL;

@@ -1,0 +1,226 @@
+//! Tenants and API keys.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use mainspring_shared::id::{KeyId, TenantId};
+use mainspring_shared::store::{
+    CreateKeyOutcome, CreateTenantOutcome, DeleteTenantOutcome, IdempotencyKey, ListKeys,
+    ListTenants, NewKey, NewTenant, Page, Result, RotateKey, TenantPatch, Tenants,
+    UpdateTenantOutcome,
+};
+use mainspring_shared::tenant::{KeyRecord, Limits, Tenant, resource, tenant_of};
+use mainspring_shared::time::Timestamp;
+
+use crate::memory::ModelStore;
+use crate::state::{Seen, State};
+
+/// Tenants by number; none in place of one that was deleted, whose number stays taken.
+#[derive(Debug)]
+pub(crate) struct Kept(BTreeMap<TenantId, Option<Tenant>>);
+
+impl Default for Kept {
+    fn default() -> Self {
+        let default = Tenant {
+            id: TenantId::DEFAULT,
+            name: "default".to_owned(),
+            limits: Limits::default(),
+            created_at: Timestamp(0),
+        };
+        Self(BTreeMap::from([(default.id, Some(default))]))
+    }
+}
+
+impl Kept {
+    fn get(&self, id: TenantId) -> Option<&Tenant> {
+        self.0.get(&id)?.as_ref()
+    }
+
+    /// Whether another tenant than `id` has this name.
+    fn is_taken(&self, name: &str, id: Option<TenantId>) -> bool {
+        let mut live = self.0.values().flatten();
+        live.any(|tenant| tenant.name == name && Some(tenant.id) != id)
+    }
+}
+
+#[async_trait]
+impl Tenants for ModelStore {
+    async fn create_tenant(
+        &self,
+        new: NewTenant,
+        key: Option<IdempotencyKey>,
+    ) -> Result<CreateTenantOutcome> {
+        let (mut state, now) = self.begin();
+        match state.seen(key.as_ref()) {
+            Seen::Mismatch => return Ok(CreateTenantOutcome::Mismatch),
+            Seen::Before(made) => {
+                let found = tenant_of(made).and_then(|id| state.tenants.get(id));
+                return Ok(match found {
+                    Some(tenant) => CreateTenantOutcome::Replayed(tenant.clone()),
+                    None => CreateTenantOutcome::Gone,
+                });
+            }
+            Seen::Never => {}
+        }
+        if state.tenants.is_taken(&new.name, None) {
+            return Ok(CreateTenantOutcome::NameTaken);
+        }
+        let last = state.tenants.0.keys().next_back().map_or(0, |id| id.0);
+        let tenant = Tenant {
+            id: TenantId(last + 1),
+            name: new.name,
+            limits: new.limits,
+            created_at: now,
+        };
+        state.tenants.0.insert(tenant.id, Some(tenant.clone()));
+        state.remember(key.as_ref(), resource(tenant.id), now);
+        Ok(CreateTenantOutcome::Created(tenant))
+    }
+
+    async fn get_tenant(&self, id: TenantId) -> Result<Option<Tenant>> {
+        Ok(self.begin().0.tenants.get(id).cloned())
+    }
+
+    async fn list_tenants(&self, query: ListTenants) -> Result<Page<Tenant>> {
+        let (state, _) = self.begin();
+        let all = state.tenants.0.values().flatten();
+        let rest = all.filter(|tenant| query.after.is_none_or(|after| tenant.id > after));
+        Ok(page(rest.cloned(), query.limit))
+    }
+
+    async fn update_tenant(&self, id: TenantId, patch: TenantPatch) -> Result<UpdateTenantOutcome> {
+        let (mut state, _) = self.begin();
+        if let Some(name) = &patch.name
+            && state.tenants.get(id).is_some()
+            && state.tenants.is_taken(name, Some(id))
+        {
+            return Ok(UpdateTenantOutcome::NameTaken);
+        }
+        let Some(Some(tenant)) = state.tenants.0.get_mut(&id) else {
+            return Ok(UpdateTenantOutcome::NotFound);
+        };
+        if let Some(name) = patch.name {
+            tenant.name = name;
+        }
+        if let Some(limits) = patch.limits {
+            tenant.limits = limits;
+        }
+        Ok(UpdateTenantOutcome::Updated(tenant.clone()))
+    }
+
+    async fn delete_tenant(&self, id: TenantId) -> Result<DeleteTenantOutcome> {
+        let (mut state, now) = self.begin();
+        if state.tenants.get(id).is_none() {
+            return Ok(DeleteTenantOutcome::NotFound);
+        }
+        let mut sessions = state.sessions.values();
+        let has_sessions =
+            sessions.any(|session| session.key.tenant == id && session.cold.is_some());
+        if has_sessions || state.runs.keys().any(|key| key.tenant == id) {
+            return Ok(DeleteTenantOutcome::NotEmpty);
+        }
+        state.tenants.0.insert(id, None);
+        let keys = state.api_keys.values_mut().filter(|key| key.tenant == id);
+        for key in keys {
+            key.revoked_at.get_or_insert(now);
+        }
+        Ok(DeleteTenantOutcome::Deleted)
+    }
+
+    async fn create_key(
+        &self,
+        new: NewKey,
+        idempotency: Option<IdempotencyKey>,
+    ) -> Result<CreateKeyOutcome> {
+        let (mut state, now) = self.begin();
+        match state.seen(idempotency.as_ref()) {
+            Seen::Mismatch => return Ok(CreateKeyOutcome::Mismatch),
+            Seen::Before(made) => {
+                let found = state.api_keys.get(&KeyId(made)).cloned();
+                return Ok(found.map_or(CreateKeyOutcome::NoTenant, CreateKeyOutcome::Replayed));
+            }
+            Seen::Never => {}
+        }
+        if state.tenants.get(new.tenant).is_none() {
+            return Ok(CreateKeyOutcome::NoTenant);
+        }
+        let record = KeyRecord {
+            id: new.id,
+            tenant: new.tenant,
+            name: new.name,
+            scopes: new.scopes,
+            hash: new.hash,
+            previous: None,
+            created_at: now,
+            expires_at: new.expires_at,
+            revoked_at: None,
+            last_used_at: None,
+        };
+        state.api_keys.insert(record.id, record.clone());
+        state.remember(idempotency.as_ref(), record.id.0, now);
+        Ok(CreateKeyOutcome::Created(record))
+    }
+
+    async fn find_key(&self, id: KeyId) -> Result<Option<KeyRecord>> {
+        let (state, _) = self.begin();
+        let found = state.api_keys.get(&id);
+        let found = found.filter(|key| state.tenants.get(key.tenant).is_some());
+        Ok(found.cloned())
+    }
+
+    async fn list_keys(&self, query: ListKeys) -> Result<Page<KeyRecord>> {
+        let (state, _) = self.begin();
+        let mine = state.api_keys.values().rev();
+        let mine = mine.filter(|key| key.tenant == query.tenant);
+        let rest = mine.filter(|key| query.before.is_none_or(|before| key.id < before));
+        Ok(page(rest.cloned(), query.limit))
+    }
+
+    async fn rotate_key(&self, item: RotateKey) -> Result<Option<KeyRecord>> {
+        let (mut state, now) = self.begin();
+        let found = live_key(&mut state, item.tenant, item.id, now);
+        Ok(found.map(|key| {
+            key.previous = Some((Timestamp(now.0 + item.overlap_ms), key.hash));
+            key.hash = item.hash;
+            key.clone()
+        }))
+    }
+
+    async fn revoke_key(&self, tenant: TenantId, id: KeyId) -> Result<bool> {
+        let (mut state, now) = self.begin();
+        let found = state.api_keys.get_mut(&id);
+        let Some(key) = found.filter(|key| key.tenant == tenant) else {
+            return Ok(false);
+        };
+        key.revoked_at.get_or_insert(now);
+        Ok(true)
+    }
+
+    async fn touch_keys(&self, ids: Vec<KeyId>) -> Result<()> {
+        let (mut state, now) = self.begin();
+        for id in ids {
+            if let Some(key) = state.api_keys.get_mut(&id) {
+                key.last_used_at = Some(now);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn live_key(
+    state: &mut State,
+    tenant: TenantId,
+    id: KeyId,
+    now: Timestamp,
+) -> Option<&mut KeyRecord> {
+    let found = state.api_keys.get_mut(&id);
+    found.filter(|key| key.tenant == tenant && key.is_live(now))
+}
+
+fn page<T>(mut rest: impl Iterator<Item = T>, limit: u32) -> Page<T> {
+    let data = rest.by_ref().take(limit as usize).collect();
+    Page {
+        data,
+        more: rest.next().is_some(),
+    }
+}

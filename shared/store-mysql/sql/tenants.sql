@@ -1,0 +1,5 @@
+-- What MySQL says differently about tenants.
+
+-- name: tenants/lock
+-- Nobody else creates, renames or deletes a tenant until the transaction ends.
+SELECT tenant FROM tenants WHERE tenant = 1 FOR UPDATE;

@@ -1,0 +1,10 @@
+-- Notes that keys were used, in the order of their ids, so that two that note do not lock each other out.
+-- Index: api_keys_id.
+WITH l AS (
+    SELECT k.tenant, k.key_id FROM api_keys k
+    WHERE k.key_id = ANY ($2::uuid[])
+    ORDER BY k.key_id
+    FOR UPDATE
+)
+UPDATE api_keys k SET last_used_at = coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint)
+FROM l WHERE k.tenant = l.tenant AND k.key_id = l.key_id

@@ -1,0 +1,6 @@
+-- Creates a tenant with the next number, under the lock.
+-- Index: tenants_pkey backwards.
+INSERT INTO tenants AS t (tenant, name, limits, created_at)
+SELECT max(o.tenant) + 1, $2::text, $3::text, coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint)
+FROM tenants o
+RETURNING t.tenant, t.name, t.limits, t.created_at

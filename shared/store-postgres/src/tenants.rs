@@ -1,0 +1,369 @@
+//! Tenants and API keys.
+
+use async_trait::async_trait;
+use mainspring_shared::id::{KeyId, TenantId};
+use mainspring_shared::store::{
+    CreateKeyOutcome, CreateTenantOutcome, DeleteTenantOutcome, Error, IdempotencyKey, ListKeys,
+    ListTenants, NewKey, NewTenant, Page, Result, RotateKey, TenantPatch, Tenants,
+    UpdateTenantOutcome,
+};
+use mainspring_shared::tenant::{KeyRecord, Scopes, Tenant, resource, tenant_of};
+use mainspring_shared::time::Timestamp;
+use sqlx::postgres::PgRow;
+use sqlx::{Connection, PgConnection};
+use uuid::Uuid;
+
+use crate::accept::lookup;
+use crate::columns::{json, maybe_text, text};
+use crate::reads::page;
+use crate::retry::{Attempts, Fault, PgQuery, Verdict, execute, fetch, sql};
+use crate::rows::Fields;
+use crate::store::PostgresStore;
+
+/// Runs a step that finds what an earlier attempt of it did; it is told whether there may have been
+/// one. A macro, since the compiler cannot see that such a closure's future may change threads.
+macro_rules! write {
+    ($pool:expr, |$connection:ident, $lost:pat_param| $step:expr) => {{
+        let mut attempts = Attempts::default();
+        loop {
+            let $lost = attempts.any_lost();
+            let done = attempts.on($pool, async |$connection| $step.await);
+            match done.await {
+                Ok(outcome) => return Ok(outcome),
+                Err(fault) => match attempts.weigh(fault)? {
+                    Verdict::Again | Verdict::Lost => {}
+                    Verdict::BadData(error) => return Err(error),
+                },
+            }
+        }
+    }};
+}
+
+#[async_trait]
+impl Tenants for PostgresStore {
+    async fn create_tenant(
+        &self,
+        new: NewTenant,
+        key: Option<IdempotencyKey>,
+    ) -> Result<CreateTenantOutcome> {
+        let (at, pool) = (self.at, &self.pools.writers);
+        write!(pool, |connection, lost| create(
+            connection,
+            at,
+            &new,
+            key.as_ref(),
+            lost
+        ))
+    }
+
+    async fn get_tenant(&self, id: TenantId) -> Result<Option<Tenant>> {
+        let get = || sql!("tenants/get").bind(id.0);
+        let rows = fetch(&self.pools.claimers, get).await?;
+        rows.first().map(tenant).transpose()
+    }
+
+    async fn list_tenants(&self, query: ListTenants) -> Result<Page<Tenant>> {
+        let rows = fetch(&self.pools.readers, || {
+            sql!("tenants/list")
+                .bind(query.after.map_or(0, |after| after.0))
+                .bind(i64::from(query.limit) + 1)
+        });
+        Ok(page(&rows.await?, query.limit, tenant))
+    }
+
+    async fn update_tenant(&self, id: TenantId, patch: TenantPatch) -> Result<UpdateTenantOutcome> {
+        write!(&self.pools.writers, |connection, _| update(
+            connection, id, &patch
+        ))
+    }
+
+    async fn delete_tenant(&self, id: TenantId) -> Result<DeleteTenantOutcome> {
+        let (at, pool) = (self.at, &self.pools.writers);
+        write!(pool, |connection, _| delete(connection, at, id))
+    }
+
+    async fn create_key(
+        &self,
+        new: NewKey,
+        idempotency: Option<IdempotencyKey>,
+    ) -> Result<CreateKeyOutcome> {
+        let (at, pool) = (self.at, &self.pools.writers);
+        write!(pool, |connection, _| create_key(
+            connection,
+            at,
+            &new,
+            idempotency.as_ref()
+        ))
+    }
+
+    async fn find_key(&self, id: KeyId) -> Result<Option<KeyRecord>> {
+        let find = || sql!("keys/find").bind(id.0);
+        let rows = fetch(&self.pools.claimers, find).await?;
+        rows.first().map(key_record).transpose()
+    }
+
+    async fn list_keys(&self, query: ListKeys) -> Result<Page<KeyRecord>> {
+        let rows = fetch(&self.pools.readers, || {
+            sql!("keys/list")
+                .bind(query.tenant.0)
+                .bind(query.before.map(|before| before.0))
+                .bind(i64::from(query.limit) + 1)
+        });
+        Ok(page(&rows.await?, query.limit, key_record))
+    }
+
+    async fn rotate_key(&self, item: RotateKey) -> Result<Option<KeyRecord>> {
+        let at = self.at;
+        let rows = fetch(&self.pools.writers, || {
+            sql!("keys/rotate")
+                .bind(at.map(|at| at.0))
+                .bind(item.tenant.0)
+                .bind(item.id.0)
+                .bind(item.hash.to_vec())
+                .bind(item.overlap_ms)
+        });
+        rows.await?.first().map(key_record).transpose()
+    }
+
+    async fn revoke_key(&self, tenant: TenantId, id: KeyId) -> Result<bool> {
+        let at = self.at;
+        let revoked = execute(&self.pools.writers, || {
+            sql!("keys/revoke")
+                .bind(at.map(|at| at.0))
+                .bind(tenant.0)
+                .bind(id.0)
+        });
+        Ok(revoked.await? > 0)
+    }
+
+    async fn touch_keys(&self, ids: Vec<KeyId>) -> Result<()> {
+        let at = self.at;
+        let ids: Vec<Uuid> = ids.into_iter().map(|id| id.0).collect();
+        let touch = || {
+            let query = sql!("keys/touch").bind(at.map(|at| at.0));
+            query.bind(ids.clone())
+        };
+        execute(&self.pools.claimers, touch).await.map(drop)
+    }
+}
+
+fn tenant(row: &PgRow) -> Result<Tenant> {
+    let mut fields = Fields::new(row, "tenants");
+    Ok(Tenant {
+        id: TenantId(fields.take("tenant")?),
+        name: fields.take("name")?,
+        limits: fields.json("limits")?,
+        created_at: fields.time("created_at")?,
+    })
+}
+
+fn key_record(row: &PgRow) -> Result<KeyRecord> {
+    let mut fields = Fields::new(row, "api_keys");
+    let tenant = TenantId(fields.take("tenant")?);
+    let id = KeyId(fields.take("key_id")?);
+    fields.name_row(id.to_string());
+    let name = fields.take("name")?;
+    let scopes: &str = fields.take("scopes")?;
+    let hash = hash(fields.take("hash")?)?;
+    let previous: Option<&[u8]> = fields.take("previous_hash")?;
+    let until = fields.maybe_time("previous_until")?;
+    let previous = previous.map(self::hash).transpose()?;
+    Ok(KeyRecord {
+        id,
+        tenant,
+        name,
+        scopes: Scopes::from_text(scopes),
+        hash,
+        previous: until.zip(previous),
+        created_at: fields.time("created_at")?,
+        expires_at: fields.maybe_time("expires_at")?,
+        revoked_at: fields.maybe_time("revoked_at")?,
+        last_used_at: fields.maybe_time("last_used_at")?,
+    })
+}
+
+fn hash(bytes: &[u8]) -> Result<[u8; 32]> {
+    bytes.try_into().map_err(|_| Error::Corrupt {
+        table: "api_keys",
+        column: "hash",
+        row: String::new(),
+        detail: format!("expected 32 bytes, found {}", bytes.len()),
+    })
+}
+
+/// What a request's key led to before.
+enum Seen {
+    Never,
+    Before(Uuid),
+    OtherBody,
+}
+
+async fn seen(
+    connection: &mut PgConnection,
+    key: Option<&IdempotencyKey>,
+) -> std::result::Result<Seen, Fault> {
+    let keys = key.map(|key| (0, key)).into_iter().collect();
+    let known = lookup(connection, keys).await?.into_iter().next();
+    Ok(match known {
+        None => Seen::Never,
+        Some((_, known)) if known.same_request => Seen::Before(known.resource),
+        Some(_) => Seen::OtherBody,
+    })
+}
+
+/// Remembers what a request's key led to. Fails with a conflict where another request took it
+/// meanwhile: the next attempt finds that one.
+async fn remember(
+    connection: &mut PgConnection,
+    at: Option<Timestamp>,
+    key: Option<&IdempotencyKey>,
+    resource: Uuid,
+) -> std::result::Result<bool, Fault> {
+    let Some(key) = key else { return Ok(true) };
+    let row = sql!("ledger/take_key")
+        .bind(at.map(|at| at.0))
+        .bind(key.tenant.0)
+        .bind(text(&key.route).into_owned())
+        .bind(text(&key.key).into_owned())
+        .bind(key.body_hash.to_vec())
+        .bind(resource)
+        .fetch_one(connection)
+        .await?;
+    let mut fields = Fields::new(&row, "idempotency_keys");
+    let _: &[u8] = fields.take("body_hash")?;
+    Ok(fields.take("taken")?)
+}
+
+async fn create(
+    connection: &mut PgConnection,
+    at: Option<Timestamp>,
+    new: &NewTenant,
+    key: Option<&IdempotencyKey>,
+    lost: bool,
+) -> std::result::Result<CreateTenantOutcome, Fault> {
+    let mut tx = connection.begin().await?;
+    sql!("tenants/lock").execute(&mut *tx).await?;
+    match seen(&mut tx, key).await? {
+        Seen::Never => {}
+        Seen::OtherBody => return Ok(CreateTenantOutcome::Mismatch),
+        Seen::Before(made) => {
+            let id = tenant_of(made).unwrap_or(TenantId::DEFAULT);
+            let found = one(&mut tx, sql!("tenants/get").bind(id.0), tenant).await?;
+            return Ok(found.map_or(CreateTenantOutcome::Gone, CreateTenantOutcome::Replayed));
+        }
+    }
+    if let Some(other) = named(&mut tx, &new.name).await? {
+        let found = one(&mut tx, sql!("tenants/get").bind(other.0), tenant).await?;
+        // An attempt whose answer was lost may have been the one that took the name.
+        let own = found.filter(|found| lost && found.limits == new.limits);
+        return Ok(own.map_or(CreateTenantOutcome::NameTaken, CreateTenantOutcome::Created));
+    }
+    let insert = sql!("tenants/create")
+        .bind(at.map(|at| at.0))
+        .bind(text(&new.name).into_owned())
+        .bind(json(&new.limits));
+    let created = tenant(&insert.fetch_one(&mut *tx).await?)?;
+    // The lock keeps others from taking the key for a tenant.
+    remember(&mut tx, at, key, resource(created.id)).await?;
+    tx.commit().await?;
+    Ok(CreateTenantOutcome::Created(created))
+}
+
+/// The row of a statement that has one at most.
+async fn one<T>(
+    connection: &mut PgConnection,
+    query: PgQuery,
+    read: impl Fn(&PgRow) -> Result<T>,
+) -> std::result::Result<Option<T>, Fault> {
+    let row = query.fetch_optional(connection).await?;
+    Ok(row.as_ref().map(read).transpose()?)
+}
+
+async fn named(
+    connection: &mut PgConnection,
+    name: &str,
+) -> std::result::Result<Option<TenantId>, Fault> {
+    let query = sql!("tenants/named").bind(text(name).into_owned());
+    let number = |row: &PgRow| Fields::new(row, "tenants").take("tenant");
+    let found: Option<i32> = one(connection, query, number).await?;
+    Ok(found.map(TenantId))
+}
+
+async fn update(
+    connection: &mut PgConnection,
+    id: TenantId,
+    patch: &TenantPatch,
+) -> std::result::Result<UpdateTenantOutcome, Fault> {
+    let mut tx = connection.begin().await?;
+    sql!("tenants/lock").execute(&mut *tx).await?;
+    let found = one(&mut tx, sql!("tenants/get").bind(id.0), tenant).await?;
+    if found.is_none() {
+        return Ok(UpdateTenantOutcome::NotFound);
+    }
+    if let Some(name) = &patch.name
+        && named(&mut tx, name).await?.is_some_and(|other| other != id)
+    {
+        return Ok(UpdateTenantOutcome::NameTaken);
+    }
+    let change = sql!("tenants/update")
+        .bind(id.0)
+        .bind(maybe_text(patch.name.as_deref()))
+        .bind(patch.limits.as_ref().map(json));
+    let changed = one(&mut tx, change, tenant).await?;
+    tx.commit().await?;
+    Ok(changed.map_or(UpdateTenantOutcome::NotFound, UpdateTenantOutcome::Updated))
+}
+
+async fn delete(
+    connection: &mut PgConnection,
+    at: Option<Timestamp>,
+    id: TenantId,
+) -> std::result::Result<DeleteTenantOutcome, Fault> {
+    let mut tx = connection.begin().await?;
+    sql!("tenants/lock").execute(&mut *tx).await?;
+    let found = one(&mut tx, sql!("tenants/get").bind(id.0), tenant).await?;
+    if found.is_none() {
+        return Ok(DeleteTenantOutcome::NotFound);
+    }
+    let row = sql!("tenants/used").bind(id.0).fetch_one(&mut *tx).await?;
+    if Fields::new(&row, "tenants").take("used")? {
+        return Ok(DeleteTenantOutcome::NotEmpty);
+    }
+    let delete = sql!("tenants/delete").bind(at.map(|at| at.0)).bind(id.0);
+    delete.execute(&mut *tx).await?;
+    tx.commit().await?;
+    Ok(DeleteTenantOutcome::Deleted)
+}
+
+async fn create_key(
+    connection: &mut PgConnection,
+    at: Option<Timestamp>,
+    new: &NewKey,
+    idempotency: Option<&IdempotencyKey>,
+) -> std::result::Result<CreateKeyOutcome, Fault> {
+    let mut tx = connection.begin().await?;
+    // Before anything else: two that repeat one request wait for each other here.
+    let taken = remember(&mut tx, at, idempotency, new.id.0).await?;
+    if !taken {
+        return match seen(&mut tx, idempotency).await? {
+            Seen::OtherBody | Seen::Never => Ok(CreateKeyOutcome::Mismatch),
+            Seen::Before(made) => {
+                let found = one(&mut tx, sql!("keys/find").bind(made), key_record).await?;
+                Ok(found.map_or(CreateKeyOutcome::NoTenant, CreateKeyOutcome::Replayed))
+            }
+        };
+    }
+    let insert = sql!("keys/create")
+        .bind(at.map(|at| at.0))
+        .bind(new.tenant.0)
+        .bind(new.id.0)
+        .bind(text(&new.name).into_owned())
+        .bind(new.scopes.to_text())
+        .bind(new.hash.to_vec())
+        .bind(new.expires_at.map(|at| at.0));
+    let Some(created) = one(&mut tx, insert, key_record).await? else {
+        return Ok(CreateKeyOutcome::NoTenant);
+    };
+    tx.commit().await?;
+    Ok(CreateKeyOutcome::Created(created))
+}
