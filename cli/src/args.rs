@@ -122,7 +122,7 @@ pub(crate) enum Command {
     /// Lists, shows, creates, pauses, resumes and cancels timers
     #[command(subcommand)]
     Timers(TimersCommand),
-    /// Publishes, lists, shows, removes and checks skills
+    /// Publishes, lists, shows, reads, removes and checks skills
     #[command(subcommand)]
     Skills(SkillsCommand),
     /// Lists, searches, changes, exports and erases what agents remember

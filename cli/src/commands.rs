@@ -1,7 +1,7 @@
 //! One module per verb.
 
-mod agents;
 mod access;
+mod agents;
 mod answer;
 mod archives;
 mod audit;

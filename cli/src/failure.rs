@@ -182,6 +182,8 @@ pub(crate) fn next_of(code: Code) -> String {
         }
         Code::KeyNotFound => "`mainspring keys list` shows what exists",
         Code::TenantNotFound => "`mainspring tenants list` shows what exists",
+        Code::SkillNotFound => "`mainspring skills list` shows what exists",
+        Code::BlobNotFound => "nothing that is stored has this SHA-256",
         Code::SessionClosed => "`mainspring sessions reopen ID` lets it accept sends again",
         Code::SessionNotWaiting => {
             "none of its sends waits for recovery; `mainspring sends list --session ID` lists them"

@@ -2,8 +2,8 @@
 
 mod context;
 mod delegation;
-mod named;
 pub mod memory;
+mod named;
 mod output;
 pub mod prompt;
 
@@ -25,8 +25,11 @@ pub use self::context::{
     Representation, ToolContext,
 };
 pub use self::delegation::{Delegation, NotGranted};
-pub use self::named::{AgentKey, AgentName, AgentQuery, AgentRef, AgentVersion, AgentVersionView, Alias, NameFault, NamedAgent, NamedAgentView, Pick};
 pub use self::memory::{ExtractMode, MemorySpec, RecallMode};
+pub use self::named::{
+    AgentKey, AgentName, AgentQuery, AgentRef, AgentVersion, AgentVersionView, Alias, NameFault,
+    NamedAgent, NamedAgentView, Pick,
+};
 pub use self::output::{OutputFault, OutputSpec};
 pub use self::prompt::{
     Bound, BoundSection, PromptFault, PromptSection, PromptSpec, PromptVariable,

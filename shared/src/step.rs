@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{BootId, SendId};
 use crate::model::Digest;
-use crate::session::shown::RecalledRef;
 use crate::session::fold::FoldRef;
+use crate::session::shown::RecalledRef;
 use crate::time::Timestamp;
 use crate::usage::Usage;
 

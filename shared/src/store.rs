@@ -32,8 +32,13 @@ mod tree;
 
 use std::fmt;
 
-pub use agents::{Agents, AliasOutcome, ListAgentVersions, ListAgents, PublishAgent, PublishNote, PublishOutcome, SetAlias};
-pub use blobs::{BeginBlob, BlobRecord, BlobRows, BlobState, DumpBlob, NewBlob, RetireBlobs, RetiredBlobs};
+pub use agents::{
+    Agents, AliasOutcome, ListAgentVersions, ListAgents, PublishAgent, PublishNote, PublishOutcome,
+    SetAlias,
+};
+pub use blobs::{
+    BeginBlob, BlobRecord, BlobRows, BlobState, DumpBlob, NewBlob, RetireBlobs, RetiredBlobs,
+};
 pub use boots::{BootRecord, Boots, NewBoot, Owned, PoolTools, Renewal, Role};
 pub use calls::{
     CallAnswer, CallBegin, CallChange, CallStep, Calls, DeliverItem, DeliverOutcome, Delivery,
@@ -75,7 +80,8 @@ pub use sessions::{
     SessionPatch, Sessions, UpdateOutcome,
 };
 pub use skills::{
-    ListSkills, PublishOutcome, PublishSkill, SKILL_VERSIONS_MAX, SkillVersion, Skills, takes_name,
+    ListSkills, PublishSkill, PublishSkillOutcome, SKILL_VERSIONS_MAX, SkillVersion, Skills,
+    takes_name,
 };
 pub use sweeps::{
     AlarmSweep, Orphans, ReadySession, RetireSends, Retired, SweepOrphans, SweepReady, Sweeps,
@@ -95,7 +101,9 @@ pub use tree::{ErasedStep, cancel_below, delete_whole, erase_step, prune_all};
 /// The traits of all nouns, for whoever calls a concrete store.
 pub mod prelude {
     pub use super::{
-    Agents as _, BlobRows as _, Boots as _, Calls as _, Extractions as _, Leases as _, Lists as _, Memories as _, Reads as _, Runs as _, Sends as _, Sessions as _, Skills as _, Sweeps as _, Tenants as _, Timers as _,
+        Agents as _, BlobRows as _, Boots as _, Calls as _, Extractions as _, Leases as _,
+        Lists as _, Memories as _, Reads as _, Runs as _, Sends as _, Sessions as _, Skills as _,
+        Sweeps as _, Tenants as _, Timers as _,
     };
 }
 

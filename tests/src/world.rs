@@ -28,6 +28,7 @@ use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::inbox::ItemKind;
 use mainspring_shared::memory::Memory;
 use mainspring_shared::message::ContentPart;
+use mainspring_shared::model::FactsOverride;
 use mainspring_shared::queue::{Activation, Lane, Queue as _};
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_INTERRUPT};
@@ -261,6 +262,12 @@ impl World {
         providers
             .insert("script", self.script.clone(), "model")
             .expect("a good name");
+        // A window that takes what no real one does, for tests of other bounds.
+        let roomy = FactsOverride {
+            window: Some(1_000_000_000),
+            ..FactsOverride::default()
+        };
+        let providers = providers.with_facts([("roomy".to_owned(), roomy)].into());
         let mut memories = Memories::new(store.clone(), self.theirs.clone(), None);
         for (name, memory) in &self.memories {
             memories.insert(name, memory.clone());

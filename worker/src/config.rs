@@ -61,7 +61,7 @@ settings! {
         extract_interval: Duration = Duration::from_secs(10)
             => Key::span("memory.extract_interval", Duration::from_millis(100), DAY);
         /// How long an extraction may take.
-        extract_timeout: Duration = Duration::from_secs(60)
+        extract_timeout: Duration = Duration::from_mins(1)
             => Key::span("memory.extract_timeout", MS, HOUR);
         /// Attempts at one extraction.
         extract_attempts_max: u32 = 3 => Key::integer("memory.extract_attempts_max", 1, 100);

@@ -138,10 +138,10 @@ async fn attempt(kernel: &Arc<Kernel>, owed: Extraction, token: Uuid) {
     match parts.store.end_extraction(end(work)).await {
         Ok(true) => {}
         Ok(false) => {
-            tracing::debug!(send.id = %owed.send_id, "an extraction was erased or taken over")
+            tracing::debug!(send.id = %owed.send_id, "an extraction was erased or taken over");
         }
         Err(error) => {
-            tracing::warn!(send.id = %owed.send_id, %error, "an extraction was not stored")
+            tracing::warn!(send.id = %owed.send_id, %error, "an extraction was not stored");
         }
     }
 }
@@ -282,6 +282,7 @@ async fn ask_model(
         top_p: None,
         stop: Vec::new(),
         reasoning_effort: None,
+        thinking_tokens: None,
         tools: Vec::new(),
         output: None,
     };
@@ -291,7 +292,7 @@ async fn ask_model(
     let mut usage: Usage = reply.usage;
     usage.cost_usd = usage
         .cost_usd
-        .or(resolved.price.map(|price| price.of(&usage)));
+        .or(resolved.facts.price.map(|price| price.of(&usage)));
     let row = UsageRow {
         round: EXTRACT_ROUND,
         attempt: 1,
@@ -307,7 +308,7 @@ fn conversation(messages: &[&Message]) -> String {
         let who = match message.role {
             Role::User => "User",
             Role::Assistant => "Assistant",
-            _ => return None,
+            Role::Tool => return None,
         };
         let text = plain_text(&message.content);
         (!text.trim().is_empty()).then(|| format!("{who}: {text}"))

@@ -27,8 +27,8 @@ pub use mainspring_shared::model::{
     expect_request_tokens, expect_tokens,
 };
 
-pub use self::error::{Error, Hold, Wait};
 pub use self::calibrations::Calibrations;
+pub use self::error::{Error, Hold, Wait};
 pub use self::providers::{InvalidName, Providers, Resolved};
 pub use self::secret::Secret;
 

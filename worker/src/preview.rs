@@ -92,6 +92,10 @@ fn publish(kernel: &Kernel, ask: &Ask, answered: &Answered) {
     }
 }
 
+#[expect(
+    clippy::too_many_lines,
+    reason = "one step after another, each told once"
+)]
 async fn preview(kernel: &Arc<Kernel>, ask: &Ask) -> Result<Preview, Answered> {
     let parts = &kernel.parts;
     let away =

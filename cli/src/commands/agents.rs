@@ -2,6 +2,7 @@
 
 mod files;
 
+use std::fmt::Write as _;
 use std::path::Path;
 
 use mainspring_shared::agent::{AgentQuery, Pick};
@@ -189,7 +190,7 @@ fn lines(diff: &Value) -> String {
     };
     for change in diff["changes"].as_array().into_iter().flatten() {
         let pointer = change["pointer"].as_str().unwrap_or_default();
-        text.push_str(&format!("  {pointer}\n"));
+        let _ = writeln!(text, "  {pointer}");
         for (sign, member) in [("-", "before"), ("+", "after")] {
             let Some(value) = change.get(member) else {
                 continue;
@@ -199,7 +200,7 @@ fn lines(diff: &Value) -> String {
                 other => other.to_string(),
             };
             for line in shown.lines() {
-                text.push_str(&format!("    {sign} {line}\n"));
+                let _ = writeln!(text, "    {sign} {line}");
             }
         }
     }

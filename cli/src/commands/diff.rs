@@ -12,7 +12,7 @@ use mainspring_tools::builtin;
 use mainspring_worker::replay::{Replayed, Replayer};
 use serde_json::{Value, json};
 
-use super::send::agent_file;
+use super::agents::read_one;
 use crate::args::{DiffArgs, Format};
 use crate::config::Config;
 use crate::failure::{Exit, Failure, causes, usage_text};
@@ -33,10 +33,12 @@ pub(crate) async fn run(args: &DiffArgs, format: Format, config: &Config) -> Res
         bus: wires.bus,
         lifecycle: Lifecycle::new(),
     };
+    let memories = Arc::new(wiring::memories(config, &store, &clock, &entropy)?);
+    let tools = wiring::tools(config, &clock, &entropy, &background, &memories)?;
     let replayer = Replayer {
         store: store.clone(),
         providers: Arc::new(wiring::providers(config, &clock)?),
-        tools: Arc::new(wiring::tools(config, &clock, &entropy, &background)?),
+        tools: Arc::new(tools),
         clock,
     };
     let sends = sends(args, store.as_ref(), config).await?;
@@ -50,7 +52,7 @@ pub(crate) async fn run(args: &DiffArgs, format: Format, config: &Config) -> Res
 /// The agents of `A..B`, or of `B` alone, which is compared with the sessions' own.
 fn agents(text: &str) -> Result<(Option<AgentSpec>, AgentSpec), Failure> {
     let read = |file: &str| -> Result<AgentSpec, Failure> {
-        let members = Value::Object(agent_file(Path::new(file))?);
+        let members = Value::Object(read_one(Path::new(file))?);
         serde_json::from_value(members).map_err(|error| {
             usage_text(
                 format!("{file}: {error}"),

@@ -119,7 +119,7 @@ fn foreign_kind(text: &str) -> ProviderKind {
 }
 
 /// What a named provider takes from `[llm]` where it does not say otherwise.
-const INHERITED: [&str; 8] = [
+const INHERITED: [&str; 10] = [
     "stream",
     "prompt_cache",
     "connect_timeout",
@@ -128,6 +128,8 @@ const INHERITED: [&str; 8] = [
     "attempt_timeout",
     "breaker_failures",
     "breaker_pause",
+    "requests_per_minute",
+    "tokens_per_minute",
 ];
 
 /// The prefix of the other program's names, which count when ours are not set.

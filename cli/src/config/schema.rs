@@ -51,10 +51,14 @@ fn insert(root: &mut Value, key: &Key, default: Option<Value>) {
             };
             return;
         }
+        // A table may have names of its own beside those that people choose.
+        let is_table = object["additionalProperties"].is_object();
+        if !is_table {
+            object["additionalProperties"] = if name == "*" { json!({}) } else { json!(false) };
+        }
         let member = if name == "*" {
             &mut object["additionalProperties"]
         } else {
-            object["additionalProperties"] = json!(false);
             &mut object["properties"][name]
         };
         if names.peek().is_none() {

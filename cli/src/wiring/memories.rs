@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use mainspring_providers::Embeddings;
+use mainspring_runtime::Choice as _;
 use mainspring_shared::agent::memory::BUILTIN;
 use mainspring_shared::entropy::Entropy;
 use mainspring_shared::memory::Embedder;

@@ -1,7 +1,7 @@
 //! The providers of models.
 
-use std::num::NonZeroU32;
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use crate::config::{Config, Provider, ProviderKind, extra};

@@ -48,9 +48,9 @@ pub(crate) fn hooks(
     clock: &Arc<dyn Clock>,
     entropy: &Arc<dyn Entropy>,
 ) -> Result<Hooks, Failure> {
+    type Policy = fn(String, &str, &Caller) -> HttpPolicy;
     let caller = caller(config, (config.hooks.timeout, &[]), clock, entropy)?;
     let mut hooks = Hooks::default();
-    type Policy = fn(String, &str, &Caller) -> HttpPolicy;
     let points: [(&str, &[String], Policy); 4] = [
         (
             "before_model",

@@ -10,12 +10,12 @@ use axum::http::request::Parts;
 use axum::response::Response;
 use mainspring_scheduler::App;
 use mainspring_scheduler::error::Error;
+use mainspring_scheduler::services::skills::pin;
 use mainspring_shared::agent::{
     AgentKey, AgentName, AgentSpec, AgentVersion, AgentVersionView, Alias, NamedAgent,
     NamedAgentView,
 };
 use mainspring_shared::error::Code;
-use mainspring_shared::id::TenantId;
 use mainspring_shared::store::{
     AliasOutcome, ListAgentVersions, ListAgents, PublishAgent, PublishOutcome, SetAlias,
 };
@@ -26,6 +26,7 @@ use utoipa_axum::routes;
 use super::problem::Problem;
 use super::respond::{self, Begin, List};
 use super::validate::Checks;
+use crate::access::Caller;
 use crate::extract::{
     Json, JsonBody, Key, Limit, NoQuery, Nothing, PageQuery, Query, cursor, text,
 };
@@ -59,7 +60,7 @@ impl<S: Send + Sync> FromRequestParts<S> for AgentPath {
         let name = others.iter().find(|(name, _)| name == "name");
         let name = name.and_then(|(_, text)| text.parse().ok());
         let name = name.ok_or_else(not_found)?;
-        let tenant = TenantId::DEFAULT;
+        let Caller { tenant, .. } = Caller::from_request_parts(parts, state).await?;
         let key = AgentKey { tenant, name };
         Ok(Self { key, others })
     }
@@ -116,12 +117,14 @@ impl JsonBody for NewAgentBody {
 )]
 pub(super) async fn publish(
     State(app): State<Arc<Api>>,
+    caller: Caller,
     _: Query<NoQuery>,
     json: Json<NewAgentBody>,
 ) -> Result<Response, Problem> {
     let idempotency = json.idempotency("POST /v1/agents")?;
-    let (name, spec) = json.value;
-    let tenant = TenantId::DEFAULT;
+    let (name, mut spec) = json.value;
+    let tenant = caller.tenant;
+    pin(app.store.as_ref(), tenant, &mut spec, "/spec").await?;
     let item = PublishAgent {
         key: AgentKey { tenant, name },
         spec,
@@ -170,6 +173,7 @@ pub(super) struct AgentsQuery {
 )]
 pub(super) async fn list(
     State(app): State<Arc<Api>>,
+    caller: Caller,
     Query(query): Query<AgentsQuery>,
 ) -> Result<Response, Problem> {
     let archived = query.archived.unwrap_or_default();
@@ -179,7 +183,7 @@ pub(super) async fn list(
     };
     let read = async |after: Option<AgentName>, limit: u32| {
         let wanted = ListAgents {
-            tenant: TenantId::DEFAULT,
+            tenant: caller.tenant,
             archived,
             after,
             limit,
@@ -213,13 +217,11 @@ async fn read_agent(app: &App, key: AgentKey) -> Result<NamedAgent, Error> {
 
 async fn read_version(app: &App, key: AgentKey, n: i32) -> Result<AgentVersion, Error> {
     let found = app.store.get_agent_version(key.clone(), n).await?;
-    match found {
-        Some(version) => Ok(version),
-        None => {
-            read_agent(app, key).await?;
-            Err(no_version())
-        }
+    if let Some(version) = found {
+        return Ok(version);
     }
+    read_agent(app, key).await?;
+    Err(no_version())
 }
 
 /// Archives an agent: what has it keeps it, and nothing new gets it

@@ -217,7 +217,7 @@ async fn create<B: Batch>(
     };
     let mut results: Vec<Option<ItemResult<B>>> = Vec::with_capacity(raw.len());
     let mut items = Vec::with_capacity(raw.len());
-    let mut agents = Resolver::new(&app);
+    let mut agents = Resolver::new(&app, tenant);
     for (index, text) in raw.iter().enumerate() {
         let ready = match item::<B>(&mut agents, &app, tenant, index, text.get(), whole).await {
             Ok(mut item) => {

@@ -13,13 +13,13 @@ use axum::response::Response;
 use mainspring_scheduler::error::Error;
 use mainspring_shared::blob::{BlobHash, BlobRef};
 use mainspring_shared::error::Code;
-use mainspring_shared::id::TenantId;
 use mainspring_shared::message::is_media_type;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::problem::Problem;
 use super::respond;
+use crate::access::Caller;
 use crate::extract::{NoQuery, Query, read_body};
 use crate::router::Api;
 
@@ -43,6 +43,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
 )]
 pub(super) async fn put(
     State(app): State<Arc<Api>>,
+    caller: Caller,
     _: Query<NoQuery>,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -57,7 +58,7 @@ pub(super) async fn put(
         }
         _ => error,
     })?;
-    let tenant = TenantId::DEFAULT;
+    let tenant = caller.tenant;
     let stored = app.blobs.put(tenant, None, &media_type, body.bytes()).await;
     let stored = stored.map_err(Error::from)?;
     let status = if stored.known {
@@ -98,13 +99,14 @@ fn media_type(headers: &HeaderMap) -> Result<String, Error> {
 )]
 pub(super) async fn show(
     State(app): State<Arc<Api>>,
+    caller: Caller,
     Path(sha256): Path<String>,
     _: Query<NoQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let not_found = || Error::new(Code::BlobNotFound, "no blob has this SHA-256");
     let sha256: BlobHash = sha256.parse().map_err(|_| not_found())?;
-    let tenant = TenantId::DEFAULT;
+    let tenant = caller.tenant;
     let found = app.blobs.find(tenant, sha256).await.map_err(Error::from)?;
     let record = found.ok_or_else(not_found)?;
     let tag = format!("\"{sha256}\"");

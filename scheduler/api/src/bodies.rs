@@ -68,7 +68,7 @@ impl SessionAsk {
         key: Option<&IdempotencyKey>,
     ) -> Result<NewSession, Error> {
         let agent = agents.take(self.taken, &self.metadata, key).await?;
-        Ok(new_session(app, agent, self.metadata))
+        Ok(new_session(app, agents.tenant(), agent, self.metadata))
     }
 }
 
@@ -146,7 +146,7 @@ impl SessionChange {
             let mut found = found.ok_or_else(Error::session_not_found)?;
             let before = found.agent.bound.take().unwrap_or_default();
             let metadata = self.metadata.as_ref().unwrap_or(&found.metadata);
-            let mut agents = Resolver::new(app);
+            let mut agents = Resolver::new(app, key.tenant);
             agent = Some(match self.agent {
                 Some(choice) => {
                     agents

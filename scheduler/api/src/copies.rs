@@ -12,8 +12,8 @@ use bytes::Bytes;
 use futures::stream::try_unfold;
 use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::agents::{Choice, Resolver, Taken, rebind};
-use mainspring_scheduler::services::skills::pin;
 use mainspring_scheduler::services::blobs;
+use mainspring_scheduler::services::skills::pin;
 use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::SessionKey;
@@ -139,7 +139,7 @@ pub(super) async fn fork(
                 agent,
                 variables: variables.unwrap_or_default(),
             };
-            let mut agents = Resolver::new(&app);
+            let mut agents = Resolver::new(&app, key.tenant);
             let mut agent = agents.take(taken, &metadata, idempotency.as_ref()).await?;
             pin(app.store.as_ref(), key.tenant, &mut agent, "/agent").await?;
             agent

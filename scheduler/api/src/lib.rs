@@ -1,7 +1,7 @@
 #![doc = include_str!("../README.md")]
 
-mod agents;
 mod access;
+mod agents;
 mod archive;
 mod batch;
 mod blobs;

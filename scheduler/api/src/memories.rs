@@ -24,6 +24,7 @@ use utoipa_axum::routes;
 use super::problem::Problem;
 use super::respond::{self, Begin, List};
 use super::validate::Checks;
+use crate::access::Caller;
 use crate::extract::{Json, JsonBody, Key, Limit, NoQuery, Nothing, Query, cursor, text};
 use crate::router::Api;
 
@@ -135,6 +136,7 @@ pub(super) struct MemoryChangeBody {
     /// Replaces the time at which it is forgotten by itself; null keeps it for good.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<String>, format = DateTime)]
+    #[expect(clippy::option_option, reason = "null is not the same as absent")]
     expires_at: Option<Option<Timestamp>>,
 }
 
@@ -172,13 +174,14 @@ impl JsonBody for MemoryChangeBody {
 )]
 pub(super) async fn create(
     State(app): State<Arc<Api>>,
+    caller: Caller,
     _: Query<NoQuery>,
     json: Json<NewMemoryBody>,
 ) -> Result<Response, Problem> {
     let idempotency = json.idempotency(ROUTE)?;
     let new = json.value;
     let item = SaveMemory {
-        tenant: TenantId::DEFAULT,
+        tenant: caller.tenant,
         entry: NewMemory {
             id: MemoryId(app.entropy.ordered_id()),
             namespace: new.namespace.ok_or_else(Error::internal)?,
@@ -233,10 +236,11 @@ pub(super) struct MemoriesQuery {
 )]
 pub(super) async fn list(
     State(app): State<Arc<Api>>,
+    caller: Caller,
     Query(query): Query<MemoriesQuery>,
 ) -> Result<Response, Problem> {
     if let Some(words) = &query.q {
-        return search(&app, &query, words).await;
+        return search(&app, caller.tenant, &query, words).await;
     }
     let begin = Begin {
         cursor: query.cursor,
@@ -244,7 +248,7 @@ pub(super) async fn list(
     };
     let read = async |before: Option<MemoryId>, limit: u32| {
         let query = ListMemories {
-            tenant: TenantId::DEFAULT,
+            tenant: caller.tenant,
             namespace: query.namespace.clone(),
             before,
             limit,
@@ -255,7 +259,12 @@ pub(super) async fn list(
     respond::page(&app, begin, read, |entry| entry.id, |entry| entry).await
 }
 
-async fn search(app: &App, query: &MemoriesQuery, words: &str) -> Result<Response, Problem> {
+async fn search(
+    app: &App,
+    tenant: TenantId,
+    query: &MemoriesQuery,
+    words: &str,
+) -> Result<Response, Problem> {
     let Some(namespace) = query.namespace.clone() else {
         let detail = "must name where to search when q is given";
         return Err(Error::invalid("?namespace", detail).into());
@@ -263,7 +272,7 @@ async fn search(app: &App, query: &MemoriesQuery, words: &str) -> Result<Respons
     if query.cursor.is_some() {
         return Err(Error::invalid("?cursor", "has no meaning beside q").into());
     }
-    let question = SearchMemories::new(TenantId::DEFAULT, namespace, words, query.limit.0);
+    let question = SearchMemories::new(tenant, namespace, words, query.limit.0);
     let found = app.store.search_memories(question).await?;
     respond::json(StatusCode::OK, &List::whole(found))
 }
@@ -277,10 +286,11 @@ async fn search(app: &App, query: &MemoriesQuery, words: &str) -> Result<Respons
 )]
 pub(super) async fn show(
     State(app): State<Arc<Api>>,
+    caller: Caller,
     MemoryPath(id): MemoryPath,
     _: Query<NoQuery>,
 ) -> Result<Response, Problem> {
-    let found = app.store.get_memory(TenantId::DEFAULT, id).await?;
+    let found = app.store.get_memory(caller.tenant, id).await?;
     respond::json(StatusCode::OK, &found.ok_or_else(not_found)?)
 }
 
@@ -294,12 +304,13 @@ pub(super) async fn show(
 )]
 pub(super) async fn change(
     State(app): State<Arc<Api>>,
+    caller: Caller,
     MemoryPath(id): MemoryPath,
     _: Query<NoQuery>,
     Json { value: body, .. }: Json<MemoryChangeBody>,
 ) -> Result<Response, Problem> {
     let item = ChangeMemory {
-        tenant: TenantId::DEFAULT,
+        tenant: caller.tenant,
         id,
         text: body.text.map(|text| (text, None)),
         metadata: body.metadata,
@@ -318,11 +329,12 @@ pub(super) async fn change(
 )]
 pub(super) async fn remove(
     State(app): State<Arc<Api>>,
+    caller: Caller,
     MemoryPath(id): MemoryPath,
     _: Query<NoQuery>,
     _: Json<Nothing>,
 ) -> Result<Response, Problem> {
-    if !app.store.delete_memory(TenantId::DEFAULT, None, id).await? {
+    if !app.store.delete_memory(caller.tenant, None, id).await? {
         return Err(not_found().into());
     }
     Ok(StatusCode::NO_CONTENT.into_response())
@@ -354,12 +366,13 @@ pub(super) struct ErasedView {
 )]
 pub(super) async fn erase(
     State(app): State<Arc<Api>>,
+    caller: Caller,
     Query(query): Query<EraseQuery>,
     _: Json<Nothing>,
 ) -> Result<Response, Problem> {
     let Some(namespace) = query.namespace else {
         return Err(Error::invalid("?namespace", "must name what to erase").into());
     };
-    let deleted = forgetting::erase(&app, TenantId::DEFAULT, namespace).await?;
+    let deleted = forgetting::erase(&app, caller.tenant, namespace).await?;
     respond::json(StatusCode::OK, &ErasedView { deleted })
 }

@@ -11,7 +11,9 @@ use utoipa_axum::router::OpenApiRouter;
 use crate::access::{Access, Gatekeeper};
 use crate::run::RenderMetrics;
 use crate::{
-    agents, batch, blobs, calls, context, copies, deliver, events, gate, health, memories, messages, openapi, operations, problem, prune, runs, sends, sessions, skills, tenants, timers, usage, waiting, workflows,
+    agents, batch, blobs, calls, context, copies, deliver, events, gate, health, memories,
+    messages, openapi, operations, problem, prune, runs, sends, sessions, skills, tenants, timers,
+    usage, waiting, workflows,
 };
 
 /// The scheduler and the limits of requests in flight. Derefs to the scheduler.

@@ -15,7 +15,7 @@ use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::agents::Resolver;
 use mainspring_scheduler::services::runs;
 use mainspring_shared::error::Code;
-use mainspring_shared::id::{RunId, RunKey, SessionId, TenantId};
+use mainspring_shared::id::{RunId, RunKey, SessionId};
 use mainspring_shared::store::{CreateRunOutcome, IdempotencyKey, ListRuns, NewRun};
 use mainspring_shared::timer::TimerRun;
 use mainspring_shared::workflow::run::{DSL_VERSION, RunAsk, RunOptions, RunRecord, RunStatus};
@@ -162,7 +162,7 @@ pub(super) async fn create(
     };
     let mut made = made_of(&spec, body.input, body.options.unwrap_or_default())?;
     let idempotency = idempotency?;
-    let mut agents = Resolver::new(&app);
+    let mut agents = Resolver::new(&app, caller.tenant);
     made.options.agents = agents.pin(spec.agents(), idempotency.as_ref()).await?;
     let run = RunId(app.entropy.ordered_id());
     let new = NewRun {

@@ -59,7 +59,13 @@ pub(super) async fn create(
         .value
         .new_session(&mut agents, &app, key.as_ref())
         .await?;
-    pin(app.store.as_ref(), caller.tenant, &mut session.agent, "/agent").await?;
+    pin(
+        app.store.as_ref(),
+        caller.tenant,
+        &mut session.agent,
+        "/agent",
+    )
+    .await?;
     app.boot_id()?;
     let outcome = app.acceptor.create((session, key)).await?;
     answer_creation(&app, caller.tenant, outcome).await

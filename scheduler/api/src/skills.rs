@@ -18,7 +18,7 @@ use mainspring_shared::id::TenantId;
 use mainspring_shared::skill::{
     BrokenSkill, SkillFault, SkillFile, SkillHash, SkillRecord, SkillRef, SkillSource,
 };
-use mainspring_shared::store::{ListSkills, PublishOutcome, PublishSkill, SkillVersion};
+use mainspring_shared::store::{ListSkills, PublishSkill, PublishSkillOutcome, SkillVersion};
 use mainspring_shared::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -29,6 +29,7 @@ pub(crate) use self::body::{ARCHIVE, SkillBody};
 
 use super::problem::Problem;
 use super::respond;
+use crate::access::Caller;
 use crate::extract::{Json, Key, Limit, NoQuery, Nothing, Query};
 use crate::router::Api;
 
@@ -223,30 +224,31 @@ pub(super) struct RemoveQuery {
 )]
 pub(super) async fn publish(
     State(app): State<Arc<Api>>,
+    caller: Caller,
     _: Query<NoQuery>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let (skill, idempotency) = body::read(&app, &headers, body).await?;
+    let (skill, idempotency) = body::read(&app, caller.tenant, &headers, body).await?;
     let skill = Arc::new(skill);
     let item = PublishSkill {
-        tenant: TenantId::DEFAULT,
+        tenant: caller.tenant,
         skill: skill.clone(),
         source: SkillSource::Uploaded,
         idempotency,
     };
     let outcome = app.store.publish_skill(item).await?;
     let (status, replayed) = match outcome {
-        PublishOutcome::Published { created: true, .. } => (StatusCode::CREATED, false),
-        PublishOutcome::Published { created: false, .. } => (StatusCode::OK, false),
-        PublishOutcome::Replayed => (StatusCode::CREATED, true),
-        PublishOutcome::Mismatch => return Err(Error::mismatch().into()),
+        PublishSkillOutcome::Published { created: true, .. } => (StatusCode::CREATED, false),
+        PublishSkillOutcome::Published { created: false, .. } => (StatusCode::OK, false),
+        PublishSkillOutcome::Replayed => (StatusCode::CREATED, true),
+        PublishSkillOutcome::Mismatch => return Err(Error::mismatch().into()),
     };
     let version = SkillRef {
         name: skill.name.clone(),
         hash: Some(skill.hash),
     };
-    let view = SkillView::from(find(&app, version).await?);
+    let view = SkillView::from(find(&app, caller.tenant, version).await?);
     let path = format!("/v1/skills/{}", view.name);
     let mut response = respond::created(status, &path, &view)?;
     if replayed {
@@ -265,15 +267,16 @@ pub(super) async fn publish(
 )]
 pub(super) async fn list(
     State(app): State<Arc<Api>>,
+    caller: Caller,
     Query(query): Query<SkillsQuery>,
 ) -> Result<Response, Problem> {
     let wanted = ListSkills {
-        tenant: TenantId::DEFAULT,
+        tenant: caller.tenant,
         after: query.cursor,
         limit: query.limit.0,
     };
     let page = app.store.list_skills(wanted).await?;
-    let broken = app.store.broken_skills(TenantId::DEFAULT).await?;
+    let broken = app.store.broken_skills(caller.tenant).await?;
     let last = page.data.last().filter(|_| page.more);
     let view = SkillList {
         next_cursor: last.map(|record| record.name.clone()),
@@ -292,13 +295,14 @@ pub(super) async fn list(
 )]
 pub(super) async fn show(
     State(app): State<Arc<Api>>,
+    caller: Caller,
     SkillPath(name): SkillPath<String>,
     _: Query<NoQuery>,
 ) -> Result<Response, Problem> {
-    let record = find(&app, reference(&name)?).await?;
+    let record = find(&app, caller.tenant, reference(&name)?).await?;
     let versions = app
         .store
-        .skill_versions(TenantId::DEFAULT, record.name.clone())
+        .skill_versions(caller.tenant, record.name.clone())
         .await?;
     let view = SkillView {
         versions: versions.into_iter().map(VersionView::from).collect(),
@@ -317,6 +321,7 @@ pub(super) async fn show(
 )]
 pub(super) async fn remove(
     State(app): State<Arc<Api>>,
+    caller: Caller,
     SkillPath(name): SkillPath<String>,
     Query(query): Query<RemoveQuery>,
     _: Json<Nothing>,
@@ -325,7 +330,7 @@ pub(super) async fn remove(
     // Folders of mounted skills that were left out may be called otherwise.
     let removed = app
         .store
-        .remove_skill(TenantId::DEFAULT, name, versions)
+        .remove_skill(caller.tenant, name, versions)
         .await?;
     if removed {
         Ok(StatusCode::NO_CONTENT.into_response())
@@ -343,16 +348,14 @@ pub(super) async fn remove(
 )]
 pub(super) async fn file(
     State(app): State<Arc<Api>>,
+    caller: Caller,
     SkillPath((name, path)): SkillPath<(String, String)>,
     _: Query<NoQuery>,
 ) -> Result<Response, Problem> {
-    let record = find(&app, reference(&name)?).await?;
-    let read = app.store.read_skill_files(
-        TenantId::DEFAULT,
-        record.name,
-        record.hash,
-        vec![path.clone()],
-    );
+    let record = find(&app, caller.tenant, reference(&name)?).await?;
+    let read =
+        app.store
+            .read_skill_files(caller.tenant, record.name, record.hash, vec![path.clone()]);
     let mut files: BTreeMap<String, Vec<u8>> = read.await?;
     let content = files.remove(&path).ok_or_else(not_found)?;
     let kind = match std::str::from_utf8(&content) {
@@ -385,11 +388,8 @@ where
     }
 }
 
-async fn find(app: &App, wanted: SkillRef) -> Result<SkillRecord, Error> {
-    let found = app
-        .store
-        .find_skills(TenantId::DEFAULT, vec![wanted])
-        .await?;
+async fn find(app: &App, tenant: TenantId, wanted: SkillRef) -> Result<SkillRecord, Error> {
+    let found = app.store.find_skills(tenant, vec![wanted]).await?;
     found.into_iter().next().flatten().ok_or_else(not_found)
 }
 

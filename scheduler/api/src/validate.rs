@@ -4,7 +4,10 @@
 
 use mainspring_scheduler::error::{Error, FieldError};
 use mainspring_scheduler::services::agents::{Choice, Taken};
-use mainspring_shared::agent::{AgentSpec, ContextSpec, FALLBACK_MAX, FoldStrategy, MAX_TOKENS_DEFAULT, MemorySpec, OnBusy, OutputSpec, Priority, PromptSpec, STOP_MAX, SendOptions, THINKING_TOKENS_MIN};
+use mainspring_shared::agent::{
+    AgentSpec, ContextSpec, FALLBACK_MAX, FoldStrategy, MAX_TOKENS_DEFAULT, MemorySpec, OnBusy,
+    OutputSpec, Priority, PromptSpec, STOP_MAX, SendOptions, THINKING_TOKENS_MIN,
+};
 use mainspring_shared::budget::Budget;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::SessionId;

@@ -452,7 +452,8 @@ mod tests {
                     index,
                     model: "demo".to_owned(),
                     usage: Usage::default(),
-    digest: None, recalled: None,
+                    digest: None,
+                    recalled: None,
                 }),
                 ..StepRefs::default()
             },

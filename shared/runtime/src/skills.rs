@@ -11,7 +11,7 @@ use mainspring_shared::id::TenantId;
 use mainspring_shared::skill::{
     SKILL_BYTES_MAX, SKILL_FILES_MAX, Skill, SkillFault, SkillSource, is_ignored,
 };
-use mainspring_shared::store::{self, PublishOutcome, PublishSkill, Store};
+use mainspring_shared::store::{self, PublishSkill, PublishSkillOutcome, Store};
 use mainspring_shared::time::Clock;
 
 /// Folders below a skill's own.
@@ -212,7 +212,7 @@ async fn publish(store: &dyn Store, found: Found) -> store::Result<()> {
             idempotency: None,
         };
         match store.publish_skill(item).await {
-            Ok(PublishOutcome::Published { current: false, .. }) => {
+            Ok(PublishSkillOutcome::Published { current: false, .. }) => {
                 tracing::info!(
                     skill.name = name,
                     "an uploaded skill takes precedence over this one"

@@ -27,10 +27,6 @@ pub enum Representation {
 
 impl Representation {
     /// Whether nothing has to be said about it.
-    #[expect(
-        clippy::trivially_copy_pass_by_ref,
-        reason = "serde passes a reference"
-    )]
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }

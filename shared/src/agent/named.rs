@@ -2,7 +2,7 @@
 //! that point at one of them.
 
 use std::collections::BTreeMap;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::str::FromStr;
 
 use serde::de::Error as _;
@@ -243,7 +243,11 @@ impl AgentSpec {
     pub fn hash(&self) -> String {
         let canonical = serde_json::to_value(self).map(ordered).unwrap_or_default();
         let digest = Sha256::digest(canonical.to_string());
-        digest.iter().map(|byte| format!("{byte:02x}")).collect()
+        digest.iter().fold(String::new(), |mut text, byte| {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
     }
 }
 

@@ -5,6 +5,7 @@
 //! what is on offer.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -324,14 +325,10 @@ fn rendered(
     let (mut sections, mut faults) = (Vec::new(), Vec::new());
     let mut bytes = 0;
     for section in &prompt.sections {
-        let text = shown(section, &values);
-        match text {
-            Ok(Some(text)) => {
-                bytes += text.as_ref().map_or(0, String::len);
-                sections.push(BoundSection {
-                    name: section.name.clone(),
-                    text,
-                });
+        match shown(section, &values) {
+            Ok(Some(shown)) => {
+                bytes += shown.text.as_ref().map_or(0, String::len);
+                sections.push(shown);
             }
             Ok(None) => {}
             Err(failure) => {
@@ -354,19 +351,23 @@ fn rendered(
     }
 }
 
-/// The text of a section, none in it for the list of tools; none at all where it is left out.
-fn shown(section: &PromptSection, values: &Values<'_>) -> Result<Option<Option<String>>, Failure> {
+/// A section as it is shown; none where it is left out.
+fn shown(section: &PromptSection, values: &Values<'_>) -> Result<Option<BoundSection>, Failure> {
     if let Some(template) = section.when.as_deref().and_then(condition)
         && render(&template, values)?.is_empty()
     {
         return Ok(None);
     }
+    let name = section.name.clone();
     if section.tool_catalog {
-        return Ok(Some(None));
+        return Ok(Some(BoundSection { name, text: None }));
     }
     let text = render(section.text.as_deref().unwrap_or_default(), values)?;
     let text = text.trim();
-    Ok((!text.is_empty()).then(|| Some(text.to_owned())))
+    Ok((!text.is_empty()).then(|| BoundSection {
+        name,
+        text: Some(text.to_owned()),
+    }))
 }
 
 /// What a model is told before the messages: the agent's system prompt and the sections of its prompt,
@@ -405,7 +406,8 @@ fn tool_catalog<'t>(tools: impl Iterator<Item = (&'t str, &'t str)>) -> Option<S
     for (name, description) in by_name {
         // One line each: whatever a tool says of itself, it is no section of its own.
         let line = description.split_whitespace().collect::<Vec<_>>().join(" ");
-        text.push_str(&format!("\n- {name}: {line}"));
+        // Writing to a string cannot fail.
+        let _ = write!(text, "\n- {name}: {line}");
     }
     Some(text)
 }

@@ -47,7 +47,7 @@ pub struct Swept {
 /// a row that says where bytes may be, which the sweep finishes.
 #[derive(Debug)]
 pub struct Depot {
-    rows: Arc<dyn Store>,
+    pub(super) rows: Arc<dyn Store>,
     bytes: Arc<dyn Blobs>,
     /// What was put before another store was configured.
     older: Option<InDatabase>,

@@ -101,6 +101,7 @@ mod tests {
             top_p: None,
             stop: Vec::new(),
             reasoning_effort: None,
+            thinking_tokens: None,
             tools: Vec::new(),
             output: None,
         }

@@ -159,6 +159,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::format_push_string, reason = "a test")]
     fn what_is_no_front_matter_is_refused() {
         for text in [
             "",
@@ -176,7 +177,7 @@ mod tests {
         for level in 1..9 {
             let before = format!("*a{}", level - 1);
             let nine = vec![before; 9].join(",");
-            bomb.push_str(&format!("a{level}: &a{level} [{nine}]\n"));
+            bomb += &format!("a{level}: &a{level} [{nine}]\n");
         }
         bomb.push_str("---\n");
         assert!(read(&bomb).is_err());

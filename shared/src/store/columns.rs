@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 /// What the placeholders stand for. Quoted are names that are words of MySQL's grammar.
-const LISTS: [(&str, &str); 10] = [
+const LISTS: [(&str, &str); 11] = [
     (
         "boot",
         "boot_id, role, name, pool, concurrency, in_flight, started_at, lease_until, \
@@ -16,6 +16,11 @@ const LISTS: [(&str, &str); 10] = [
         "call_id, send_id, round, place, name, arguments, \"repeat\", waits_on, \
          approval, started_epoch, attempt, deadline_at, result, requested_at, \
          settled_at",
+    ),
+    (
+        "fold",
+        "n, from_seq, to_seq, level, kind, text, model, tokens_before, tokens_after, \
+         send_id, created_at, covered_by",
     ),
     (
         "hot",

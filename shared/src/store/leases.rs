@@ -217,7 +217,7 @@ pub struct UsageRow {
     pub usage: Usage,
 }
 
-/// In the place of a round, in the rows of model calls that wrote a fold.
+/// In the place of a round, in the rows of model calls that wrote a fold; their `purpose` is `fold`.
 const FOLD_ROUND: i32 = -2;
 
 impl UsageRow {

@@ -16,7 +16,7 @@ use crate::time::Timestamp;
 pub trait Skills: Send + Sync {
     /// Stores a version unless it is there, and makes it the one that its name means; see
     /// [`takes_name`]. Once for each idempotency key.
-    async fn publish_skill(&self, item: PublishSkill) -> Result<PublishOutcome>;
+    async fn publish_skill(&self, item: PublishSkill) -> Result<PublishSkillOutcome>;
 
     /// Notes what is wrong with a mounted skill, until that folder's skill is published or removed.
     async fn note_broken_skill(
@@ -95,7 +95,7 @@ impl PublishSkill {
 
 /// What became of a publication.
 #[derive(Debug, Clone, PartialEq)]
-pub enum PublishOutcome {
+pub enum PublishSkillOutcome {
     /// The version is stored.
     Published {
         /// Whether it is stored now for the first time.

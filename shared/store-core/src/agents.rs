@@ -109,24 +109,21 @@ async fn publish(tx: &mut Tx, item: PublishAgent) -> Result<PublishOutcome> {
         .await?;
     let known = agent(tx.conn(), &key).await?.ok_or(Fault::NoRow)?;
     let newest = version(tx.conn(), &key, known.version).await?;
-    let (version, added) = match newest.filter(|newest| newest.spec == spec) {
-        Some(newest) => {
-            if known.archived_at.is_some() {
-                mark(tx, &key, false).await?;
-            }
-            (newest, false)
+    let (version, added) = if let Some(newest) = newest.filter(|newest| newest.spec == spec) {
+        if known.archived_at.is_some() {
+            mark(tx, &key, false).await?;
         }
-        None => {
-            let version = AgentVersion {
-                n: known.version + 1,
-                hash: spec.hash(),
-                key,
-                spec,
-                created_at: now,
-            };
-            add(tx, &version).await?;
-            (version, true)
-        }
+        (newest, false)
+    } else {
+        let version = AgentVersion {
+            n: known.version + 1,
+            hash: spec.hash(),
+            key,
+            spec,
+            created_at: now,
+        };
+        add(tx, &version).await?;
+        (version, true)
     };
     if let Some(request) = &idempotency {
         let note = PublishNote {

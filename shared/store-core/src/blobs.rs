@@ -8,7 +8,6 @@ use mainspring_shared::store;
 use mainspring_shared::store::{
     BeginBlob, BlobRecord, BlobRows, BlobState, DumpBlob, NewBlob, RetireBlobs, RetiredBlobs,
 };
-use mainspring_shared::time::Timestamp;
 use uuid::Uuid;
 
 use crate::db::{Conn, sql};
@@ -108,7 +107,7 @@ impl BlobRows for SqlStore {
                     .fetch_optional(conn)
                     .await?;
                 let Some(row) = row else { return Ok(None) };
-                let data: Vec<u8> = Cells::new(&row, "blob_chunks").named("data")?;
+                let data: Vec<u8> = Cells::new(&row, "blob_chunks").get("data")?;
                 Ok(Some(data.into()))
             })
         })
@@ -257,8 +256,8 @@ async fn retire(tx: &mut Tx, query: RetireBlobs) -> Result<RetiredBlobs> {
         .await?;
     let mut retired = RetiredBlobs::default();
     for row in &rows {
-        let cells = Cells::new(row, "blobs");
-        let (tenant, sha256) = (TenantId(cells.named("tenant")?), hash(&cells)?);
+        let mut cells = Cells::new(row, "blobs");
+        let (tenant, sha256) = (TenantId(cells.get("tenant")?), hash(&mut cells)?);
         retired.next = Some((tenant, sha256));
         retired.holds += statement(sql!("blobs/release"))
             .bind(tenant.0)
@@ -288,19 +287,19 @@ async fn retire(tx: &mut Tx, query: RetireBlobs) -> Result<RetiredBlobs> {
     Ok(retired)
 }
 
-fn hash(cells: &Cells<'_>) -> Result<BlobHash> {
-    let bytes: Vec<u8> = cells.named("sha256")?;
+fn hash(cells: &mut Cells<'_>) -> Result<BlobHash> {
+    let bytes: Vec<u8> = cells.get("sha256")?;
     BlobHash::from_slice(&bytes)
         .ok_or_else(|| Fault::unreadable("blobs", "sha256", "is no SHA-256".to_owned()))
 }
 
 /// `tenant, sha256, generation, state, media_type, bytes, created_at`
 fn record(row: &Row) -> Result<(BlobRecord, BlobState)> {
-    let cells = Cells::new(row, "blobs");
-    let tenant = TenantId(cells.named("tenant")?);
-    let sha256 = hash(&cells)?;
-    let generation: Uuid = cells.named("generation")?;
-    let state = BlobState::of(cells.named("state")?)
+    let mut cells = Cells::new(row, "blobs");
+    let tenant = TenantId(cells.get("tenant")?);
+    let sha256 = hash(&mut cells)?;
+    let generation: Uuid = cells.get("generation")?;
+    let state = BlobState::of(cells.get("state")?)
         .ok_or_else(|| Fault::unreadable("blobs", "state", "is unknown".to_owned()))?;
     let record = BlobRecord {
         place: BlobPlace {
@@ -308,9 +307,9 @@ fn record(row: &Row) -> Result<(BlobRecord, BlobState)> {
             sha256,
             generation,
         },
-        media_type: cells.named("media_type")?,
-        bytes: cells.named("bytes")?,
-        created_at: Timestamp(cells.named("created_at")?),
+        media_type: cells.get("media_type")?,
+        bytes: cells.get("bytes")?,
+        created_at: cells.time("created_at")?,
     };
     Ok((record, state))
 }
@@ -328,8 +327,8 @@ pub(crate) async fn dump(conn: &mut Conn) -> Result<Vec<DumpBlob>> {
             .await?;
         let mut owners = Vec::with_capacity(holds.len());
         for row in &holds {
-            let cells = Cells::new(row, "blob_holds");
-            let owner = BlobOwner::of(cells.named("kind")?, cells.named("owner")?);
+            let mut cells = Cells::new(row, "blob_holds");
+            let owner = BlobOwner::of(cells.get("kind")?, cells.get("owner")?);
             owners.push(
                 owner.ok_or_else(|| {
                     Fault::unreadable("blob_holds", "kind", "is unknown".to_owned())

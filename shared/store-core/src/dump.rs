@@ -9,7 +9,6 @@ use mainspring_shared::store::{self, Dump, DumpSession, Inspect};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::usage::Usage;
 
-use crate::{agents, blobs};
 use crate::db::{Conn, Statement, sql};
 use crate::extractions;
 use crate::fault::Result;
@@ -23,6 +22,7 @@ use crate::rows::{self, Cells};
 use crate::runs;
 use crate::store::SqlStore;
 use crate::timers;
+use crate::{agents, blobs};
 
 #[async_trait]
 impl Inspect for SqlStore {

@@ -130,9 +130,10 @@ pub(crate) async fn change(tx: &mut Tx, item: &ChangeMemory) -> Result<Option<Me
     let Some(entry) = locked.map(|entry| item.apply(entry, now)) else {
         return Ok(None);
     };
-    let sql = match item.text {
-        Some(_) => sql!("memories/rewrite"),
-        None => sql!("memories/change"),
+    let sql = if item.text.is_some() {
+        sql!("memories/rewrite")
+    } else {
+        sql!("memories/change")
     };
     let mut query = statement(sql)
         .bind(tenant.0)
@@ -237,9 +238,10 @@ async fn list(
     query: ListMemories,
 ) -> Result<Page<MemoryEntry>> {
     let now = clock(conn, at).await?;
-    let sql = match query.namespace {
-        Some(_) => sql!("memories/list_in"),
-        None => sql!("memories/list"),
+    let sql = if query.namespace.is_some() {
+        sql!("memories/list_in")
+    } else {
+        sql!("memories/list")
     };
     let mut statement = statement(sql)
         .bind(query.tenant.0)

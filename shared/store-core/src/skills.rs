@@ -8,12 +8,9 @@ use mainspring_shared::skill::{
     BrokenSkill, SkillFault, SkillHash, SkillRecord, SkillRef, SkillSource,
 };
 use mainspring_shared::store::{
-    self, ListSkills, Page, PublishOutcome, PublishSkill, SKILL_VERSIONS_MAX, SkillVersion, Skills,
-    takes_name,
+    self, ListSkills, Page, PublishSkill, PublishSkillOutcome, SKILL_VERSIONS_MAX, SkillVersion,
+    Skills, takes_name,
 };
-use mainspring_shared::stored;
-use mainspring_shared::time::Timestamp;
-use serde::de::DeserializeOwned;
 
 use crate::accept::{self, Seen};
 use crate::db::{Conn, sql};
@@ -26,7 +23,7 @@ use crate::store::{SqlStore, Tx};
 
 #[async_trait]
 impl Skills for SqlStore {
-    async fn publish_skill(&self, item: PublishSkill) -> store::Result<PublishOutcome> {
+    async fn publish_skill(&self, item: PublishSkill) -> store::Result<PublishSkillOutcome> {
         self.write(item, |tx, item| Box::pin(publish(tx, item)))
             .await
     }
@@ -104,12 +101,12 @@ impl Skills for SqlStore {
     }
 }
 
-async fn publish(tx: &mut Tx, item: PublishSkill) -> Result<PublishOutcome> {
+async fn publish(tx: &mut Tx, item: PublishSkill) -> Result<PublishSkillOutcome> {
     if let Some(key) = &item.idempotency {
         match accept::seen(tx, key).await? {
             Seen::Never => accept::remember(tx, key, item.resource()).await?,
-            Seen::Before(_) => return Ok(PublishOutcome::Replayed),
-            Seen::OtherBody => return Ok(PublishOutcome::Mismatch),
+            Seen::Before(_) => return Ok(PublishSkillOutcome::Replayed),
+            Seen::OtherBody => return Ok(PublishSkillOutcome::Mismatch),
         }
     }
     let (tenant, now) = (item.tenant.0, tx.now);
@@ -153,7 +150,7 @@ async fn publish(tx: &mut Tx, item: PublishSkill) -> Result<PublishOutcome> {
     if item.source == SkillSource::Mounted {
         mend(tx, item.tenant, name).await?;
     }
-    Ok(PublishOutcome::Published {
+    Ok(PublishSkillOutcome::Published {
         created,
         current: takes || before.map(|(current, _)| current) == Some(hash),
     })
@@ -260,11 +257,11 @@ async fn versions(conn: &mut Conn, tenant: TenantId, name: String) -> Result<Vec
         .fetch_all(conn)
         .await?;
     let version = |row: &Row| {
-        let cells = Cells::new(row, "skill_versions");
+        let mut cells = Cells::new(row, "skill_versions");
         Ok(SkillVersion {
-            hash: hash(&cells)?,
-            source: source(&cells)?,
-            created_at: Timestamp(cells.named("created_at")?),
+            hash: hash(&mut cells)?,
+            source: cells.word("source", SkillSource::parse)?,
+            created_at: cells.time("created_at")?,
         })
     };
     rows.iter().map(version).collect()
@@ -276,11 +273,11 @@ async fn broken(conn: &mut Conn, tenant: TenantId) -> Result<Vec<BrokenSkill>> {
         .fetch_all(conn)
         .await?;
     let broken = |row: &Row| {
-        let cells = Cells::new(row, "skill_faults");
+        let mut cells = Cells::new(row, "skill_faults");
         Ok(BrokenSkill {
-            folder: cells.named("folder")?,
-            faults: parsed(&cells, "faults")?,
-            seen_at: Timestamp(cells.named("seen_at")?),
+            folder: cells.get("folder")?,
+            faults: cells.json("faults")?,
+            seen_at: cells.time("seen_at")?,
         })
     };
     rows.iter().map(broken).collect()
@@ -304,7 +301,7 @@ async fn files(
             .fetch_optional(&mut *conn)
             .await?;
         if let Some(row) = row {
-            let content = Cells::new(&row, "skill_files").named("content")?;
+            let content = Cells::new(&row, "skill_files").get("content")?;
             files.insert(path, content);
         }
     }
@@ -312,38 +309,23 @@ async fn files(
 }
 
 fn current(row: &Row) -> Result<Option<(SkillHash, SkillSource)>> {
-    let cells = Cells::new(row, "skills");
-    let listed: bool = cells.named("listed")?;
-    Ok(if listed {
-        Some((hash(&cells)?, source(&cells)?))
-    } else {
-        None
-    })
+    let mut cells = Cells::new(row, "skills");
+    let meant = (hash(&mut cells)?, cells.word("source", SkillSource::parse)?);
+    let listed: bool = cells.get("listed")?;
+    Ok(listed.then_some(meant))
 }
 
 fn record(row: &Row) -> Result<SkillRecord> {
-    let cells = Cells::new(row, "skill_versions");
+    let mut cells = Cells::new(row, "skill_versions");
     Ok(SkillRecord {
-        name: cells.named("name")?,
-        hash: hash(&cells)?,
-        source: source(&cells)?,
-        manifest: parsed(&cells, "body")?,
-        created_at: Timestamp(cells.named("created_at")?),
+        name: cells.get("name")?,
+        hash: hash(&mut cells)?,
+        source: cells.word("source", SkillSource::parse)?,
+        manifest: cells.json("body")?,
+        created_at: cells.time("created_at")?,
     })
 }
 
-fn hash(cells: &Cells<'_>) -> Result<SkillHash> {
-    let text: &str = cells.named("hash")?;
-    text.parse().map_err(|error| cells.corrupt("hash", &error))
-}
-
-fn source(cells: &Cells<'_>) -> Result<SkillSource> {
-    let text: &str = cells.named("source")?;
-    let source = SkillSource::parse(text);
-    source.ok_or_else(|| cells.corrupt("source", &format!("{text:?} is not known")))
-}
-
-fn parsed<T: DeserializeOwned>(cells: &Cells<'_>, column: &'static str) -> Result<T> {
-    let text: &str = cells.named(column)?;
-    stored::read(text).map_err(|error| cells.corrupt(column, &error))
+fn hash(cells: &mut Cells<'_>) -> Result<SkillHash> {
+    cells.word("hash", |text| text.parse().ok())
 }

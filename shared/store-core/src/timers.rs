@@ -407,9 +407,10 @@ async fn get(conn: &mut Conn, tenant: TenantId, id: TimerId) -> Result<Option<Ti
 
 /// Timers, newest first.
 pub(crate) async fn list(conn: &mut Conn, query: ListTimers) -> Result<Page<TimerRecord>> {
-    let sql = match query.session {
-        Some(_) => sql!("timers/list_of_session"),
-        None => sql!("timers/list"),
+    let sql = if query.session.is_some() {
+        sql!("timers/list_of_session")
+    } else {
+        sql!("timers/list")
     };
     let rows = statement(sql)
         .bind(query.tenant.0)

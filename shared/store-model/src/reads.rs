@@ -203,6 +203,10 @@ pub(crate) fn messages(state: &State, query: ReadMessages) -> Vec<Message> {
     behind.take(query.limit as usize).cloned().collect()
 }
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the port passes queries by value"
+)]
 pub(crate) fn find(state: &State, query: FindMessages) -> Vec<Message> {
     let session = live(state, query.key);
     let transcript = session.into_iter().flat_map(|s| s.messages.values().rev());

@@ -9,7 +9,7 @@ use mainspring_shared::skill::{
     BrokenSkill, Skill, SkillFault, SkillHash, SkillRecord, SkillRef, SkillSource,
 };
 use mainspring_shared::store::{
-    ListSkills, Page, PublishOutcome, PublishSkill, Result, SKILL_VERSIONS_MAX, SkillVersion,
+    ListSkills, Page, PublishSkill, PublishSkillOutcome, Result, SKILL_VERSIONS_MAX, SkillVersion,
     Skills, takes_name,
 };
 use mainspring_shared::time::Timestamp;
@@ -27,7 +27,7 @@ pub(crate) struct Named {
 
 #[async_trait]
 impl Skills for ModelStore {
-    async fn publish_skill(&self, item: PublishSkill) -> Result<PublishOutcome> {
+    async fn publish_skill(&self, item: PublishSkill) -> Result<PublishSkillOutcome> {
         let (mut state, now) = self.begin();
         Ok(publish(&mut state, now, &item))
     }
@@ -135,11 +135,11 @@ impl Skills for ModelStore {
     }
 }
 
-fn publish(state: &mut State, now: Timestamp, item: &PublishSkill) -> PublishOutcome {
+fn publish(state: &mut State, now: Timestamp, item: &PublishSkill) -> PublishSkillOutcome {
     match state.seen(item.idempotency.as_ref()) {
         Seen::Never => {}
-        Seen::Before(_) => return PublishOutcome::Replayed,
-        Seen::Mismatch => return PublishOutcome::Mismatch,
+        Seen::Before(_) => return PublishSkillOutcome::Replayed,
+        Seen::Mismatch => return PublishSkillOutcome::Mismatch,
     }
     state.remember(item.idempotency.as_ref(), item.resource(), now);
     let slot = (item.tenant, item.skill.name.clone());
@@ -156,7 +156,7 @@ fn publish(state: &mut State, now: Timestamp, item: &PublishSkill) -> PublishOut
     if takes_name(named.current.map(|(_, source)| source), item.source) {
         named.current = Some((hash, item.source));
     }
-    PublishOutcome::Published {
+    PublishSkillOutcome::Published {
         created,
         current: named.current.map(|(current, _)| current) == Some(hash),
     }

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use mainspring_shared::agent::AgentKey;
-use mainspring_shared::id::{BootId, KeyId, MemoryId, RunKey, SendId, SessionKey, TenantId, TimerId};
 use bytes::Bytes;
+use mainspring_shared::agent::AgentKey;
 use mainspring_shared::blob::{BlobHash, BlobPlace};
+use mainspring_shared::id::{
+    BootId, KeyId, MemoryId, RunKey, SendId, SessionKey, TenantId, TimerId,
+};
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::skill::BrokenSkill;
 use mainspring_shared::store::{BootRecord, Dump, IdempotencyKey, KeyOutcome};
@@ -14,7 +16,6 @@ use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::{CallRecord, Published};
 use uuid::Uuid;
 
-use crate::{agents, extractions};
 use crate::blobs::{self, Blob};
 use crate::lists::{self, Kept};
 use crate::memories;
@@ -23,6 +24,7 @@ use crate::session::Session;
 use crate::skills::Named;
 use crate::tenants;
 use crate::timers::Timer;
+use crate::{agents, extractions};
 
 /// Everything that a database would hold.
 #[derive(Debug, Default)]

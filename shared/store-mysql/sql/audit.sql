@@ -61,7 +61,7 @@ WITH capped AS (
                               ORDER BY u.round DESC, u.attempt DESC) AS from_last
     FROM usage_rows u
     JOIN capped c ON c.send_id = u.send_id AND c.tenant = u.tenant
-    WHERE u.round >= 0
+    WHERE u.round <> -1
 ), earlier AS (
     SELECT tenant, send_id, CAST(sum(tokens) AS SIGNED) AS tokens
     FROM answers
@@ -686,7 +686,7 @@ WITH paid AS (
     SELECT tenant, send_id, CAST(sum(JSON_VALUE("usage", '$.input_tokens')) AS SIGNED) AS input,
            CAST(sum(JSON_VALUE("usage", '$.output_tokens')) AS SIGNED) AS output
     FROM usage_rows
-    WHERE round >= 0
+    WHERE round <> -1
     GROUP BY tenant, send_id
 ), makers AS (
     SELECT DISTINCT tenant, send_id FROM tool_calls

@@ -166,24 +166,21 @@ async fn publish_once(
         .await?;
     let known = read_agent(&row)?;
     let newest = version_once(&mut tx, key, known.version).await?;
-    let (version, added) = match newest.filter(|newest| newest.spec == item.spec) {
-        Some(newest) => {
-            if known.archived_at.is_some() {
-                mark(&mut tx, key, None, now).await?;
-            }
-            (newest, false)
+    let (version, added) = if let Some(newest) = newest.filter(|newest| newest.spec == item.spec) {
+        if known.archived_at.is_some() {
+            mark(&mut tx, key, None, now).await?;
         }
-        None => {
-            let version = AgentVersion {
-                key: key.clone(),
-                n: known.version + 1,
-                hash: item.spec.hash(),
-                spec: item.spec.clone(),
-                created_at: now,
-            };
-            add(&mut tx, &version).await?;
-            (version, true)
-        }
+        (newest, false)
+    } else {
+        let version = AgentVersion {
+            key: key.clone(),
+            n: known.version + 1,
+            hash: item.spec.hash(),
+            spec: item.spec.clone(),
+            created_at: now,
+        };
+        add(&mut tx, &version).await?;
+        (version, true)
     };
     if let Some(request) = &item.idempotency {
         let note = PublishNote {

@@ -154,8 +154,11 @@ fn course(row: &PgRow) -> Result<(TimerId, TimerRule, Timestamp, Occurrence)> {
 /// Reads a row, and keeps nothing of it.
 type Try = fn(&PgRow) -> Result<()>;
 
+/// Gives a statement.
+type Text = fn() -> &'static str;
+
 /// Every kind of row that holds more than numbers.
-const KINDS: &[(fn() -> &'static str, Try)] = &[
+const KINDS: &[(Text, Try)] = &[
     (
         || text!("reads/dump_sends"),
         |row| {

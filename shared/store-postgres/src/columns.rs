@@ -315,7 +315,8 @@ mod tests {
             index: 0,
             model: "m\"".to_owned(),
             usage: mainspring_shared::usage::Usage::default(),
-    digest: None, recalled: None,
+            digest: None,
+            recalled: None,
         };
         let fold = mainspring_shared::session::fold::FoldRef {
             from_seq: 1,

@@ -11,7 +11,6 @@ use mainspring_shared::time::Timestamp;
 use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection};
 
-use crate::{agents, blobs, extractions, folds};
 use crate::ledger::Hot;
 use crate::lists;
 use crate::memories;
@@ -20,6 +19,7 @@ use crate::rows::Fields;
 use crate::runs;
 use crate::store::PostgresStore;
 use crate::timers;
+use crate::{agents, blobs, extractions, folds};
 
 #[async_trait]
 impl Inspect for PostgresStore {

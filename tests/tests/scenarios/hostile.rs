@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 fn agent() -> AgentSpec {
     let named = ["look", "put", "act", "alone", "slow"];
     AgentSpec {
+        model: Some("roomy".into()),
         tools: named.map(|name| ToolEntry::Named(name.into())).to_vec(),
         ..AgentSpec::default()
     }

@@ -72,7 +72,7 @@ async fn what_was_streamed_by_a_model_that_is_left_is_void() {
             .unwrap_or_default()
             .contains("half")
     );
-    let key = world.dump().await.sessions.remove(0).record.key;
+    let key = world.dump().await.sessions.remove(0).key;
     let resets = world.live(key).into_iter().filter(|event| {
         matches!(
             event,

@@ -34,7 +34,7 @@ use mainspring_worker::llm::Secret;
 use mainspring_worker::llm::{Error, Wait};
 use mainspring_worker::llm::{Request, json};
 
-pub(super) use client::client;
+pub(crate) use client::client;
 
 /// As much of a refusal is read as can hold its error object.
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;

@@ -13,9 +13,9 @@
 mod answer;
 mod anthropic;
 mod demo;
+mod embeddings;
 mod extra;
 mod gate;
-mod embeddings;
 mod http;
 mod metrics;
 mod open;
@@ -30,8 +30,8 @@ mod transcript;
 mod usage;
 
 pub use demo::Demo;
-pub use extra::{ExtraFault, RequestExtra};
 pub use embeddings::Embeddings;
+pub use extra::{ExtraFault, RequestExtra};
 pub use open::{SetupError, open};
-pub use settings::{ANTHROPIC_BASE_URL, Kind, Limits, OPENAI_BASE_URL, ProviderSettings};
 pub use probe::{Probed, probe};
+pub use settings::{ANTHROPIC_BASE_URL, Kind, Limits, OPENAI_BASE_URL, ProviderSettings};

@@ -221,6 +221,7 @@ fn request(model: &str, text: &str) -> Request {
         top_p: None,
         stop: Vec::new(),
         reasoning_effort: None,
+        thinking_tokens: None,
         tools: Vec::new(),
         output: None,
     }

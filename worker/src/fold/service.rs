@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{Fault, Job, Written};
-use crate::tool::{Invocation, Tools};
+use crate::tool::{Invocation, Skills, Tools};
 
 /// What the service is called in its requests.
 const NAME: &str = "fold";
@@ -53,6 +53,7 @@ pub(crate) async fn ask(
         boot,
         attempt: 1,
         stop: CancellationToken::new(),
+        skills: Skills::default(),
     };
     let output = tool.call(invocation).await;
     let output = output.map_err(|error| Fault::Service(error.to_string()))?;

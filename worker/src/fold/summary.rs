@@ -59,6 +59,7 @@ pub(crate) fn prompt(model: String, span: &Span, budget: u64) -> Option<Prompt> 
         top_p: None,
         stop: Vec::new(),
         reasoning_effort: None,
+        thinking_tokens: None,
         tools: Vec::new(),
         output: None,
     };

@@ -65,7 +65,11 @@ impl Memory for Builtin {
     async fn recall(&self, ask: Recall) -> Result<Vec<Recalled>, MemoryError> {
         let mut question = SearchMemories::new(ask.tenant, ask.namespace, &ask.query, ask.limit);
         question.embedding = self.embed(&ask.query).await;
-        let found = self.store.search_memories(question).await.map_err(away)?;
+        let found = self
+            .store
+            .search_memories(question)
+            .await
+            .map_err(|error| away(&error))?;
         let recalled = found.into_iter().map(|entry| Recalled {
             id: entry.id.to_string(),
             text: entry.text,
@@ -94,7 +98,12 @@ impl Memory for Builtin {
             },
             idempotency: None,
         };
-        match self.store.save_memory(item).await.map_err(away)? {
+        match self
+            .store
+            .save_memory(item)
+            .await
+            .map_err(|error| away(&error))?
+        {
             SaveMemoryOutcome::Saved(_) | SaveMemoryOutcome::Known(_) => Ok(id.to_string()),
             SaveMemoryOutcome::Gone | SaveMemoryOutcome::Mismatch => Err(MemoryError::Refused {
                 why: "this was kept before, and forgotten since".to_owned(),
@@ -109,7 +118,7 @@ impl Memory for Builtin {
         let deleted = self
             .store
             .delete_memory(entry.tenant, Some(entry.namespace), id);
-        deleted.await.map_err(away)
+        deleted.await.map_err(|error| away(&error))
     }
 }
 
@@ -127,7 +136,7 @@ pub(crate) fn entry_id(key: &str, send: Option<SendId>) -> MemoryId {
     MemoryId(id)
 }
 
-fn away(error: store::Error) -> MemoryError {
+fn away(error: &store::Error) -> MemoryError {
     tracing::debug!(%error, "the memory's store did not answer");
     let why = match error {
         store::Error::Unavailable { .. } => "the database is unavailable",

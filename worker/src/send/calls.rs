@@ -8,7 +8,7 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{BootId, SessionKey};
-use mainspring_shared::message::plain_text;
+use mainspring_shared::message::{ContentPart, plain_text};
 use mainspring_shared::time::Clock;
 use mainspring_shared::tool::{CallRecord, CallResult, Repeat, bounded};
 use serde_json::{Map, Value};
@@ -226,7 +226,9 @@ type Given = std::thread::Result<Result<Output, ToolError>>;
 fn over(given: Given, call_id: &str, traits: Traits) -> Over {
     let result = match given {
         Ok(Ok(output)) => {
-            let empty = plain_text(&output.content).is_empty() && output.content.len() <= 1;
+            let only_text =
+                (output.content.iter()).all(|part| matches!(part, ContentPart::Text { .. }));
+            let empty = only_text && plain_text(&output.content).is_empty();
             let content = if empty {
                 CallResult::text("(no output)").content
             } else {

@@ -173,6 +173,10 @@ pub(super) struct Asking<'a> {
 }
 
 /// The published agent that a call's child is to be, if it names one that may be started.
+#[expect(
+    clippy::result_large_err,
+    reason = "a refusal is the result of the call"
+)]
 pub(super) fn named(
     call: &CallRecord,
     delegation: &Delegation,
@@ -191,7 +195,29 @@ pub(super) fn named(
     Ok(Some(query))
 }
 
+/// What of a task does not go together.
+fn misfit(task: &Task, is_existing: bool, is_named: bool) -> Option<&'static str> {
+    let of_new = is_named
+        || task.name.is_some()
+        || task.max_tokens.is_some()
+        || task.temperature.is_some()
+        || task.lifecycle.is_some()
+        || !task.metadata.is_empty();
+    if is_existing && of_new {
+        return Some(
+            "an agent that goes on keeps its name and its settings: leave out `agent`, `name`, \
+             `max_tokens`, `temperature`, `lifecycle` and `metadata` beside `session_id`",
+        );
+    }
+    let unnamed = !is_named && !task.variables.is_empty();
+    unnamed.then_some("`variables` are those of a published `agent`")
+}
+
 /// The child that a call asks for; `named` is the published agent that it names.
+#[expect(
+    clippy::result_large_err,
+    reason = "a refusal is the result of the call"
+)]
 pub(super) fn child(
     call: &CallRecord,
     parent: Asking<'_>,
@@ -225,21 +251,8 @@ pub(super) fn child(
         Ok(SessionKey { session, ..key })
     });
     let existing = known.transpose()?;
-    let of_new = named.is_some()
-        || task.name.is_some()
-        || task.max_tokens.is_some()
-        || task.temperature.is_some()
-        || task.lifecycle.is_some()
-        || !task.metadata.is_empty();
-    if existing.is_some() && of_new {
-        let text = "an agent that goes on keeps its name and its settings: leave out `agent`, `name`, \
-                    `max_tokens`, `temperature`, `lifecycle` and `metadata` beside `session_id`";
+    if let Some(text) = misfit(&task, existing.is_some(), named.is_some()) {
         return Err(invalid(text.to_owned()));
-    }
-    if named.is_none() && !task.variables.is_empty() {
-        return Err(invalid(
-            "`variables` are those of a published `agent`".to_owned(),
-        ));
     }
     let wanted = task.tools.clone().map(|names| {
         let names = names.into_iter().map(ToolEntry::Named);

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use mainspring_shared::budget::Price;
 use mainspring_shared::message::{Message, plain_text};
 use mainspring_shared::model::{Digest, ModelFacts};
 use mainspring_shared::send::machine::Answer;
@@ -18,9 +17,9 @@ use serde_json::Value;
 use super::output::Fault;
 use super::vet::{Vetted, Vetting};
 use super::{output, settle};
+use crate::content::Content;
 use crate::hook::{Judged, Refusal, ToolCall};
 use crate::llm::{self, Chunk, Finish, Model, Reply, Request};
-use crate::content::Content;
 
 pub(super) type Call = BoxFuture<'static, Result<Answered, NoReply>>;
 
@@ -169,8 +168,9 @@ impl Attempt {
             Judged::Instead(reply) => reply,
             Judged::End => return Err(NoReply::Ended),
             Judged::Go => {
-                let names =
-                    |message: &Arc<Message>| message.content.iter().any(|part| part.blob().is_some());
+                let names = |message: &Arc<Message>| {
+                    message.content.iter().any(|part| part.blob().is_some())
+                };
                 if self.request.messages.iter().any(names) {
                     let tenant = at.session.tenant;
                     let request = Arc::make_mut(&mut self.request);
@@ -187,13 +187,14 @@ impl Attempt {
         }
         let (mut calls, mut found, mut back) = (Vec::new(), None, None);
         match (settle::classify(&reply), &self.shape) {
-            (Ok(Answer::Calls), _) => match self.vetting.calls(&reply.tool_calls).await {
-                Some(vetted) => calls = vetted,
-                None => {
+            (Ok(Answer::Calls), _) => {
+                if let Some(vetted) = self.vetting.calls(&reply.tool_calls).await {
+                    calls = vetted;
+                } else {
                     ends = true;
                     end_with(&mut reply);
                 }
-            },
+            }
             (Ok(Answer::Final | Answer::Cut), Some(schema)) => {
                 let clock = self.vetting.clock.as_ref();
                 found = Some(output::read(clock, &reply, schema).await);

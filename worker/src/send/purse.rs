@@ -6,7 +6,8 @@
 use std::time::Duration;
 
 use mainspring_shared::budget::{Budget, Caps, Held, Price, Short, Spent, Used};
-use mainspring_shared::model::Measured;
+use mainspring_shared::message::Message;
+use mainspring_shared::model::{Calibration, Measured, expect_message_tokens, expect_tokens};
 use mainspring_shared::store::{SendTotals, StartedSend};
 use mainspring_shared::time::{Span, Timestamp};
 use mainspring_shared::usage::Usage;
@@ -144,6 +145,15 @@ impl Purse {
         let known =
             known.and_then(|known| known.tokens(request, estimate_message_tokens, estimate_tokens));
         known.unwrap_or_else(|| estimate_request_tokens(request)) + FRAME_TOKENS
+    }
+
+    /// What a request takes by what the provider counted of its beginning, and expects of the rest; none where
+    /// nothing of it was counted.
+    pub(super) fn counted_of(&self, request: &Request, calibration: &Calibration) -> Option<u64> {
+        let known = self.measured.as_ref()?;
+        let of_message = |message: &Message| calibration.of(expect_message_tokens(message));
+        let of_text = |text: &str| calibration.of(expect_tokens(text));
+        known.tokens(request, of_message, of_text)
     }
 
     /// Takes note of what a provider said of a request and its answer.

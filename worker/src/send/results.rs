@@ -1,10 +1,12 @@
 //! Results of the open round's calls: read from their rows, settled, and told to the model.
 
 use mainspring_shared::id::SessionKey;
+use mainspring_shared::message::Role;
 use mainspring_shared::send::machine::{Event, Open};
 use mainspring_shared::tool::{CallRecord, CallResult, answers, cancelled_call};
 
 use super::children::answered_for_good;
+use super::round::Round;
 use super::run::Run;
 use crate::hook::ToolCall;
 use crate::tool::Effect;
@@ -83,6 +85,28 @@ impl Run<'_> {
             self.tell_results();
         }
         self.or_passed(open)
+    }
+
+    /// What a round needs whose results are in the transcript: nothing, unless one of its calls passed
+    /// the turn and the worker died before it could end the send.
+    pub(super) async fn told_round(&mut self) -> Result<Open, Event> {
+        let last = self.prompt.window.last();
+        let told =
+            last.filter(|last| last.role == Role::Tool && last.send_id == self.send.record.id);
+        let Some(round) = told.map(|last| last.round) else {
+            return Ok(Open::Nothing);
+        };
+        let mut offers = self.prompt.offers.list().iter();
+        if !offers.any(|offer| offer.traits.effect == Effect::PassTurn) {
+            return Ok(Open::Nothing);
+        }
+        if !self.read_round(round).await {
+            return Err(self.release_as_lost().await);
+        }
+        let passed = self.passes();
+        self.round = Round::default();
+        self.round.passed = passed;
+        Ok(if passed { Open::Passed } else { Open::Nothing })
     }
 
     /// What the round needs, by what its calls need.

@@ -221,7 +221,7 @@ impl<'a> Run<'a> {
             (asks && last.send_id == self.send.record.id).then_some(last.round)
         });
         let Some(round) = open_round else {
-            return Ok(Open::Nothing);
+            return self.told_round().await;
         };
         if !self.read_round(round).await {
             return Err(self.release_as_lost().await);

@@ -16,8 +16,8 @@ mod desk;
 mod entries;
 mod notes;
 mod output;
-mod remote;
 mod recall;
+mod remote;
 mod todo;
 
 use std::sync::Arc;

@@ -15,7 +15,7 @@ use mainspring_shared::tenant::{KeyRecord, Limits};
 const KEYS_MAX: NonZeroUsize = NonZeroUsize::new(10_000).expect("is not zero");
 
 /// The last use of a key is stored once in this time.
-const NOTED_EVERY: Duration = Duration::from_secs(60);
+const NOTED_EVERY: Duration = Duration::from_mins(1);
 
 /// What was looked up, and when by the monotonic clock.
 #[derive(Debug, Clone)]
@@ -27,7 +27,7 @@ struct Looked<T> {
 #[derive(Debug)]
 pub(super) struct Keys {
     believed: Duration,
-    keys: Mutex<LruCache<KeyId, Looked<Option<KeyRecord>>>>,
+    records: Mutex<LruCache<KeyId, Looked<Option<KeyRecord>>>>,
     limits: Mutex<LruCache<TenantId, Looked<Limits>>>,
     noted: Mutex<LruCache<KeyId, Duration>>,
 }
@@ -36,7 +36,7 @@ impl Keys {
     pub(super) fn new(believed: Duration) -> Self {
         Self {
             believed,
-            keys: Mutex::new(LruCache::new(KEYS_MAX)),
+            records: Mutex::new(LruCache::new(KEYS_MAX)),
             limits: Mutex::new(LruCache::new(KEYS_MAX)),
             noted: Mutex::new(LruCache::new(KEYS_MAX)),
         }
@@ -45,11 +45,11 @@ impl Keys {
     /// The key with this id, as it was at most some seconds ago.
     pub(super) async fn find(&self, app: &App, id: KeyId) -> store::Result<Option<KeyRecord>> {
         let now = app.clock.monotonic();
-        if let Some(found) = fresh(&self.keys, id, now, self.believed) {
+        if let Some(found) = fresh(&self.records, &id, now, self.believed) {
             return Ok(found);
         }
         let found = app.store.find_key(id).await?;
-        remember(&self.keys, id, now, found.clone());
+        remember(&self.records, id, now, found.clone());
         if found.is_some() {
             self.note(app, id, now).await;
         }
@@ -59,7 +59,7 @@ impl Keys {
     /// What a tenant may use, as it was at most some seconds ago.
     pub(super) async fn limits(&self, app: &App, tenant: TenantId) -> store::Result<Limits> {
         let now = app.clock.monotonic();
-        if let Some(found) = fresh(&self.limits, tenant, now, self.believed) {
+        if let Some(found) = fresh(&self.limits, &tenant, now, self.believed) {
             return Ok(found);
         }
         let found = app.store.get_tenant(tenant).await?;
@@ -88,12 +88,12 @@ impl Keys {
 /// go on believing it until that one is back.
 fn fresh<K: std::hash::Hash + Eq, T: Clone>(
     known: &Mutex<LruCache<K, Looked<T>>>,
-    key: K,
+    key: &K,
     now: Duration,
     believed: Duration,
 ) -> Option<T> {
     let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
-    let looked = known.get_mut(&key)?;
+    let looked = known.get_mut(key)?;
     if now.saturating_sub(looked.at) < believed {
         return Some(looked.found.clone());
     }

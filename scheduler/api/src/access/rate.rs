@@ -50,7 +50,7 @@ impl Rates {
                 Code::LimitRequests,
                 format!("the tenant may send {rate} requests per second"),
             )
-            .after(wait.min(Duration::from_secs(60))));
+            .after(wait.min(Duration::from_mins(1))));
         }
         bucket.level -= 1.0;
         Ok(())

@@ -8,11 +8,11 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use mainspring_scheduler::error::Error;
 use mainspring_shared::agent::{AgentKey, AgentName, AgentSpec, NamedAgent};
-use mainspring_shared::id::TenantId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{AgentPath, NewAgentBody, no_version, read_agent, read_version};
+use crate::access::Caller;
 use crate::extract::{Json, NoQuery, Query, parameter, push};
 use crate::problem::Problem;
 use crate::respond;
@@ -105,11 +105,12 @@ pub(super) async fn diff(
 )]
 pub(super) async fn preview(
     State(app): State<Arc<Api>>,
+    caller: Caller,
     _: Query<NoQuery>,
     json: Json<NewAgentBody>,
 ) -> Result<Response, Problem> {
     let (name, spec) = json.value;
-    let tenant = TenantId::DEFAULT;
+    let tenant = caller.tenant;
     let key = AgentKey { tenant, name };
     let known = app.store.get_agent(key.clone()).await?;
     let from = known.map_or(0, |agent| agent.version);

@@ -92,12 +92,11 @@ impl Batch for Sends {
         let mut checks = checks;
         let ask = input.ask(&mut checks);
         checks.finish()?;
-        let mut item = ask.item(agents, app, tenant, key).await?;
-        pin_item(app.store.as_ref(), &mut item, &format!("{at}/session/agent")).await?;
-        Ok(item)
+        ask.item(agents, app, tenant, key).await
     }
 
     async fn prepare(app: &App, item: &mut AcceptSend, at: &str) -> Result<(), Error> {
+        pin_item(app.store.as_ref(), item, &format!("{at}/session/agent")).await?;
         blobs::of_send(app, item, at).await
     }
 
@@ -113,15 +112,11 @@ impl Batch for Sends {
         let count = items.len();
         let app = app.clone();
         let work = tokio::spawn(async move {
-            let (items, refused) = pinned(&app, items).await;
             let mut outcomes = Vec::with_capacity(count);
             for part in parts(items) {
                 outcomes.extend(store_part(&app, part).await);
             }
             drop(permits);
-            for (place, error) in refused {
-                outcomes.insert(place, Err(error));
-            }
             outcomes
         });
         let lost = || (0..count).map(|_| Err(Error::internal())).collect();
@@ -153,18 +148,6 @@ async fn records(app: &App, named: Vec<(TenantId, SendId)>) -> Vec<Result<SendRe
         }
         Err(error) => (0..count).map(|_| Err(Error::from(&error))).collect(),
     }
-}
-
-/// The items whose agents' skills are there, and the others by their places, in order.
-async fn pinned(app: &App, items: Vec<AcceptSend>) -> (Vec<AcceptSend>, Vec<(usize, Error)>) {
-    let (mut kept, mut refused) = (Vec::with_capacity(items.len()), Vec::new());
-    for (place, mut item) in items.into_iter().enumerate() {
-        match pin_item(app.store.as_ref(), &mut item, "/session/agent").await {
-            Ok(()) => kept.push(item),
-            Err(error) => refused.push((place, error)),
-        }
-    }
-    (kept, refused)
 }
 
 /// Parts of a batch to be stored one after the other. Words for a busy session never share a part

@@ -35,7 +35,18 @@ pub(super) fn in_path(path: &str, name: &str) -> Value {
     json!({ "name": name, "in": "path", "required": true, "schema": schema })
 }
 
+/// A parameter of published agents: its place, what it says and its schema.
+fn of_agents(name: &str) -> (&'static str, &'static str, Value) {
+    if name == "archived" {
+        let schema = json!({ "type": "boolean", "default": false });
+        return ("query", "Whether archived agents are listed too.", schema);
+    }
+    let schema = json!({ "type": "string", "minLength": 1 });
+    ("query", "The number of a version, or an alias.", schema)
+}
+
 /// A parameter of a query or a head.
+#[expect(clippy::too_many_lines, reason = "a table of parameters")]
 pub(super) fn parameter(operation: &Operation, name: &str) -> Value {
     let text = |pattern: &str| json!({ "type": "string", "pattern": pattern });
     let path = operation.path.as_str();
@@ -77,16 +88,7 @@ pub(super) fn parameter(operation: &Operation, name: &str) -> Value {
             text(DURATION),
         ),
         "status" => ("query", "Only those with this status.", status()),
-        "archived" => (
-            "query",
-            "Whether archived agents are listed too.",
-            json!({ "type": "boolean", "default": false }),
-        ),
-        "from" | "to" => (
-            "query",
-            "The number of a version, or an alias.",
-            json!({ "type": "string", "minLength": 1 }),
-        ),
+        "archived" | "from" | "to" => of_agents(name),
         "fate" => (
             "query",
             "`pending`: only undelivered items.",

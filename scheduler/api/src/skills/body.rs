@@ -10,6 +10,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use mainspring_scheduler::error::{Error, FieldError};
 use mainspring_shared::error::Code;
+use mainspring_shared::id::TenantId;
 use mainspring_shared::skill::{
     SKILL_BYTES_MAX, SKILL_FILES_MAX, Skill, SkillFault, is_ignored, unwrapped,
 };
@@ -60,6 +61,7 @@ struct Encoded {
 /// Reads a skill, and the idempotency key of its request.
 pub(super) async fn read(
     app: &Api,
+    tenant: TenantId,
     headers: &HeaderMap,
     body: Body,
 ) -> Result<(Skill, Option<IdempotencyKey>), Error> {
@@ -73,8 +75,11 @@ pub(super) async fn read(
     }
     let key = match idempotency::header(headers)? {
         None => None,
-        Some(_) if !is_archive => idempotency::of_request(headers, ROUTE, &whole)?,
-        Some(key) => Some(idempotency::key(ROUTE, key, Sha256::digest(&*whole).into())),
+        Some(_) if !is_archive => idempotency::of_request(tenant, headers, ROUTE, &whole)?,
+        Some(key) => {
+            let hash = Sha256::digest(&*whole).into();
+            Some(idempotency::key(tenant, ROUTE, key, hash))
+        }
     };
     let skill = beside(|| skill(&whole, is_archive))?;
     Ok((skill, key))

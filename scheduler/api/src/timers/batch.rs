@@ -95,7 +95,9 @@ impl Batch for Timers {
         input: TimerBody,
         key: Option<IdempotencyKey>,
     ) -> Result<Self::Item, Error> {
-        let timer = input.timer(agents, app, tenant, checks, key.as_ref()).await?;
+        let timer = input
+            .timer(agents, app, tenant, checks, key.as_ref())
+            .await?;
         Ok((timer, key))
     }
 

@@ -8,12 +8,14 @@ use crate::world::World;
 async fn without_a_worker_nobody_says_what_the_next_call_would_be() {
     let world = World::new().await;
     let api = world.ready().await;
-    let session = api.session().await;
+    let body = json!({ "agent": { "pool": "elsewhere" } });
+    let session = api.post("/v1/sessions", &body).await.ok(201);
+    let session = session["id"].as_str().expect("an id");
     let path = format!("/v1/sessions/{session}/context");
     let problem = api.get(&path).await.problem(503, "store.unavailable");
     assert_eq!(
         problem["detail"],
-        "no worker of the pool \"default\" is alive"
+        "no worker of the pool \"elsewhere\" is alive"
     );
     let body = json!({ "input": "hi", "options": { "model": "m" }, "request": true });
     api.post(&path, &body)

@@ -10,19 +10,38 @@ use bytes::Bytes;
 use mainspring_queue_local::LocalBus;
 use mainspring_runtime::SystemClock;
 use mainspring_shared::agent::{AgentKey, AgentQuery, AgentVersion, NamedAgent};
-use mainspring_shared::id::{BootId, KeyId, MemoryId, RunKey, SendId, SessionKey, TenantId, TimerId};
 use mainspring_shared::blob::{BlobHash, BlobOwner, BlobPlace};
+use mainspring_shared::id::{
+    BootId, KeyId, MemoryId, RunKey, SendId, SessionKey, TenantId, TimerId,
+};
 use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::list::{List, ListName};
 use mainspring_shared::memory::{MemoryEntry, Namespace};
 use mainspring_shared::message::Message;
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::SessionRecord;
-use mainspring_shared::skill::{BrokenSkill, SkillFault, SkillHash, SkillRecord, SkillRef};
 use mainspring_shared::session::fold::Fold;
+use mainspring_shared::skill::{BrokenSkill, SkillFault, SkillHash, SkillRecord, SkillRef};
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, Agents, AlarmSweep, AliasOutcome, AppendOutcome, AppendRound, AuditOptions, BeginBlob, BlobRecord, BlobRows, BootRecord, Boots, Calls, CancelOutcome, ChangeMemory, ChangeTimer, ChangeTimerOutcome, ClaimExtractions, ClaimOutcome, ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend, CreateKeyOutcome, CreateOutcome, CreateRunOutcome, CreateTenantOutcome, CreateTimerOutcome, DeleteOutcome, DeleteTenantOutcome, DeletedSession, DeliverItem, DeliverOutcome, Dump, EndExtraction, EraseMemories, Erased, ErasedMemories, Error, Extraction, Extractions, FindMessages, Fired, IdempotencyKey, ImportSession, Inspect, KeyOutcome, Leases, ListAgentVersions, ListAgents, ListKeys, ListMemories, ListOccurrences, ListOutcome, ListRuns, ListSends, ListSessions, ListSkills, ListTenants, ListTimers, Lists, Memories, NewBlob, NewBoot, NewExtraction, NewKey, NewRun, NewSession, NewTenant, NewTimer, Orphans, Owned, Page, ParkOutcome, ParkSend, PoolTools, PostOutcome, PostResult, PruneOutcome, PruneSession, PublishAgent, PublishOutcome, PublishSkill, QueueStats, ReadInbox, ReadMessages, ReadNodes, Reads, ReleaseSession, Renewal, ReportOutcome, Result, RetireBlobs, RetireSends, Retired, RetiredBlobs, RotateKey, RunStep, Runs, SaveMemory, SaveMemoryOutcome, ScalingStats, SearchMemories, Sends, ServerInfo, SessionPatch, SessionUsage, Sessions, SetAlias, SkillVersion, Skills, SweepOrphans, SweepReady, Sweeps, Swept, TenantPatch, Tenants, Timers, UpdateOutcome, UpdateTenantOutcome, Violation, WriteList,
+    AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, Agents, AlarmSweep, AliasOutcome,
+    AppendOutcome, AppendRound, AuditOptions, BeginBlob, BlobRecord, BlobRows, BootRecord, Boots,
+    Calls, CancelOutcome, ChangeMemory, ChangeTimer, ChangeTimerOutcome, ClaimExtractions,
+    ClaimOutcome, ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend,
+    CreateKeyOutcome, CreateOutcome, CreateRunOutcome, CreateTenantOutcome, CreateTimerOutcome,
+    DeleteOutcome, DeleteTenantOutcome, DeletedSession, DeliverItem, DeliverOutcome, Dump,
+    EndExtraction, EraseMemories, Erased, ErasedMemories, Error, Extraction, Extractions,
+    FindMessages, Fired, IdempotencyKey, ImportSession, Inspect, KeyOutcome, Leases,
+    ListAgentVersions, ListAgents, ListKeys, ListMemories, ListOccurrences, ListOutcome, ListRuns,
+    ListSends, ListSessions, ListSkills, ListTenants, ListTimers, Lists, Memories, NewBlob,
+    NewBoot, NewExtraction, NewKey, NewRun, NewSession, NewTenant, NewTimer, Orphans, Owned, Page,
+    ParkOutcome, ParkSend, PoolTools, PostOutcome, PostResult, PruneOutcome, PruneSession,
+    PublishAgent, PublishOutcome, PublishSkill, PublishSkillOutcome, QueueStats, ReadInbox,
+    ReadMessages, ReadNodes, Reads, ReleaseSession, Renewal, ReportOutcome, Result, RetireBlobs,
+    RetireSends, Retired, RetiredBlobs, RotateKey, RunStep, Runs, SaveMemory, SaveMemoryOutcome,
+    ScalingStats, SearchMemories, Sends, ServerInfo, SessionPatch, SessionUsage, Sessions,
+    SetAlias, SkillVersion, Skills, SweepOrphans, SweepReady, Sweeps, Swept, TenantPatch, Tenants,
+    Timers, UpdateOutcome, UpdateTenantOutcome, Violation, WriteList,
 };
 use mainspring_shared::tenant::{KeyRecord, Tenant};
 use mainspring_shared::time::Timestamp;
@@ -215,7 +234,7 @@ pass_on! { Lists:
 }
 
 pass_on! { Skills:
-    publish_skill(item: PublishSkill) -> PublishOutcome;
+    publish_skill(item: PublishSkill) -> PublishSkillOutcome;
     note_broken_skill(
         tenant: TenantId, folder: String, faults: Vec<SkillFault>
     ) -> ();

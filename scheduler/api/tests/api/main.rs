@@ -5,8 +5,8 @@ mod client;
 mod faulty;
 mod world;
 
-mod agents;
 mod access;
+mod agents;
 mod batch;
 mod blobs;
 mod bounds;

@@ -5,6 +5,7 @@ use std::io::{Cursor, Write as _};
 use mainspring_shared::id::TenantId;
 use mainspring_shared::skill::{SKILL_BYTES_MAX, SKILL_FILE, SkillFault};
 use serde_json::{Value, json};
+use zip::CompressionMethod;
 use zip::write::{SimpleFileOptions, ZipWriter};
 
 use crate::client::Answer;
@@ -28,7 +29,13 @@ fn body(text: &str) -> Value {
 fn archive(entries: &[(&str, &[u8])]) -> Vec<u8> {
     let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
     for (path, content) in entries {
-        let options = SimpleFileOptions::default();
+        // What is small stands in the archive as it is, so that tests can change it there.
+        let method = if content.len() < 1_000 {
+            CompressionMethod::Stored
+        } else {
+            CompressionMethod::Deflated
+        };
+        let options = SimpleFileOptions::default().compression_method(method);
         writer.start_file(*path, options).expect("an entry");
         writer.write_all(content).expect("its content");
     }
@@ -109,12 +116,6 @@ async fn a_skill_is_published_listed_shown_and_read() {
         (200, "#!/bin/sh\necho hi\n")
     );
     assert_eq!(script.header("x-content-type-options"), Some("nosniff"));
-    let bytes = api.get("/v1/skills/greeting/files/data.bin").await;
-    assert_eq!(
-        bytes.header("content-type"),
-        Some("application/octet-stream")
-    );
-    assert_eq!(bytes.header("content-length"), Some("2"));
     for path in [
         "/v1/skills/other",
         "/v1/skills/No!",

@@ -377,7 +377,8 @@ fn round_ref(round: i32) -> RoundRef {
         index: round,
         model: "demo".to_owned(),
         usage: usage(1),
-    digest: None, recalled: None,
+        digest: None,
+        recalled: None,
     }
 }
 

@@ -14,6 +14,7 @@ fn agent(value: &Value) -> AgentSpec {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "called with `json!`")]
 fn members(value: Value) -> Map<String, Value> {
     value.as_object().cloned().expect("an object")
 }

@@ -68,6 +68,7 @@ fn asking(attempt: u32, draining: bool) -> State {
     }
 }
 
+#[expect(clippy::too_many_lines, reason = "a table of states")]
 fn states() -> Vec<(&'static str, State)> {
     let (round, last) = (0, 2);
     vec![
@@ -385,6 +386,7 @@ fn is_write(command: Command) -> bool {
 }
 
 /// What must hold along any history.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of a history")]
 #[derive(Debug, Default)]
 struct Watch {
     asking: bool,

@@ -84,6 +84,10 @@ pub fn sends(messages: &[Arc<Message>]) -> impl Iterator<Item = &[Arc<Message>]>
 }
 
 /// A call with the begin of its result.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "every other kind is shown alike"
+)]
 fn called(seq: i64, call: &ToolCall, messages: &[Arc<Message>]) -> String {
     let arguments = match &call.arguments {
         Value::Object(members) => {
@@ -110,6 +114,10 @@ fn called(seq: i64, call: &ToolCall, messages: &[Arc<Message>]) -> String {
     text
 }
 
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "every other kind is shown alike"
+)]
 fn argument(value: &Value) -> String {
     let text = match value {
         Value::String(text) => text.clone(),
@@ -126,7 +134,7 @@ pub fn shown(parts: &[ContentPart]) -> String {
         ContentPart::Image { .. } => Some("[image]".to_owned()),
         ContentPart::File { name, source } => Some(match source {
             FileSource::Text { text } => format!("[file {name}]\n{text}"),
-            FileSource::Base64 { .. } => format!("[file {name}]"),
+            FileSource::Base64 { .. } | FileSource::Blob { .. } => format!("[file {name}]"),
         }),
     });
     parts.collect::<Vec<_>>().join("\n\n")

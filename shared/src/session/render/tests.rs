@@ -207,7 +207,7 @@ fn folds_stand_before_the_messages_and_cannot_be_closed_from_inside() {
         tokens_after: 10,
     };
     window.fold(fold.at(1, SendId(Uuid::nil()), Timestamp(0)));
-    let request = asked(&window, 1, &[], &window.folds().to_vec(), &plain);
+    let request = asked(&window, 1, &[], window.folds(), &plain);
     let texts: Vec<_> = request
         .messages
         .iter()
@@ -264,6 +264,7 @@ fn a_model_that_cannot_hold_to_a_schema_is_told_of_it_alone() {
             facts,
             native_schema,
             session: SESSION,
+            send: SendId(Uuid::nil()),
             agent: &agent,
             options: &options,
             tools: Vec::new(),

@@ -22,7 +22,7 @@ WITH capped AS MATERIALIZED (
                               ORDER BY u.round DESC, u.attempt DESC) AS from_last
     FROM usage_rows u
     JOIN capped c ON c.send_id = u.send_id AND c.tenant = u.tenant
-    WHERE u.round >= 0
+    WHERE u.round <> -1
 ), before AS MATERIALIZED (
     SELECT tenant, send_id, sum(tokens) AS tokens
     FROM answers

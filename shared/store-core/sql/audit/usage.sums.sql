@@ -5,7 +5,7 @@ WITH paid AS MATERIALIZED (
     SELECT tenant, send_id, sum(usage ->> 'input_tokens') AS input,
            sum(usage ->> 'output_tokens') AS output
     FROM usage_rows
-    WHERE round >= 0
+    WHERE round <> -1
     GROUP BY tenant, send_id
 ), makers AS MATERIALIZED (
     SELECT DISTINCT tenant, send_id FROM tool_calls

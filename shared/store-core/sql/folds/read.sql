@@ -1,6 +1,5 @@
 -- All folds of a session that is not deleted. By their key.
-SELECT tenant, session_id, n, from_seq, to_seq, level, kind, text, model, tokens_before, tokens_after,
-       send_id, created_at, covered_by
+SELECT tenant, session_id, {fold}
 FROM folds
 WHERE tenant = $1 AND session_id = $2
   AND EXISTS (SELECT 1 FROM sessions s WHERE s.tenant = $1 AND s.session_id = $2)

@@ -1,7 +1,6 @@
 -- Messages of a transcript between $3 and $4, of the send $5 and with the result of the call $6
 -- if there is one, newest first, at most $7.
-SELECT tenant, session_id, seq, send_id, role, content, tool_calls, tool_call_id, name, failed,
-       round, asked_at_seq, epoch, created_at
+SELECT tenant, session_id, {message}
 FROM messages
 WHERE tenant = $1 AND session_id = $2 AND seq > $3 AND seq < $4 AND ($5 IS NULL OR send_id = $5)
   AND ($6 IS NULL OR tool_call_id = $6)

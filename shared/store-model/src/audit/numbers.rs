@@ -8,7 +8,7 @@ use mainspring_shared::inbox::ItemKind;
 use mainspring_shared::send::{SendRecord, SendStatus};
 use mainspring_shared::session::Lifecycle;
 use mainspring_shared::step::StepKind;
-use mainspring_shared::store::DumpSession;
+use mainspring_shared::store::{DumpSession, EXTRACT_ROUND};
 use mainspring_shared::tool::CallRecord;
 use mainspring_shared::usage::Usage;
 use serde_json::{Value, json};
@@ -141,7 +141,7 @@ pub(super) fn rounds(found: &mut Found<'_>) {
 fn paid(session: &DumpSession, send: SendId) -> impl Iterator<Item = &Usage> {
     let rows = session.usage.iter().zip(&session.paid);
     // Calls beside the rounds have numbers below zero.
-    rows.filter(move |((of, round, _), _)| *of == send && *round >= 0)
+    rows.filter(move |((of, round, _), _)| *of == send && *round != EXTRACT_ROUND)
         .map(|(_, usage)| usage)
 }
 

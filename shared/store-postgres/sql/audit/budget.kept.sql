@@ -36,7 +36,7 @@ answers AS MATERIALIZED (
         ) AS from_last
     FROM usage_rows u
     JOIN capped c ON c.tenant = u.tenant AND c.send_id = u.send_id
-    WHERE u.round >= 0
+    WHERE u.round <> -1
 ),
 before AS MATERIALIZED (
     SELECT a.tenant, a.send_id, sum(a.tokens) AS tokens

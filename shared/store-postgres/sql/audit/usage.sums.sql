@@ -11,7 +11,7 @@ paid AS MATERIALIZED (
         u.tenant, u.send_id, sum((u.usage::json ->> 'input_tokens')::bigint) AS input,
         sum((u.usage::json ->> 'output_tokens')::bigint) AS output
     FROM usage_rows u
-    WHERE u.round >= 0
+    WHERE u.round <> -1
     GROUP BY u.tenant, u.send_id
 ),
 makers AS MATERIALIZED (

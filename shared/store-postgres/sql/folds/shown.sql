@@ -1,13 +1,9 @@
 -- Reads the folds that are shown of freshly claimed sessions whose caches do not have them.
 -- Index: folds_shown.
-SELECT
-    i.ord, f.tenant, f.session_id, f.n, f.from_seq, f.to_seq, f.level, f.kind, f.text, f.model,
-    f.tokens_before, f.tokens_after, f.send_id, f.created_at, f.covered_by
+SELECT i.ord, f.tenant, f.session_id, {f.fold}
 FROM unnest($1::integer[], $2::uuid[]) WITH ORDINALITY AS i (tenant, session_id, ord)
 CROSS JOIN LATERAL (
-    SELECT
-        x.tenant, x.session_id, x.n, x.from_seq, x.to_seq, x.level, x.kind, x.text, x.model,
-        x.tokens_before, x.tokens_after, x.send_id, x.created_at, x.covered_by
+    SELECT x.tenant, x.session_id, {x.fold}
     FROM folds x
     WHERE x.tenant = i.tenant AND x.session_id = i.session_id AND x.covered_by IS NULL
     -- Keeps the planner from joining the other way around.

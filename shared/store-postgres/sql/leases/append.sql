@@ -80,8 +80,12 @@ new_message AS (
     JOIN told t ON t.ord = m.ord
 ),
 new_usage AS (
-    INSERT INTO usage_rows (tenant, session_id, send_id, round, attempt, model, usage, at)
-    SELECT t.tenant, t.session_id, t.send_id, u.round, u.attempt, u.model, u.usage, t.now
+    INSERT INTO usage_rows (
+        tenant, session_id, send_id, round, attempt, model, usage, at, purpose
+    )
+    SELECT
+        t.tenant, t.session_id, t.send_id, u.round, u.attempt, u.model, u.usage, t.now,
+        CASE u.round WHEN -2 THEN 'fold' END
     FROM unnest($25::bigint[], $26::integer[], $27::integer[], $28::text[], $29::text[])
         AS u (ord, round, attempt, model, usage)
     JOIN told t ON t.ord = u.ord

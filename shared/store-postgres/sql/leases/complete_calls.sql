@@ -129,8 +129,12 @@ new_message AS (
     JOIN ended e ON e.ord = m.ord AND NOT e.undelivered
 ),
 new_usage AS (
-    INSERT INTO usage_rows (tenant, session_id, send_id, round, attempt, model, usage, at)
-    SELECT e.tenant, e.session_id, e.send_id, u.round, u.attempt, u.model, u.usage, e.now
+    INSERT INTO usage_rows (
+        tenant, session_id, send_id, round, attempt, model, usage, at, purpose
+    )
+    SELECT
+        e.tenant, e.session_id, e.send_id, u.round, u.attempt, u.model, u.usage, e.now,
+        CASE u.round WHEN -2 THEN 'fold' END
     FROM unnest($31::bigint[], $32::integer[], $33::integer[], $34::text[], $35::text[])
         AS u (ord, round, attempt, model, usage)
     JOIN ended e ON e.ord = u.ord AND NOT e.undelivered

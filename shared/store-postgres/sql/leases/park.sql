@@ -80,8 +80,12 @@ new_step AS (
     FROM told t
 ),
 new_usage AS (
-    INSERT INTO usage_rows (tenant, session_id, send_id, round, attempt, model, usage, at)
-    SELECT t.tenant, t.session_id, t.send_id, u.round, u.attempt, u.model, u.usage, t.now
+    INSERT INTO usage_rows (
+        tenant, session_id, send_id, round, attempt, model, usage, at, purpose
+    )
+    SELECT
+        t.tenant, t.session_id, t.send_id, u.round, u.attempt, u.model, u.usage, t.now,
+        CASE u.round WHEN -2 THEN 'fold' END
     FROM unnest($15::bigint[], $16::integer[], $17::integer[], $18::text[], $19::text[])
         AS u (ord, round, attempt, model, usage)
     JOIN told t ON t.ord = u.ord

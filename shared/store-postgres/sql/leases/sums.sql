@@ -12,8 +12,12 @@ moved AS (
     FROM summed t
     WHERE h.tenant = t.tenant AND h.session_id = t.session_id AND t.spent IS NOT NULL
 )
-INSERT INTO usage_rows (tenant, session_id, send_id, round, attempt, model, usage, at)
-SELECT t.tenant, t.session_id, t.send_id, u.round, u.attempt, u.model, u.usage, $1::bigint
+INSERT INTO usage_rows (
+    tenant, session_id, send_id, round, attempt, model, usage, at, purpose
+)
+SELECT
+    t.tenant, t.session_id, t.send_id, u.round, u.attempt, u.model, u.usage, $1::bigint,
+    CASE u.round WHEN -2 THEN 'fold' END
 FROM unnest($8::bigint[], $9::integer[], $10::integer[], $11::text[], $12::text[])
     AS u (ord, round, attempt, model, usage)
 JOIN summed t ON t.ord = u.ord

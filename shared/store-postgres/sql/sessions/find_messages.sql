@@ -2,8 +2,7 @@
 -- if there is one, newest first.
 -- Index: messages_pkey.
 SELECT
-    0::bigint AS ord, m.seq, m.send_id, m.role, m.content, m.tool_calls, m.tool_call_id, m.name,
-    m.failed, m.round, m.asked_at_seq, m.epoch, m.created_at
+    0::bigint AS ord, {m.message}
 FROM messages m
 WHERE m.tenant = $1::integer AND m.session_id = $2::uuid
   AND m.seq > $3::bigint AND m.seq < $4::bigint

@@ -354,7 +354,8 @@ pub(crate) fn round_ref(index: i32) -> RoundRef {
         index,
         model: "m".to_owned(),
         usage: usage(),
-    digest: None, recalled: None,
+        digest: None,
+        recalled: None,
     }
 }
 

@@ -114,7 +114,8 @@ pub(crate) fn round_ref(index: i32) -> RoundRef {
         index,
         model: "m".to_owned(),
         usage: Usage::default(),
-    digest: None, recalled: None,
+        digest: None,
+        recalled: None,
     }
 }
 

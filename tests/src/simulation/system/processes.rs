@@ -140,6 +140,7 @@ impl Core {
             tools: Arc::new(tools),
             memories: Arc::new(Memories::new(self.link(slot, gate), clock.clone(), None)),
             hooks: Arc::new(Hooks::default()),
+            fold: None,
             config: Arc::new(WorkerConfig {
                 name: format!("worker-{slot}"),
                 concurrency: self.plan.concurrency,

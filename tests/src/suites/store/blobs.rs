@@ -29,6 +29,7 @@ fn place(n: u8, generation: u128) -> BlobPlace {
     }
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "as the port takes it")]
 fn owner(session: u128) -> Option<BlobOwner> {
     Some(key(session).session.into())
 }

@@ -36,7 +36,7 @@ pub fn claiming(only: Option<(TenantId, SendId)>) -> ClaimExtractions {
         pool: "default".to_owned(),
         only,
         token: TOKEN,
-        lease: Duration::from_millis(1_000),
+        lease: Duration::from_secs(1),
         attempts_max: 2,
         limit: 10,
     }
@@ -93,6 +93,7 @@ async fn completed(store: &dyn Inspect) {
     complete(store, 20, ending(&claimed, Then::Release)).await;
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "as the port gives it")]
 fn mine() -> Option<(TenantId, SendId)> {
     Some((TenantId::DEFAULT, send(1)))
 }

@@ -94,7 +94,7 @@ pub async fn a_fold_takes_the_place_of_its_messages_in_the_window(store: &dyn In
     );
     let send = claimed.send.record.id;
     let expected = new_fold(1, 4, 0).at(before + 1, send, time(90));
-    assert_eq!(folds(store, 1).await, [expected.clone()]);
+    assert_eq!(folds(store, 1).await, std::slice::from_ref(&expected));
     let steps = store.read_steps(key(1), step - 1, 10).await;
     let steps = steps.expect("the store answers");
     assert_eq!((steps[0].kind, steps[0].send_id), (StepKind::Folded, send));

@@ -199,7 +199,8 @@ pub fn round_ref(index: i32) -> RoundRef {
         index,
         model: "m".to_owned(),
         usage: cost(10),
-    digest: None, recalled: None,
+        digest: None,
+        recalled: None,
     }
 }
 

@@ -8,7 +8,9 @@ use mainspring_shared::id::TenantId;
 use mainspring_shared::skill::{
     SKILL_FILE, Skill, SkillFault, SkillHash, SkillRecord, SkillRef, SkillSource,
 };
-use mainspring_shared::store::{IdempotencyKey, Inspect, ListSkills, PublishOutcome, PublishSkill};
+use mainspring_shared::store::{
+    IdempotencyKey, Inspect, ListSkills, PublishSkill, PublishSkillOutcome,
+};
 
 use super::prelude::*;
 
@@ -44,13 +46,13 @@ fn mounted(skill: &Arc<Skill>) -> PublishSkill {
     }
 }
 
-async fn publish(store: &dyn Inspect, ms: i64, item: PublishSkill) -> PublishOutcome {
+async fn publish(store: &dyn Inspect, ms: i64, item: PublishSkill) -> PublishSkillOutcome {
     let outcome = store.at(time(ms)).publish_skill(item).await;
     outcome.expect("the store answers")
 }
 
-const fn published(created: bool, current: bool) -> PublishOutcome {
-    PublishOutcome::Published { created, current }
+const fn published(created: bool, current: bool) -> PublishSkillOutcome {
+    PublishSkillOutcome::Published { created, current }
 }
 
 async fn find(store: &dyn Inspect, name: &str, hash: Option<SkillHash>) -> Option<SkillRecord> {
@@ -211,11 +213,11 @@ pub async fn a_key_publishes_once(store: &dyn Inspect) {
     // A repeat does not bring the old one back.
     assert_eq!(
         publish(store, 30, keyed(&old, 1)).await,
-        PublishOutcome::Replayed
+        PublishSkillOutcome::Replayed
     );
     assert_eq!(
         publish(store, 30, keyed(&new, 2)).await,
-        PublishOutcome::Mismatch
+        PublishSkillOutcome::Mismatch
     );
     assert_eq!(means(store, "a").await, Some(new.hash));
 }

@@ -3,30 +3,32 @@
 
 use std::future::Future;
 
+use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use mainspring_shared::agent::OnBusy;
+use mainspring_shared::blob::{BlobHash, BlobPlace};
 use mainspring_shared::id::{LeaseToken, MemoryId, TenantId};
 use mainspring_shared::lease::Lease;
 use mainspring_shared::list::{Bounds, Change, List, ListName, NewEntry, WhenFull};
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::store::{
     CallAnswer, CallBegin, ChangeMemory, ChangeTimer, ClaimRuns, Claimed, Dump, EraseMemories,
-    IdempotencyKey, ImportSession, Inspect, NewBoot, NewMemory, ParkUntil, PostResult,
-    PruneSession, PruneTo, ReleaseSession, RetireSends, Role, SaveMemory, SessionPatch, Then,
-    TimerChange, WriteList,
+    IdempotencyKey, ImportSession, Inspect, NewBlob, NewBoot, NewMemory, ParkUntil, PostResult,
+    PruneSession, PruneTo, ReleaseSession, RetireBlobs, RetireSends, Role, SaveMemory,
+    SessionPatch, Then, TimerChange, WriteList,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallResult;
 use mainspring_shared::workflow::run::{DSL_VERSION, RunAsk};
 
 use super::agents::{agent_key, pointing, publish, publishing};
-use uuid::Uuid;
 use super::extractions::{claiming, ending_with, owed};
 use super::harness::Opened;
 use super::prelude::*;
 use super::runs::{advance_of, claim_runs, created, new_run, read_run, run_key, under_way};
 use super::timers::{once, session, timer_id};
+use uuid::Uuid;
 
 /// A writing method with a situation in which it writes.
 #[derive(Debug, Clone, Copy)]
@@ -87,6 +89,42 @@ async fn asked(store: &dyn Inspect) -> Option<Claimed> {
     let begins = vec![waits(WaitingOn::Tool)];
     wait_for_calls(store, 20, &claimed, WaitingOn::Tool, begins).await;
     Some(claimed)
+}
+
+/// A blob.
+fn new_blob() -> NewBlob {
+    NewBlob {
+        place: BlobPlace {
+            tenant: TenantId::DEFAULT,
+            sha256: BlobHash([7; 32]),
+            generation: Uuid::from_u128(1),
+        },
+        media_type: "a/b".to_owned(),
+        bytes: 1,
+        owner: None,
+    }
+}
+
+/// Everything that nothing holds goes soon.
+const RETIRE_BLOBS: RetireBlobs = RetireBlobs {
+    grace: std::time::Duration::from_millis(10),
+    after: None,
+    limit: 100,
+};
+
+/// The bytes of a blob may be there.
+async fn blob_begun(store: &dyn Inspect) -> Option<Claimed> {
+    let begun = store.at(time(10)).begin_blob(new_blob()).await;
+    begun.expect("the store answers");
+    None
+}
+
+/// The bytes of a blob are there.
+async fn blob_stored(store: &dyn Inspect) -> Option<Claimed> {
+    blob_begun(store).await;
+    let stored = store.at(time(10)).finish_blob(new_blob().place, None).await;
+    assert!(stored.expect("the store answers"));
+    None
 }
 
 /// Run 1 is under way with one leaf.
@@ -210,6 +248,27 @@ writes! {
         saved.expect("the store answers");
         None
     }, |store, _c| store.at(time(NOW)).expire_memories(500).await;
+    begin_blob: |_store| None, |store, _c| store.at(time(NOW)).begin_blob(new_blob()).await;
+    finish_blob: |store| blob_begun(store).await, |store, _c| {
+        let owner = Some(key(1).session.into());
+        store.at(time(NOW)).finish_blob(new_blob().place, owner).await
+    };
+    hold_blobs: |store| blob_stored(store).await, |store, _c| {
+        let (place, owner) = (new_blob().place, key(1).session.into());
+        store.at(time(NOW)).hold_blobs(place.tenant, owner, vec![place.sha256]).await
+    };
+    retire_blobs: |store| blob_stored(store).await,
+        |store, _c| store.at(time(NOW)).retire_blobs(RETIRE_BLOBS).await;
+    forget_blob: |store| {
+        blob_stored(store).await;
+        let marked = store.at(time(NOW - 1)).retire_blobs(RETIRE_BLOBS).await;
+        marked.expect("the store answers");
+        None
+    }, |store, _c| store.at(time(NOW)).forget_blob(new_blob().place).await;
+    write_blob_chunk: |_store| None,
+        |store, _c| store.write_blob_chunk(new_blob().place, 0, Bytes::from_static(b"x")).await;
+    drop_blob_chunks: |_store| None,
+        |store, _c| store.drop_blob_chunks(new_blob().place, 1).await;
     write_list: |store| { session(store, 1).await; None },
         |store, _c| store.at(time(NOW)).write_list(WriteList {
             name: ListName::Notes(key(1).session),
@@ -465,13 +524,16 @@ mod tests {
     use super::*;
 
     /// The methods of the port that write nothing.
-    const READS: [&str; 44] = [
+    const READS: &[&str] = &[
         "get_agent",
         "list_agents",
         "get_agent_version",
         "list_agent_versions",
         "find_agents",
         "has_key",
+        "find_messages",
+        "get_blobs",
+        "read_blob_chunk",
         "get_memory",
         "list_memories",
         "search_memories",
@@ -512,8 +574,9 @@ mod tests {
         "audit",
     ];
 
-    const PORT: [&str; 13] = [
+    const PORT: &[&str] = &[
         include_str!("../../../../shared/src/store/agents.rs"),
+        include_str!("../../../../shared/src/store/blobs.rs"),
         include_str!("../../../../shared/src/store/boots.rs"),
         include_str!("../../../../shared/src/store/calls.rs"),
         include_str!("../../../../shared/src/store/extractions.rs"),
@@ -540,7 +603,7 @@ mod tests {
 
     #[test]
     fn every_method_of_the_port_is_a_read_or_is_listed() {
-        let methods = PORT.into_iter().flat_map(methods);
+        let methods = PORT.iter().copied().flat_map(methods);
         let written: Vec<&str> = WRITES.iter().map(|write| write.name).collect();
         let (reads, writes): (Vec<&str>, Vec<&str>) =
             methods.partition(|name| READS.contains(name));

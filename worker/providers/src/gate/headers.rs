@@ -12,7 +12,7 @@ use super::rate::{Window, Windows};
 pub(super) fn windows(headers: &HeaderMap, now: Timestamp) -> Windows {
     let openai = |what: &str| {
         let of = |part: &str| format!("x-ratelimit-{part}-{what}");
-        window(headers, &of, |text| span(text))
+        window(headers, &of, span)
     };
     let anthropic = |what: &str| {
         let of = |part: &str| format!("anthropic-ratelimit-{what}-{part}");

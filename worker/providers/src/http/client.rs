@@ -21,7 +21,7 @@ const IDLE_CONNECTION_TIMEOUT: Duration = Duration::from_secs(50);
 const LOOKUPS_MAX: usize = 8;
 
 /// A client that asks once, goes where it is sent only, and leaves timeouts to the attempt.
-pub(super) fn client(settings: &ProviderSettings, url: &Url) -> Result<Client, SetupError> {
+pub(crate) fn client(settings: &ProviderSettings, url: &Url) -> Result<Client, SetupError> {
     let mut builder = Client::builder()
         .http1_only()
         .redirect(reqwest::redirect::Policy::none())

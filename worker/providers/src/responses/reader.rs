@@ -242,6 +242,10 @@ impl<'a> Answer<'a> {
 }
 
 impl Reader for Answer<'_> {
+    #[expect(
+        clippy::case_sensitive_file_extension_comparisons,
+        reason = "a kind of event, no file"
+    )]
     fn event(&mut self, event: &str, data: &str, ear: &mut Ear<'_>) -> Result<(), Error> {
         let data = data.trim();
         if data.is_empty() || data == "[DONE]" {

@@ -1,12 +1,14 @@
 //! `Fold` and `AbortFold`: a part of what the model is shown is folded before it is asked, because all
 //! of it has no room.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use mainspring_shared::agent::FoldStrategy;
+use mainspring_shared::agent::{FoldSpec, FoldStrategy};
 use mainspring_shared::error::{Code, Coded, Failure};
 use mainspring_shared::message::ToolCall;
+use mainspring_shared::model::{expect_message_tokens, expect_request_tokens};
 use mainspring_shared::send::machine::Event;
 use mainspring_shared::session::fold::digest::of_span;
 use mainspring_shared::session::fold::plan::{self, Pressure, Room, Span};
@@ -24,14 +26,20 @@ use crate::llm::{
 };
 use crate::send::load;
 use crate::send::run::Run;
-use crate::tool::{Invocation, Place};
+use crate::tool::{Invocation, Place, Skills};
 
 /// Times that a model is asked for a fold before digests take its place.
 const TRIES: u32 = 2;
 
-/// The window of a model.
-fn window_of(_: &Resolved) -> u64 {
-    128_000
+/// The room in a model's window beside an answer of so many tokens.
+fn room_of(model: &Resolved, answer: u64, spec: &FoldSpec) -> Room {
+    let facts = &model.facts;
+    // A bound on requests alone leaves the answer its place.
+    let window = facts
+        .input_for(answer)
+        .saturating_add(answer)
+        .min(facts.window);
+    Room::new(window, answer.min(facts.output_max.unwrap_or(answer)), spec)
 }
 
 /// The fold that is wanted, and how far it is.
@@ -64,10 +72,9 @@ impl Run<'_> {
     /// Looks whether the model has room for a request. An event when something has to be folded first, or
     /// when nothing that may be folded would help.
     pub(in crate::send) fn weigh(&mut self, request: &Request, model: &Resolved) -> Option<Event> {
-        let window = window_of(model);
         let answer = u64::from(request.max_tokens);
-        let room = Room::new(window, answer, &self.send.agent.context.fold);
-        let tokens = self.bill.purse.size(request);
+        let room = room_of(model, answer, &self.send.agent.context.fold);
+        let tokens = self.expected(request, model);
         if tokens < room.hard {
             return (tokens >= room.soft)
                 .then(|| self.fold_beside(tokens, room))
@@ -79,8 +86,20 @@ impl Run<'_> {
             self.folding.span = Some(Arc::new(span));
             return Some(Event::TooLong);
         }
-        // Estimates are made from above: what may fit is tried.
-        (tokens / 2 > window).then(|| self.cannot_fit(request, room.budget))
+        // Where the estimate may be wrong, the provider has the last word.
+        (tokens / 2 > model.facts.window).then(|| self.cannot_fit(request, room.budget))
+    }
+
+    /// How many tokens a request is expected to have: what the provider counted of its beginning, and of the
+    /// rest what is expected by what this model counted before.
+    fn expected(&self, request: &Request, model: &Resolved) -> u64 {
+        let calibrations = self.kernel.parts.providers.calibrations();
+        let calibration = calibrations.of((&model.provider, &model.model), &model.facts);
+        let expected = calibration.of(expect_request_tokens(request));
+        self.bill
+            .purse
+            .counted_of(request, &calibration)
+            .unwrap_or(expected)
     }
 
     fn choose(&self, tokens: u64, room: Room, pressure: Pressure) -> Option<Span> {
@@ -95,7 +114,7 @@ impl Run<'_> {
             running: self.send.record.id,
             keep_sends: spec.keep_sends() as usize,
         };
-        plan::choose(window, tokens, room, pressure, estimate_message_tokens)
+        plan::choose(window, tokens, room, pressure, expect_message_tokens)
     }
 
     /// Begins a fold beside the send, unless it is likely to be over before the fold is written: whoever
@@ -244,7 +263,7 @@ impl Run<'_> {
         let Ok(resolved) = self.kernel.parts.providers.resolve(name) else {
             return false;
         };
-        let room = Room::new(window_of(&resolved), 0, spec);
+        let room = room_of(&resolved, 0, spec);
         let Some(prompt) = prompt(resolved.model.clone(), span, room.budget / 2) else {
             return false;
         };
@@ -258,7 +277,7 @@ impl Run<'_> {
         self.folding.calls += 1;
         self.folding.asked = Some(Asked {
             request: Arc::clone(&request),
-            price: resolved.price,
+            price: resolved.facts.price,
             streamed: Arc::clone(&streamed),
         });
         let client = Arc::clone(&resolved.client);
@@ -385,6 +404,7 @@ impl Run<'_> {
                 boot: self.hold.lease.boot,
                 attempt: 1,
                 stop: self.hold.reach.cancel.clone(),
+                skills: Skills::default(),
             };
             let saved = tokio::select! {
                 saved = tool.call(invocation) => saved,
@@ -454,18 +474,19 @@ fn in_the_way(request: &Request, fold_end: i64, budget: u64) -> String {
         system + tools + of(true) + of(false) + tail
     );
     if budget > 0 {
-        text.push_str(&format!(", and the model has room for {budget}"));
+        let _ = write!(text, ", and the model has room for {budget}");
     } else {
         text.push_str(", and the model refuses it as too long");
     }
-    text.push_str(&format!(
+    let _ = write!(
+        text,
         ": system prompt {system}, tools {tools}, folds {}, messages {}",
         of(true),
         of(false)
-    ));
+    );
     if let Some((tokens, seq)) = longest {
-        text.push_str(&format!(" (the longest is #{seq} with {tokens})"));
+        let _ = write!(text, " (the longest is #{seq} with {tokens})");
     }
-    text.push_str(&format!(", what is shown behind them {tail}"));
+    let _ = write!(text, ", what is shown behind them {tail}");
     text
 }

@@ -7,8 +7,8 @@ use mainspring_shared::blob::{self, Depot};
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{SendId, SessionKey, TenantId};
 use mainspring_shared::list::{Bounds, Change, List, ListName, Written};
-use mainspring_shared::send::SendRecord;
 use mainspring_shared::message::Message;
+use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::SessionRecord;
 use mainspring_shared::store::{
     self, FindMessages, ListOutcome, ListSends, Page, Store, WriteList,

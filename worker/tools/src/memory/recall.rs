@@ -19,6 +19,9 @@ use serde_json::json;
 use super::desk::{self, Desk};
 use mainspring_worker::tool::{Invocation, Output, Tool, ToolError, ToolSpec, Traits};
 
+/// The tool's name.
+const NAME: &str = "recall";
+
 /// Messages that one call lists unless the model says otherwise, and at most.
 const LIMIT_DEFAULT: usize = 20;
 const LIMIT_MAX: usize = 50;
@@ -63,6 +66,8 @@ struct Arguments {
 #[derive(Debug)]
 struct Search {
     key: SessionKey,
+    /// The send that asks: what it says itself is no find.
+    running: SendId,
     send: Option<SendId>,
     query: Option<String>,
     after: i64,
@@ -80,7 +85,7 @@ pub(super) struct Recall {
 impl Tool for Recall {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
-            name: "recall".into(),
+            name: NAME.into(),
             description: "Reads earlier messages of this conversation, including those that you do \
                           not see any more. Give `seq` for one message in full, `send` for all \
                           messages of one task (its id, or -1 for the one before this, -2 for the \
@@ -128,6 +133,7 @@ impl Tool for Recall {
         };
         let search = Search {
             key,
+            running: invocation.send_id,
             send,
             query: arguments.query.map(|query| query.to_lowercase()),
             after: arguments.after_seq.unwrap_or(0),
@@ -230,11 +236,11 @@ impl Recall {
         let mut shown = head(message);
         if offset > 0 || end < chars {
             let _ = write!(shown, " [characters {offset} to {end} of {chars}");
-            shown.push_str(&if end < chars {
-                format!("; go on with offset {end}]")
+            if end < chars {
+                let _ = write!(shown, "; go on with offset {end}]");
             } else {
-                ", the end]".to_owned()
-            });
+                shown.push_str(", the end]");
+            }
         }
         Ok(Output {
             content: std::iter::once(ContentPart::text(format!("{shown}\n{page}")))
@@ -272,7 +278,7 @@ impl Recall {
                 let fits = search
                     .query
                     .as_ref()
-                    .is_none_or(|query| body(&message).to_lowercase().contains(query.as_str()));
+                    .is_none_or(|query| message.send_id != search.running && says(&message, query));
                 if !fits {
                     continue;
                 }
@@ -318,6 +324,21 @@ fn listed(found: &VecDeque<Message>, rest: Option<i64>) -> String {
         }
     }
     text
+}
+
+/// Whether a message says so, whatever the case. What was recalled earlier, and the calls that asked for
+/// it, only repeat what other messages say.
+fn says(message: &Message, query: &str) -> bool {
+    if message.role == Role::Tool && message.name.as_deref() == Some(NAME) {
+        return false;
+    }
+    let calls = message.tool_calls.iter();
+    let calls = calls.filter(|call| call.name != NAME).cloned().collect();
+    let message = Message {
+        tool_calls: calls,
+        ..message.clone()
+    };
+    body(&message).to_lowercase().contains(query)
 }
 
 /// Which message it is.

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::http::Caller;
-use mainspring_worker::tool::{Invocation, Tool, ToolError};
+use mainspring_worker::tool::{Invocation, Skills, Tool, ToolError};
 
 /// Memory that another service keeps. It is asked by signed `POST`s in the form of a tool's calls, named
 /// `memory_recall`, `memory_remember` and `memory_forget`; docs/MEMORY.md has their arguments and answers.
@@ -102,6 +102,7 @@ impl Question {
             boot: BootId(Uuid::nil()),
             attempt: 1,
             stop: CancellationToken::new(),
+            skills: Skills::default(),
         };
         let output = tool.call(invocation).await.map_err(|error| match error {
             ToolError::Reply { message, .. } | ToolError::Abort { message } => {

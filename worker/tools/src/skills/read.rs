@@ -82,7 +82,10 @@ impl Tool for SkillRead {
         let skills = &invocation.skills.of_agent;
         let skill = skills.iter().find(|skill| skill.name() == wanted.name);
         let Some(skill) = skill.cloned() else {
-            let names: Vec<&str> = skills.iter().map(|skill| skill.name()).collect();
+            let names: Vec<&str> = skills
+                .iter()
+                .map(mainspring_shared::skill::AgentSkill::name)
+                .collect();
             return Err(invalid(match names.as_slice() {
                 [] => "this agent has no skills".to_owned(),
                 names => format!(

@@ -133,7 +133,8 @@ fn appended(scene: &Scene, rounds: i32, behind: i64) -> Single {
         index: 0,
         model: "m".to_owned(),
         usage: Usage::default(),
-    digest: None, recalled: None,
+        digest: None,
+        recalled: None,
     });
     let refs = StepRefs {
         round,

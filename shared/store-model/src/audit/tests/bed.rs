@@ -77,7 +77,8 @@ fn round(index: i32) -> RoundRef {
         index,
         model: "m".to_owned(),
         usage: Usage::default(),
-    digest: None, recalled: None,
+        digest: None,
+        recalled: None,
     }
 }
 

@@ -286,7 +286,8 @@ impl World {
             index: send.rounds,
             model: String::new(),
             usage: Usage::default(),
-    digest: None, recalled: None,
+            digest: None,
+            recalled: None,
         };
         let refs = StepRefs {
             round: Some(round),
