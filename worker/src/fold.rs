@@ -16,10 +16,11 @@ use futures::future::BoxFuture;
 use mainspring_shared::budget::Price;
 use mainspring_shared::id::{SendId, SessionKey};
 use mainspring_shared::message::{Message, ToolCall};
+use mainspring_shared::model::expect_tokens;
 use mainspring_shared::session::fold::plan::Span;
 use mainspring_shared::session::fold::{FoldKind, NewFold};
 
-use crate::llm::{self, Reply, Request, estimate_tokens};
+use crate::llm::{self, Reply, Request};
 
 pub(crate) use self::agentic::{NOTE_TOOLS, distill};
 pub(crate) use self::service::ask as ask_service;
@@ -121,7 +122,7 @@ pub(crate) enum Fault {
 impl Written {
     /// The row that is attached.
     pub(crate) fn row(self, span: &Span) -> NewFold {
-        let tokens_after = estimate_tokens(&self.text);
+        let tokens_after = expect_tokens(&self.text);
         NewFold {
             from_seq: span.from_seq,
             to_seq: span.to_seq,

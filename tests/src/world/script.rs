@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use mainspring_shared::message::{ContentPart, Message, Role, ToolCall, plain_text};
+use mainspring_shared::model::expect_request_tokens;
 use mainspring_shared::time::Clock;
 use mainspring_shared::usage::Usage;
 use mainspring_worker::llm::{Chunk, Error, Finish, Hold, Model, Reply, Request};
@@ -36,7 +37,8 @@ pub struct Asked {
 /// token limit, whatever it is told in between. Else it echoes.
 ///
 /// Asked for a fold, it lists the heads of the messages; `fold empty`, `fold forbidden`, `fold sleeps MS` and
-/// `fold fails N` in them decide otherwise. A system prompt `room N` makes N characters overflow.
+/// `fold fails N` in them decide otherwise. A system prompt `room N` makes N characters overflow;
+/// with `counts` it says how many tokens it read, not always the same.
 #[derive(Debug)]
 pub struct Script {
     clock: Arc<dyn Clock>,
@@ -202,13 +204,27 @@ fn listed(shown: &[(Role, String)]) -> Option<Value> {
     list.get(given).or(list.last()).cloned()
 }
 
-#[expect(
-    clippy::too_many_lines,
-    reason = "one arm for each word that a script knows"
-)]
 #[async_trait]
 impl Model for Script {
     async fn complete(
+        &self,
+        request: &Request,
+        on_chunk: &mut (dyn for<'c> FnMut(Chunk<'c>) + Send),
+    ) -> Result<Reply, Error> {
+        let mut reply = self.answer(request, on_chunk).await?;
+        if request.system.as_deref() == Some("counts") {
+            reply.usage.input_tokens = expect_request_tokens(request);
+        }
+        Ok(reply)
+    }
+}
+
+impl Script {
+    #[expect(
+        clippy::too_many_lines,
+        reason = "one arm for each word that a script knows"
+    )]
+    async fn answer(
         &self,
         request: &Request,
         on_chunk: &mut (dyn for<'c> FnMut(Chunk<'c>) + Send),

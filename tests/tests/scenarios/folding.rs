@@ -15,7 +15,7 @@ use mainspring_shared::step::StepKind;
 use mainspring_shared::store::DumpSession;
 use mainspring_shared::tool::ToolEntry;
 use mainspring_tests::world::{Asked, Fault, FaultPlan, Faulty, World, differences, essence};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const NEVER: FaultPlan = FaultPlan {
     at: usize::MAX,
@@ -174,10 +174,10 @@ async fn digests_need_no_model() {
 
 #[tokio::test(start_paused = true)]
 async fn a_model_that_writes_no_fold_costs_no_send_its_answer() {
-    for (word, calls) in [
-        ("fold empty", 1),
-        ("fold forbidden", 1),
-        ("fold fails 9", 2),
+    for (word, calls, rows) in [
+        ("fold empty", 1, 1),
+        ("fold forbidden", 1, 0),
+        ("fold fails 9", 2, 0),
     ] {
         let world = World::new().await;
         let key = world.session(agent(FoldStrategy::Summary, SMALL)).await;
@@ -196,17 +196,9 @@ async fn a_model_that_writes_no_fold_costs_no_send_its_answer() {
         );
         let session = session(&world).await;
         assert_eq!(session.folds[0].kind, FoldKind::Projection, "{word}");
-        // The first fold that frees too little is followed by another one.
-        let folds = session.folds.len();
-        let asked = for_folds(&world.script.ledger());
-        assert!(
-            (folds..=calls * folds).contains(&asked),
-            "{word}: {asked} calls for {folds} folds"
-        );
+        assert_eq!(for_folds(&world.script.ledger()), calls, "{word}");
         let paid = session.usage.iter().filter(|(_, round, _)| *round < 0);
-        if word == "fold empty" {
-            assert_eq!(paid.count(), folds, "an empty answer is paid for, too");
-        }
+        assert_eq!(paid.count(), rows, "{word}");
         world.audit().await;
     }
 }
@@ -221,6 +213,51 @@ async fn a_fold_that_fails_once_is_tried_again() {
     let session = session(&world).await;
     assert_eq!(session.folds[0].kind, FoldKind::Summary);
     world.audit().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn rounds_of_a_long_send_are_folded_and_it_still_knows_its_task() {
+    let world = World::new().await;
+    let counting = AgentSpec {
+        system_prompt: Some("counts".to_owned()),
+        ..agent(FoldStrategy::Projection, 0.01)
+    };
+    let key = world.session(counting).await;
+    let _worker = world.worker("w", world.store.clone());
+    let long = "a long line of what was found there, with many words in it ".repeat(8);
+    let calls: Vec<Value> = (0..30)
+        .map(|n| json!([["look", {"at": n, "long": long}]]))
+        .collect();
+    let id = world
+        .send(key, &format!("plan {}", Value::Array(calls)))
+        .await;
+    let record = world.settle(&[id]).await.remove(0);
+    assert_eq!(record.status, SendStatus::Completed);
+    let session = session(&world).await;
+    assert!(!session.folds.is_empty());
+    for fold in &session.folds {
+        let behind = session
+            .messages
+            .iter()
+            .find(|message| message.seq == fold.to_seq + 1);
+        let behind = behind.expect("the last round stays");
+        assert_eq!(
+            behind.role,
+            Role::Assistant,
+            "a call is parted from its results"
+        );
+    }
+    for asked in world.script.ledger() {
+        let users = asked
+            .transcript
+            .iter()
+            .filter(|(role, _)| *role == Role::User);
+        let mut last = users.map(|(_, text)| text);
+        assert!(
+            last.next_back()
+                .is_some_and(|text| text.starts_with("plan ["))
+        );
+    }
 }
 
 /// A model that takes so many characters, and does not say so before.
@@ -395,4 +432,29 @@ fn a_death_at_any_write_of_sends_that_fold_changes_nothing() {
             }
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fold_beside_a_long_send_keeps_nobody_waiting() {
+    let world = World::new().await;
+    let mut agent = agent(FoldStrategy::Summary, 0.02);
+    agent.system_prompt = Some("counts".to_owned());
+    agent.context.fold.soft = Some(SMALL);
+    let key = world.session(agent).await;
+    let _worker = world.worker("w", world.store.clone());
+    let texts = std::iter::once("fold sleeps 2000".to_owned()).chain((0..9).map(text));
+    talk(&world, key, texts).await;
+    assert_eq!(
+        session(&world).await.folds,
+        [],
+        "short sends fold nothing beside"
+    );
+    // A send of two tool rounds that each take longer than the fold.
+    let plan = json!([[["slow", {"ms": 3_000}]], [["slow", {"ms": 3_000}]]]);
+    let id = world.send(key, &format!("plan {plan}")).await;
+    let record = world.settle(&[id]).await.remove(0);
+    assert_eq!(record.status, SendStatus::Completed);
+    let session = session(&world).await;
+    assert_eq!(session.folds.len(), 1);
+    world.audit().await;
 }

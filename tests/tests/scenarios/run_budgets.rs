@@ -193,7 +193,7 @@ async fn money_is_set_aside_for_runs_too() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_cancelled_run_did_not_use_comes_back() {
-    let (world, key) = started(Some(tokens(12_000))).await;
+    let (world, key) = started(Some(tokens(4_500))).await;
     let id = world
         .send(key, &starts(&fan(2, "sleep 3000000"), true))
         .await;

@@ -307,6 +307,7 @@ impl Run<'_> {
                 if let Some(reply) = &written.reply {
                     self.pay_for_fold(reply.model.clone(), reply.usage);
                 }
+                self.folding.failures = 0;
                 return self.attach(written, &span).await;
             }
             Err(Fault::Empty { reply }) => {
@@ -351,6 +352,8 @@ impl Run<'_> {
     }
 
     async fn attach_digest(&mut self, span: &Span) -> Event {
+        // Whoever could not write this one is not asked for the next one of this send either.
+        self.folding.failures = TRIES;
         let written = Written {
             kind: FoldKind::Projection,
             text: of_span(&span.folds, &span.messages),
@@ -363,7 +366,6 @@ impl Run<'_> {
     /// Attaches a fold in a step of its own.
     async fn attach(&mut self, written: Written, span: &Span) -> Event {
         self.folding.span = None;
-        self.folding.failures = 0;
         let mut written = written;
         let notes = std::mem::take(&mut written.notes);
         let item = AppendRound {
