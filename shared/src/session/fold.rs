@@ -151,10 +151,12 @@ impl NewFold {
             tokens_after: self.tokens_after,
         }
     }
+}
 
-    /// Whether it covers a fold that is shown.
-    pub fn covers(&self, fold: &Fold) -> bool {
-        self.from_seq <= fold.from_seq && fold.to_seq <= self.to_seq
+impl Fold {
+    /// Whether it stands for all that another one stands for.
+    pub fn covers(&self, other: &Self) -> bool {
+        self.from_seq <= other.from_seq && other.to_seq <= self.to_seq
     }
 }
 
@@ -187,7 +189,7 @@ pub fn begin(from: i64, fold_end: i64) -> i64 {
 /// Attaches a fold: those that it covers are not shown any more.
 pub fn attach(folds: &mut Vec<Fold>, new: Fold) {
     for fold in folds.iter_mut().filter(|fold| fold.covered_by.is_none()) {
-        if new.from_seq <= fold.from_seq && fold.to_seq <= new.to_seq {
+        if new.covers(fold) {
             fold.covered_by = Some(new.n);
         }
     }

@@ -74,9 +74,7 @@ impl Window {
 
     /// Puts a fold in the place of what it stands for.
     pub fn fold(&mut self, new: Fold) {
-        let is_covered =
-            |fold: &mut Arc<Fold>| new.from_seq <= fold.from_seq && fold.to_seq <= new.to_seq;
-        let gone = self.folds.extract_if(.., is_covered);
+        let gone = self.folds.extract_if(.., |fold| new.covers(fold));
         self.weight -= gone.map(|fold| fold_weight(&fold)).sum::<usize>();
         self.weight += fold_weight(&new);
         self.folds.push(Arc::new(new));

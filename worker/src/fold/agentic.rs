@@ -12,7 +12,7 @@ use mainspring_shared::usage::Usage;
 
 use super::summary::{summarize, summary};
 use super::{Fault, Written};
-use crate::llm::{Chunk, Model, Reply, Request, ToolSpec, estimate_tokens};
+use crate::llm::{Chunk, Finish, Model, Reply, Request, ToolSpec, estimate_tokens};
 
 /// Tools that a fold may use, of those that the agent has.
 pub(crate) const NOTE_TOOLS: [&str; 2] = ["note_add", "note_update"];
@@ -44,7 +44,7 @@ pub(crate) async fn distill(
         tools,
         ..Request::clone(&request)
     };
-    let (mut notes, mut used) = (Vec::new(), Usage::default());
+    let (mut notes, mut used, mut answered) = (Vec::new(), Usage::default(), None);
     for round in 0..=ROUNDS {
         if round == ROUNDS {
             asking.tools.clear();
@@ -62,6 +62,7 @@ pub(crate) async fn distill(
             break;
         };
         used.add(&reply.usage);
+        answered = Some(reply.model.clone());
         if reply.tool_calls.is_empty() || round == ROUNDS {
             if let Some(text) = summary(&plain_text(&reply.content)) {
                 return Ok(written(text, reply, used, notes));
@@ -85,6 +86,23 @@ pub(crate) async fn distill(
         }) => {
             reply.usage.add(&used);
             Err(Fault::Empty { reply: Some(reply) })
+        }
+        Err(Fault::Model(error)) => {
+            let Some(model) = answered else {
+                return Err(Fault::Model(error));
+            };
+            tracing::warn!(%error, "no summary behind a fold's notes");
+            // What was answered before is paid for.
+            let reply = Reply {
+                content: Vec::new(),
+                tool_calls: Vec::new(),
+                finish: Finish::Stop,
+                usage: used,
+                model,
+            };
+            Err(Fault::Empty {
+                reply: Some(Box::new(reply)),
+            })
         }
         other => other,
     }

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::Fold;
 use crate::message::{ContentPart, FileSource, Message, Role, ToolCall, plain_text};
+use crate::model::expect_tokens;
 
 /// Characters of what a user said that a digest shows.
 const INPUT_CHARS: usize = 1_000;
@@ -22,6 +23,9 @@ const ARGUMENT_CHARS: usize = 60;
 
 /// Arguments of a call.
 const ARGUMENTS: usize = 4;
+
+/// Characters of a line, where a digest has to be shorter.
+const LINE_CHARS: [usize; 5] = [400, 160, 80, 40, 24];
 
 /// A send that has ended: what was said, in its order, a line per call, and the answer. `#N` is the
 /// number of a message, which `recall` takes.
@@ -62,8 +66,9 @@ pub fn of_send(messages: &[Arc<Message>]) -> Digest {
     Digest { asked, done }
 }
 
-/// The digest of a range of messages behind what was folded before.
-pub fn of_span(folds: &[Arc<Fold>], messages: &[Arc<Message>]) -> String {
+/// The digest of a range of messages behind what was folded before, in about `tokens` tokens at most:
+/// lines are shortened, and then the oldest are left out.
+pub fn of_span(folds: &[Arc<Fold>], messages: &[Arc<Message>], tokens: u64) -> String {
     let mut text = String::new();
     for fold in folds {
         line(&mut text, &fold.text);
@@ -75,7 +80,32 @@ pub fn of_span(folds: &[Arc<Fold>], messages: &[Arc<Message>]) -> String {
         }
         line(&mut text, &format!("assistant: {done}"));
     }
-    text
+    fitting(text, tokens)
+}
+
+fn fitting(mut text: String, tokens: u64) -> String {
+    for chars in LINE_CHARS {
+        if expect_tokens(&text) <= tokens {
+            return text;
+        }
+        let lines = text.lines().map(|line| cut(line, chars));
+        text = lines.collect::<Vec<_>>().join("\n");
+    }
+    let lines: Vec<&str> = text.lines().collect();
+    let mut left = tokens;
+    let newest = lines.iter().rev().take_while(|line| {
+        let takes = expect_tokens(line) + 1;
+        let fits = takes <= left;
+        left = left.saturating_sub(takes);
+        fits
+    });
+    match lines.len() - newest.count() {
+        0 => text,
+        gone => format!(
+            "[{gone} older lines left out]\n{}",
+            lines[gone..].join("\n")
+        ),
+    }
 }
 
 /// Messages by their sends, in order.
@@ -202,7 +232,7 @@ mod tests {
             "[#2] read_file(lines=[1,2], path=a.txt) \u{2192} first second\n[#4] Two lines."
         );
         assert_eq!(
-            of_span(&[], &messages),
+            of_span(&[], &messages, 1_000),
             format!("user: {}\nassistant: {}", digest.asked, digest.done)
         );
     }
@@ -216,5 +246,25 @@ mod tests {
             digest.asked.chars().count(),
             "[#9] ".len() + INPUT_CHARS + 1
         );
+    }
+
+    #[test]
+    fn a_digest_is_shortened_until_it_fits_and_keeps_the_newest() {
+        let long = "several words that say what was wanted ".repeat(20);
+        let messages: Vec<_> = (1..=50)
+            .map(|seq| Arc::new(message(seq, Role::User, &long)))
+            .collect();
+        let mut before = u64::MAX;
+        for tokens in [4_000, 1_000, 300, 50] {
+            let text = of_span(&[], &messages, tokens);
+            let takes = expect_tokens(&text);
+            assert!(
+                takes <= tokens + 10 && takes < before,
+                "{takes} of {tokens}"
+            );
+            assert!(text.contains("[#50]"), "{text}");
+            before = takes;
+        }
+        assert!(of_span(&[], &messages, 50).starts_with('['));
     }
 }

@@ -80,6 +80,8 @@ pub struct Span {
     pub messages: Vec<Arc<Message>>,
     /// About how many tokens all of it takes.
     pub tokens: u64,
+    /// About how many tokens a text may take that stands for it without a model: digests of digests grow.
+    pub digest_max: u64,
 }
 
 /// A window to fold something of.
@@ -106,6 +108,11 @@ pub fn choose(
     weigh: impl Fn(&Message) -> u64,
 ) -> Option<Span> {
     let cuts = Cuts::of(window);
+    // The running send's input is shown again behind a fold: that frees nothing.
+    let weigh = |message: &Message| match message.role {
+        Role::User if message.send_id == window.running => 0,
+        Role::User | Role::Assistant | Role::Tool => weigh(message),
+    };
     let wanted = match pressure {
         Pressure::Soft | Pressure::Hard => tokens.saturating_sub(room.target),
         Pressure::Harder => u64::MAX,
@@ -143,7 +150,7 @@ pub fn choose(
     if !is_worth {
         return None;
     }
-    Some(span(window, end, freed))
+    Some(span(window, end, freed, room))
 }
 
 /// The first of these ends that frees so many tokens, else the last one, with what it frees.
@@ -164,7 +171,7 @@ fn reach(
     (at > 0).then_some((at, freed))
 }
 
-fn span(window: Window<'_>, end: usize, tokens: u64) -> Span {
+fn span(window: Window<'_>, end: usize, freed: u64, room: Room) -> Span {
     let messages = &window.messages[..end];
     let folds = window.folds;
     let first = folds.iter().map(|fold| fold.from_seq).min();
@@ -175,13 +182,16 @@ fn span(window: Window<'_>, end: usize, tokens: u64) -> Span {
     };
     let level = folds.iter().map(|fold| fold.level + 1).max();
     let folded: i64 = folds.iter().map(|fold| fold.tokens_after).sum();
+    let tokens = freed + folded.unsigned_abs();
     Span {
         from_seq: first.map_or(begin, |first| first.min(begin)),
         to_seq: last,
         level: level.unwrap_or(0),
         folds: folds.to_vec(),
         messages: messages.to_vec(),
-        tokens: tokens + folded.unsigned_abs(),
+        tokens,
+        // Where nobody knows the room, as after an overflow, it has to be half of it.
+        digest_max: tokens.min(room.target.max(tokens / 2)),
     }
 }
 

@@ -2,13 +2,16 @@
 //! of it has no room.
 
 use std::fmt::Write as _;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+use futures::FutureExt as _;
 use mainspring_shared::agent::{FoldSpec, FoldStrategy};
 use mainspring_shared::error::{Code, Coded, Failure};
 use mainspring_shared::message::ToolCall;
-use mainspring_shared::model::{expect_message_tokens, expect_request_tokens};
+use mainspring_shared::model::{Thinking, expect_message_tokens, expect_request_tokens};
 use mainspring_shared::send::machine::Event;
 use mainspring_shared::session::fold::digest::of_span;
 use mainspring_shared::session::fold::plan::{self, Pressure, Room, Span};
@@ -16,13 +19,15 @@ use mainspring_shared::session::fold::{FoldKind, end};
 use mainspring_shared::session::{SIGNAL_CANCEL, SIGNAL_INTERRUPT, SIGNAL_RESULT};
 use mainspring_shared::store::AppendRound;
 use mainspring_shared::usage::Usage;
+use serde_json::Value;
 
 use crate::fold::{
     Asked, Fault, Job, NOTE_TOOLS, Writing, Written, ask_own, ask_service, distill, prompt,
     summarize,
 };
+use crate::hook::{self, Judged};
 use crate::llm::{
-    Request, Resolved, estimate_message_tokens, estimate_request_tokens, estimate_tokens,
+    Error, Request, Resolved, estimate_message_tokens, estimate_request_tokens, estimate_tokens,
 };
 use crate::send::load;
 use crate::send::run::Run;
@@ -30,6 +35,9 @@ use crate::tool::{Invocation, Place, Skills};
 
 /// Times that a model is asked for a fold before digests take its place.
 const TRIES: u32 = 2;
+
+/// How long a fold may take where `retry.total_timeout` says nothing.
+const WRITTEN_WITHIN: Duration = Duration::from_mins(10);
 
 /// The room in a model's window beside an answer of so many tokens.
 fn room_of(model: &Resolved, answer: u64, spec: &FoldSpec) -> Room {
@@ -72,6 +80,9 @@ impl Run<'_> {
     /// Looks whether the model has room for a request. An event when something has to be folded first, or
     /// when nothing that may be folded would help.
     pub(in crate::send) fn weigh(&mut self, request: &Request, model: &Resolved) -> Option<Event> {
+        if self.send.agent.context.fold.strategy == FoldStrategy::None {
+            return None;
+        }
         let answer = u64::from(request.max_tokens);
         let room = room_of(model, answer, &self.send.agent.context.fold);
         let tokens = self.expected(request, model);
@@ -95,18 +106,12 @@ impl Run<'_> {
     fn expected(&self, request: &Request, model: &Resolved) -> u64 {
         let calibrations = self.kernel.parts.providers.calibrations();
         let calibration = calibrations.of((&model.provider, &model.model), &model.facts);
-        let expected = calibration.of(expect_request_tokens(request));
-        self.bill
-            .purse
-            .counted_of(request, &calibration)
-            .unwrap_or(expected)
+        let counted = self.bill.purse.counted_of(request, &calibration);
+        counted.unwrap_or_else(|| calibration.of(expect_request_tokens(request)))
     }
 
     fn choose(&self, tokens: u64, room: Room, pressure: Pressure) -> Option<Span> {
         let spec = &self.send.agent.context.fold;
-        if spec.strategy == FoldStrategy::None {
-            return None;
-        }
         let window = &*self.prompt.window;
         let window = plan::Window {
             folds: window.folds(),
@@ -163,6 +168,10 @@ impl Run<'_> {
                         if cancelled {
                             self.hold.reach.cancel.cancel();
                         }
+                        if self.hold.heard & SIGNAL_INTERRUPT != 0 {
+                            // It was lowered with this step: whoever waits looks for what came.
+                            self.hold.reach.interrupt.notify_one();
+                        }
                         None
                     }
                     event => Some(event),
@@ -171,14 +180,7 @@ impl Run<'_> {
             Err(fault) => {
                 tracing::warn!(send.id = %self.send.record.id, %fault, "no fold beside the send");
                 self.folding.failures += 1;
-                match fault {
-                    Fault::Empty { reply: Some(reply) } => {
-                        self.pay_for_fold(reply.model, reply.usage);
-                    }
-                    Fault::Model(_) => self.pay_for_fold_estimated(),
-                    Fault::Empty { reply: None } | Fault::Service(_) => {}
-                }
-                self.folding.asked = None;
+                self.pay_for_fault(&fault);
                 None
             }
         }
@@ -226,11 +228,27 @@ impl Run<'_> {
 
     /// Begins the fold that is wanted. An event when it is attached already, because no model writes it.
     pub(in crate::send) async fn fold(&mut self) -> Option<Event> {
+        // The time for an answer begins behind the fold, which has its own.
+        self.asking.since = None;
         let span = self.folding.span.clone()?;
         if self.ask_for_fold(&span) {
             return None;
         }
         Some(self.attach_digest(&span).await)
+    }
+
+    /// A fold within its time. A defect of its own is a fold that was not written.
+    fn within(&self, writing: Writing) -> Writing {
+        let clock = Arc::clone(&self.kernel.parts.clock);
+        let limit = (self.kernel.parts.config.answer_timeout).unwrap_or(WRITTEN_WITHIN);
+        Box::pin(async move {
+            tokio::select! {
+                written = AssertUnwindSafe(writing).catch_unwind() => written.unwrap_or_else(|_| {
+                    Err(Fault::Service("it broke off by a defect of its own".to_owned()))
+                }),
+                () = clock.sleep(limit) => Err(Fault::Model(Error::TotalTimeout)),
+            }
+        })
     }
 
     /// Asks a model for a fold; false where digests are wanted, or no model can be asked.
@@ -250,11 +268,12 @@ impl Run<'_> {
                 let tools = Arc::clone(&self.kernel.parts.tools);
                 let url = spec.url.clone().unwrap_or_default();
                 let boot = self.hold.lease.boot;
-                self.folding.writing = Some(Box::pin(ask_service(tools, url, job, boot)));
+                self.folding.writing =
+                    Some(self.within(Box::pin(ask_service(tools, url, job, boot))));
                 return true;
             }
             (FoldStrategy::Summary, Some(own)) => {
-                self.folding.writing = Some(Box::pin(ask_own(Arc::clone(own), job)));
+                self.folding.writing = Some(self.within(Box::pin(ask_own(Arc::clone(own), job))));
                 return true;
             }
             (FoldStrategy::Summary | FoldStrategy::Agentic, _) => {}
@@ -264,10 +283,15 @@ impl Run<'_> {
             return false;
         };
         let room = room_of(&resolved, 0, spec);
-        let Some(prompt) = prompt(resolved.model.clone(), span, room.budget / 2) else {
+        let prompt = prompt(resolved.model.clone(), span, room.budget / 2);
+        let Some(mut request) = prompt else {
             return false;
         };
-        let mut request = prompt.request;
+        // Who always thinks does so within these tokens.
+        let thinks = resolved.facts.thinking == Some(Thinking::Always);
+        let most = request.max_tokens * if thinks { 4 } else { 1 };
+        let can = (resolved.facts.output_max).and_then(|max| u32::try_from(max).ok());
+        request.max_tokens = most.min(can.unwrap_or(u32::MAX));
         // What is left of the budget is for the answer: digests cost nothing.
         if self.bill.allow(&mut request, &resolved).is_err() {
             return false;
@@ -285,13 +309,29 @@ impl Run<'_> {
             .iter()
             .filter_map(|name| self.prompt.offers.get(name));
         let notes: Vec<_> = notes.map(|offer| Arc::clone(&offer.spec)).collect();
-        // An agent without notes has nowhere to keep them.
-        let by_notes = spec.strategy == FoldStrategy::Agentic && !notes.is_empty();
-        self.folding.writing = Some(if by_notes {
-            Box::pin(distill(client, request, notes, streamed))
-        } else {
-            Box::pin(summarize(client, request, streamed))
-        });
+        // An agent without notes has nowhere to keep them, and a budget was asked for one call.
+        let by_notes = spec.strategy == FoldStrategy::Agentic
+            && !notes.is_empty()
+            && self.bill.purse.is_unlimited();
+        let (hooks, at) = (self.kernel.parts.hooks.clone(), self.place());
+        self.folding.writing = Some(self.within(Box::pin(async move {
+            let mut request = request;
+            if !hooks.is_empty() {
+                let bound = request.max_tokens;
+                let asking = Arc::make_mut(&mut request);
+                let judged = hooks.before_model(at, asking).await;
+                asking.max_tokens = asking.max_tokens.min(bound);
+                if !matches!(judged, Ok(Judged::Go)) {
+                    let why = "a hook does not let the model be asked for it";
+                    return Err(Fault::Service(why.to_owned()));
+                }
+            }
+            if by_notes {
+                distill(client, request, notes, streamed).await
+            } else {
+                summarize(client, request, streamed).await
+            }
+        })));
         true
     }
 
@@ -310,28 +350,25 @@ impl Run<'_> {
                 self.folding.failures = 0;
                 return self.attach(written, &span).await;
             }
-            Err(Fault::Empty { reply }) => {
-                if let Some(reply) = reply {
-                    self.pay_for_fold(reply.model, reply.usage);
+            Err(fault) => {
+                self.pay_for_fault(&fault);
+                match fault {
+                    Fault::Model(error) => error,
+                    Fault::Empty { .. } | Fault::Service(_) => {
+                        tracing::warn!(send.id = %self.send.record.id, %fault, "digests take a fold's place");
+                        return self.attach_digest(&span).await;
+                    }
                 }
-                return self.attach_digest(&span).await;
-            }
-            Err(Fault::Model(error)) => error,
-            Err(error @ Fault::Service(_)) => {
-                tracing::warn!(send.id = %self.send.record.id, %error, "digests take a fold's place");
-                return self.attach_digest(&span).await;
             }
         };
         let code = error.code();
-        let heard = self.folding.asked.as_ref();
-        let heard = heard.is_some_and(|asked| asked.streamed.load(Ordering::Relaxed) > 0);
-        if heard || code == Code::LlmTimeout {
-            self.pay_for_fold_estimated();
-        }
-        self.folding.asked = None;
         self.folding.failures += 1;
         let tries = self.bill.totals.attempts.unsigned_abs() + 1;
-        let again = self.folding.failures < TRIES && tries < self.rules.retry.attempts_max;
+        // Digests are at hand: nothing is waited for that would park the send.
+        let wait = self.rules.retry.wait(tries, error.retry_after(), 1.0);
+        let is_soon = wait.is_some_and(|wait| wait <= self.rules.hold_max);
+        let is_stopping = self.kernel.lifecycle.is_stopping();
+        let again = self.folding.failures < TRIES && is_soon && !is_stopping;
         if error.is_permanent() || !again {
             tracing::warn!(
                 send.id = %self.send.record.id,
@@ -356,7 +393,7 @@ impl Run<'_> {
         self.folding.failures = TRIES;
         let written = Written {
             kind: FoldKind::Projection,
-            text: of_span(&span.folds, &span.messages),
+            text: of_span(&span.folds, &span.messages, span.digest_max),
             reply: None,
             notes: Vec::new(),
         };
@@ -388,6 +425,7 @@ impl Run<'_> {
     async fn save_notes(&mut self, notes: Vec<ToolCall>) {
         let version = *self.prompt.version;
         let offers = self.prompt.offers.clone();
+        let hooks = self.kernel.parts.hooks.clone();
         for (place, call) in notes.into_iter().enumerate() {
             let Some(offer) = offers.get(&call.name) else {
                 continue;
@@ -398,8 +436,19 @@ impl Run<'_> {
             let Ok(arguments) = offer.checked(&call.arguments) else {
                 continue;
             };
-            let invocation = Invocation {
+            let mut asked = hook::ToolCall {
                 call_id: format!("fold_{}_{version}_{place}", self.key.session),
+                name: call.name.clone(),
+                arguments,
+            };
+            if !hooks.is_empty() && hooks.before_tool(self.place(), &mut asked).await.is_some() {
+                continue;
+            }
+            let Ok(arguments) = offer.checked(&Value::Object(asked.arguments)) else {
+                continue;
+            };
+            let invocation = Invocation {
+                call_id: asked.call_id,
                 arguments,
                 session: self.key,
                 send_id: self.send.record.id,
@@ -424,6 +473,24 @@ impl Run<'_> {
             self.pay_for_fold_estimated();
         }
         self.folding.span = None;
+    }
+
+    /// Enters what a fold cost that could not be had.
+    fn pay_for_fault(&mut self, fault: &Fault) {
+        match fault {
+            Fault::Empty { reply: Some(reply) } => {
+                self.pay_for_fold(reply.model.clone(), reply.usage);
+            }
+            Fault::Model(error) => {
+                let asked = self.folding.asked.as_ref();
+                let heard = asked.is_some_and(|asked| asked.streamed.load(Ordering::Relaxed) > 0);
+                if heard || error.code() == Code::LlmTimeout {
+                    self.pay_for_fold_estimated();
+                }
+            }
+            Fault::Empty { reply: None } | Fault::Service(_) => {}
+        }
+        self.folding.asked = None;
     }
 
     fn pay_for_fold(&mut self, model: String, mut usage: Usage) {
