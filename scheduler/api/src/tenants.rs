@@ -283,9 +283,11 @@ pub(super) async fn remove(
     }
     match app.store.delete_tenant(id).await? {
         DeleteTenantOutcome::Deleted => Ok(StatusCode::NO_CONTENT.into_response()),
-        DeleteTenantOutcome::NotEmpty => {
-            Err(Error::new(Code::TenantNotEmpty, "the tenant has sessions or runs").into())
-        }
+        DeleteTenantOutcome::NotEmpty => Err(Error::new(
+            Code::TenantNotEmpty,
+            "the tenant has sessions, runs or timers",
+        )
+        .into()),
         DeleteTenantOutcome::NotFound => Err(no_tenant().into()),
     }
 }

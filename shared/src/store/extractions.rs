@@ -27,7 +27,7 @@ pub trait Extractions: Send + Sync {
     async fn claim_extractions(&self, claim: ClaimExtractions) -> Result<Vec<Extraction>>;
 
     /// Ends an attempt at an extraction: its entries and what it cost are stored with its end. False,
-    /// and nothing is stored, when the attempt is no longer the extraction's.
+    /// and nothing is stored, when the attempt is no longer the extraction's, or its session was deleted.
     async fn end_extraction(&self, item: EndExtraction) -> Result<bool>;
 }
 

@@ -26,7 +26,8 @@ pub trait Tenants: Send + Sync {
     /// Changes a tenant.
     async fn update_tenant(&self, id: TenantId, patch: TenantPatch) -> Result<UpdateTenantOutcome>;
 
-    /// Deletes a tenant that has neither sessions nor runs, and revokes its keys.
+    /// Deletes a tenant that has neither sessions nor runs nor timers that may start some, with its
+    /// memory, its agents and its skills, and revokes its keys.
     async fn delete_tenant(&self, id: TenantId) -> Result<DeleteTenantOutcome>;
 
     /// Creates an API key. With an idempotency key a repeat returns the key that the first request
@@ -112,7 +113,7 @@ pub enum UpdateTenantOutcome {
 pub enum DeleteTenantOutcome {
     /// It is gone.
     Deleted,
-    /// It has sessions or runs.
+    /// It has sessions, runs, or timers that have not ended.
     NotEmpty,
     /// It is unknown, or deleted already.
     NotFound,

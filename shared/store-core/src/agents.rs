@@ -348,7 +348,7 @@ fn read_agent(row: &Row) -> Result<NamedAgent> {
     })
 }
 
-fn read_version(row: &Row) -> Result<AgentVersion> {
+pub(crate) fn read_version(row: &Row) -> Result<AgentVersion> {
     let mut cells = Cells::new(row, "agent_versions");
     let key = read_key(&mut cells)?;
     let n: i32 = cells.get("n")?;

@@ -17,7 +17,7 @@ use crate::query::{query_scalar, statement};
 use crate::row::Row;
 use crate::rows::{self, Cells};
 use crate::store::clock;
-use crate::{runs, timers};
+use crate::{agents, folds, memories, runs, timers};
 
 macro_rules! queries {
     ($($name:literal in $file:literal),* $(,)?) => {
@@ -176,6 +176,7 @@ const KINDS: &[(&Statement, Try)] = &[
             .map_err(|fault| fault.of_row(|| key.to_string()))
     }),
     (sql!("messages/dump"), |row| rows::message(row).map(drop)),
+    (sql!("folds/dump"), |row| folds::read(row).map(drop)),
     (sql!("steps/dump"), |row| rows::step(row).map(drop)),
     (sql!("calls/dump"), |row| rows::call(row).map(drop)),
     (sql!("inbox/dump"), |row| rows::item(row).map(drop)),
@@ -195,6 +196,10 @@ const KINDS: &[(&Statement, Try)] = &[
         below_run::<RunAsk>(row, "run_asks", "ask")
     }),
     (sql!("timers/dump"), |row| timers::timer(row).map(drop)),
+    (sql!("named/dump_versions"), |row| {
+        agents::read_version(row).map(drop)
+    }),
+    (sql!("memories/dump"), |row| memories::entry(row).map(drop)),
 ];
 
 /// JSON behind the key of its run.

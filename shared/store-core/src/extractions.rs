@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use crate::db::{Conn, sql};
 use crate::fault::{Fault, Result};
+use crate::hot;
 use crate::memories;
 use crate::query::statement;
 use crate::row::Row;
@@ -65,7 +66,20 @@ async fn claims(tx: &mut Tx, claim: ClaimExtractions) -> Result<Vec<Extraction>>
     for row in &rows {
         tx.begin_item().await?;
         let one = take(tx, &claim, row).await;
-        taken.extend(tx.end_item(one).await?.flatten());
+        match tx.end_item(one).await? {
+            Some(one) => taken.extend(one),
+            // It cannot be read, and must not block those behind it.
+            None => {
+                if let Ok((key, send_id, _)) = place(row) {
+                    statement(sql!("extractions/postpone"))
+                        .bind(key.tenant.0)
+                        .bind(send_id.0)
+                        .bind(now.0 + EXTRACT_AGAIN_MS)
+                        .execute(tx.conn())
+                        .await?;
+                }
+            }
+        }
     }
     Ok(taken)
 }
@@ -117,6 +131,15 @@ async fn take(tx: &mut Tx, claim: &ClaimExtractions, row: &Row) -> Result<Option
 
 async fn end(tx: &mut Tx, item: EndExtraction) -> Result<bool> {
     let (tenant, now) = (item.key.tenant, tx.now);
+    // Nobody would remove what is stored of a deleted session from now on.
+    if hot::load(tx, item.key).await?.is_none() {
+        statement(sql!("extractions/drop"))
+            .bind(tenant.0)
+            .bind(item.send_id.0)
+            .execute(tx.conn())
+            .await?;
+        return Ok(false);
+    }
     let query = match item.again_after {
         Some(_) => statement(sql!("extractions/again")),
         None => statement(sql!("extractions/end")),

@@ -323,7 +323,7 @@ fn place(cells: &mut Cells<'_>) -> Result<(MemoryId, Timestamp)> {
     Ok((MemoryId(id), Timestamp(cells.get("updated_at")?)))
 }
 
-fn entry(row: &Row) -> Result<MemoryEntry> {
+pub(crate) fn entry(row: &Row) -> Result<MemoryEntry> {
     let mut cells = Cells::new(row, "memories");
     let id: Uuid = cells.get("memory_id")?;
     entry_fields(&mut cells, MemoryId(id))

@@ -12,6 +12,7 @@ use mainspring_shared::store::{
 use mainspring_shared::time::Timestamp;
 
 use crate::memory::ModelStore;
+use crate::reads::page;
 use crate::state::{Seen, State};
 
 /// An agent with its versions in order.
@@ -89,14 +90,6 @@ impl Agents for ModelStore {
         let (state, _) = self.begin();
         let found = queries.into_iter().map(|query| find(&state, tenant, query));
         Ok(found.collect())
-    }
-}
-
-fn page<T>(mut from: impl Iterator<Item = T>, limit: u32) -> Page<T> {
-    let data: Vec<T> = from.by_ref().take(limit as usize).collect();
-    Page {
-        data,
-        more: from.next().is_some(),
     }
 }
 

@@ -193,8 +193,11 @@ fn erased(found: &mut Found<'_>, dump: &Dump) {
     let session = found.session;
     let is_over =
         |session: &DumpSession| session.hot.lifecycle == Lifecycle::Deleted && !session.erasing;
-    let left =
-        session.messages.len() + session.calls.len() + session.inbox.len() + session.usage.len();
+    let left = session.messages.len()
+        + session.calls.len()
+        + session.inbox.len()
+        + session.usage.len()
+        + session.folds.len();
     if is_over(session) && left > 0 {
         found.add("session.erased", json!({ "left": left }));
     }

@@ -96,6 +96,12 @@ fn claims(state: &mut State, now: Timestamp, claim: &ClaimExtractions) -> Vec<Ex
 fn end(state: &mut State, now: Timestamp, item: EndExtraction) -> bool {
     let tenant = item.key.tenant;
     let slot = (tenant, item.send_id);
+    // Nobody would remove what is stored of a deleted session from now on.
+    let session = state.sessions.get(&item.key);
+    if session.is_none_or(|session| session.cold.is_none()) {
+        state.extractions.remove(&slot);
+        return false;
+    }
     let Some(owed) = state.extractions.get_mut(&slot) else {
         return false;
     };

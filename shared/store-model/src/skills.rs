@@ -15,6 +15,7 @@ use mainspring_shared::store::{
 use mainspring_shared::time::Timestamp;
 
 use crate::memory::ModelStore;
+use crate::reads::page;
 use crate::state::{Seen, State};
 
 /// What the store has of one name.
@@ -86,10 +87,7 @@ impl Skills for ModelStore {
                 .filter(|_| *tenant == query.tenant && behind)?;
             named.versions.get(&hash).map(|(record, _)| record.clone())
         });
-        let mut data: Vec<_> = listed.take(query.limit as usize + 1).collect();
-        let more = data.len() > query.limit as usize;
-        data.truncate(query.limit as usize);
-        Ok(Page { data, more })
+        Ok(page(listed, query.limit))
     }
 
     async fn skill_versions(&self, tenant: TenantId, name: String) -> Result<Vec<SkillVersion>> {

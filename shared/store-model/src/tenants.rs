@@ -13,6 +13,7 @@ use mainspring_shared::tenant::{KeyRecord, Limits, Tenant, resource, tenant_of};
 use mainspring_shared::time::Timestamp;
 
 use crate::memory::ModelStore;
+use crate::reads::page;
 use crate::state::{Seen, State};
 
 /// Tenants by number; none in place of one that was deleted, whose number stays taken.
@@ -116,10 +117,18 @@ impl Tenants for ModelStore {
         let mut sessions = state.sessions.values();
         let has_sessions =
             sessions.any(|session| session.key.tenant == id && session.cold.is_some());
-        if has_sessions || state.runs.keys().any(|key| key.tenant == id) {
+        let has_runs = state.runs.keys().any(|key| key.tenant == id);
+        let mut timers = state.timers.iter().filter(|((tenant, _), _)| *tenant == id);
+        let has_timers = timers.any(|(_, timer)| timer.record.state.ended_at.is_none());
+        if has_sessions || has_runs || has_timers {
             return Ok(DeleteTenantOutcome::NotEmpty);
         }
         state.tenants.0.insert(id, None);
+        state.memories.retain(|(tenant, _), _| *tenant != id);
+        state.extractions.retain(|(tenant, _), _| *tenant != id);
+        state.agents.retain(|key, _| key.tenant != id);
+        state.skills.retain(|(tenant, _), _| *tenant != id);
+        state.broken_skills.retain(|(tenant, _), _| *tenant != id);
         let keys = state.api_keys.values_mut().filter(|key| key.tenant == id);
         for key in keys {
             key.revoked_at.get_or_insert(now);
@@ -136,7 +145,9 @@ impl Tenants for ModelStore {
         match state.seen(idempotency.as_ref()) {
             Seen::Mismatch => return Ok(CreateKeyOutcome::Mismatch),
             Seen::Before(made) => {
-                let found = state.api_keys.get(&KeyId(made)).cloned();
+                let found = state.api_keys.get(&KeyId(made));
+                let found = found.filter(|key| state.tenants.get(key.tenant).is_some());
+                let found = found.cloned();
                 return Ok(found.map_or(CreateKeyOutcome::NoTenant, CreateKeyOutcome::Replayed));
             }
             Seen::Never => {}
@@ -180,8 +191,11 @@ impl Tenants for ModelStore {
         let (mut state, now) = self.begin();
         let found = live_key(&mut state, item.tenant, item.id, now);
         Ok(found.map(|key| {
-            key.previous = Some((Timestamp(now.0 + item.overlap_ms), key.hash));
-            key.hash = item.hash;
+            // A repeat finds the new secret and changes nothing.
+            if key.hash != item.hash {
+                key.previous = Some((Timestamp(now.0 + item.overlap_ms), key.hash));
+                key.hash = item.hash;
+            }
             key.clone()
         }))
     }
@@ -215,12 +229,4 @@ fn live_key(
 ) -> Option<&mut KeyRecord> {
     let found = state.api_keys.get_mut(&id);
     found.filter(|key| key.tenant == tenant && key.is_live(now))
-}
-
-fn page<T>(mut rest: impl Iterator<Item = T>, limit: u32) -> Page<T> {
-    let data = rest.by_ref().take(limit as usize).collect();
-    Page {
-        data,
-        more: rest.next().is_some(),
-    }
 }

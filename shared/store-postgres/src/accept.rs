@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::columns::{KeyColumns, LeafColumns, ParentColumns, json, maybe_text, metadata, text};
 use crate::group::{Group, drive};
-use crate::retry::{Fault, PgQuery, Pool, fetch, sql};
+use crate::retry::{Fault, PgQuery, Pool, fetch, repeatable, sql};
 use crate::rows::{Fields, priority_number};
 
 pub(crate) async fn accept(
@@ -319,28 +319,53 @@ pub(crate) async fn take_key(
     at: Option<Timestamp>,
     key: &IdempotencyKey,
 ) -> Result<KeyOutcome> {
-    let rows = fetch(pool, || {
-        sql!("ledger/take_key")
-            .bind(at.map(|at| at.0))
-            .bind(key.tenant.0)
-            .bind(text(&key.route).into_owned())
-            .bind(text(&key.key).into_owned())
-            .bind(key.body_hash.to_vec())
-            .bind(Uuid::nil())
-    });
-    let rows = rows.await?;
-    let mut outcome = KeyOutcome::Mismatch;
-    for row in &rows {
-        let mut fields = Fields::new(row, "idempotency_keys");
-        let hash: &[u8] = fields.take("body_hash")?;
-        let taken: bool = fields.take("taken")?;
-        outcome = match hash == key.body_hash {
-            true if taken => KeyOutcome::Taken,
-            true => KeyOutcome::Known,
-            false => KeyOutcome::Mismatch,
-        };
+    let taken: Result<Taken> =
+        repeatable!(pool, |connection| take(connection, at, key, Uuid::nil()));
+    Ok(match taken? {
+        Taken::Now => KeyOutcome::Taken,
+        Taken::Before(_) => KeyOutcome::Known,
+        Taken::ByAnother => KeyOutcome::Mismatch,
+    })
+}
+
+/// What became of a key that a request wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// It is the request's.
+    Now,
+    /// The same request had it before, and made this.
+    Before(Uuid),
+    /// Another request has it.
+    ByAnother,
+}
+
+/// Takes a key for what a request makes. Two that repeat one request wait for each other here.
+pub(crate) async fn take(
+    connection: &mut PgConnection,
+    at: Option<Timestamp>,
+    key: &IdempotencyKey,
+    resource: Uuid,
+) -> std::result::Result<Taken, Fault> {
+    let row = sql!("ledger/take_key")
+        .bind(at.map(|at| at.0))
+        .bind(key.tenant.0)
+        .bind(text(&key.route).into_owned())
+        .bind(text(&key.key).into_owned())
+        .bind(key.body_hash.to_vec())
+        .bind(resource)
+        .fetch_one(connection)
+        .await?;
+    let mut fields = Fields::new(&row, "idempotency_keys");
+    let hash: &[u8] = fields.take("body_hash")?;
+    if hash != key.body_hash {
+        return Ok(Taken::ByAnother);
     }
-    Ok(outcome)
+    let made = fields.take("resource")?;
+    Ok(if fields.take("taken")? {
+        Taken::Now
+    } else {
+        Taken::Before(made)
+    })
 }
 
 /// Whether a request had this key.

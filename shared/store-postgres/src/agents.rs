@@ -12,34 +12,16 @@ use mainspring_shared::store::{
 use mainspring_shared::time::Timestamp;
 use sqlx::{Connection, PgConnection};
 
-use self::rows::{read_agent, read_version, with_aliases};
-use crate::accept::lookup;
-use crate::columns::{json, text};
+use self::rows::{read_agent, with_aliases};
+use crate::accept::{Taken, lookup, take};
+use crate::columns::json;
 use crate::ledger::now;
 use crate::reads::page;
-use crate::retry::{Attempts, Fault, Verdict, fetch, sql};
+use crate::retry::{Fault, fetch, repeatable, sql};
 use crate::rows::Fields;
 use crate::store::PostgresStore;
 
-pub(crate) use self::rows::dump;
-
-/// Runs a step again and again until its outcome is known. A repeat finds what an attempt did whose
-/// answer was lost.
-macro_rules! settle {
-    ($pool:expr, |$connection:ident| $step:expr) => {{
-        let mut attempts = Attempts::default();
-        loop {
-            let done = attempts.on($pool, async |$connection| $step.await).await;
-            match done {
-                Ok(outcome) => break Ok(outcome),
-                Err(fault) => match attempts.weigh(fault)? {
-                    Verdict::Again | Verdict::Lost => {}
-                    Verdict::BadData(error) => break Err(error),
-                },
-            }
-        }
-    }};
-}
+pub(crate) use self::rows::{dump, read_version};
 
 #[async_trait]
 impl Agents for PostgresStore {
@@ -47,7 +29,7 @@ impl Agents for PostgresStore {
         for _ in 0..KEYS_MAX {
             let pool = &self.pools.writers;
             let done: Result<Option<PublishOutcome>> =
-                settle!(pool, |connection| publish_once(connection, self.at, &item));
+                repeatable!(pool, |connection| publish_once(connection, self.at, &item));
             if let Some(outcome) = done? {
                 return Ok(outcome);
             }
@@ -59,31 +41,31 @@ impl Agents for PostgresStore {
 
     async fn set_alias(&self, item: SetAlias) -> Result<AliasOutcome> {
         let pool = &self.pools.writers;
-        settle!(pool, |connection| set_alias_once(
+        repeatable!(pool, |connection| set_alias_once(
             connection, self.at, &item
         ))
     }
 
     async fn archive_agent(&self, key: AgentKey, archived: bool) -> Result<Option<NamedAgent>> {
         let pool = &self.pools.writers;
-        settle!(pool, |connection| archive_once(
+        repeatable!(pool, |connection| archive_once(
             connection, self.at, &key, archived
         ))
     }
 
     async fn get_agent(&self, key: AgentKey) -> Result<Option<NamedAgent>> {
         let pool = &self.pools.claimers;
-        settle!(pool, |connection| get_once(connection, &key))
+        repeatable!(pool, |connection| get_once(connection, &key))
     }
 
     async fn list_agents(&self, query: ListAgents) -> Result<Page<NamedAgent>> {
         let pool = &self.pools.readers;
-        settle!(pool, |connection| list_once(connection, &query))
+        repeatable!(pool, |connection| list_once(connection, &query))
     }
 
     async fn get_agent_version(&self, key: AgentKey, n: i32) -> Result<Option<AgentVersion>> {
         let pool = &self.pools.claimers;
-        settle!(pool, |connection| version_once(connection, &key, n))
+        repeatable!(pool, |connection| version_once(connection, &key, n))
     }
 
     async fn list_agent_versions(&self, query: ListAgentVersions) -> Result<Page<AgentVersion>> {
@@ -187,19 +169,8 @@ async fn publish_once(
             n: version.n,
             added,
         };
-        let row = sql!("ledger/take_key")
-            .bind(Some(now.0))
-            .bind(request.tenant.0)
-            .bind(text(&request.route).into_owned())
-            .bind(text(&request.key).into_owned())
-            .bind(request.body_hash.to_vec())
-            .bind(uuid::Uuid::from(note))
-            .fetch_one(&mut *tx)
-            .await?;
-        let mut fields = Fields::new(&row, "idempotency_keys");
-        let _: &[u8] = fields.take("body_hash")?;
-        let taken: bool = fields.take("taken")?;
-        if !taken {
+        let taken = take(&mut tx, Some(now), request, note.into()).await?;
+        if taken != Taken::Now {
             tx.rollback().await?;
             return Ok(None);
         }

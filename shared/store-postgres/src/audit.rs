@@ -15,6 +15,7 @@ use sqlx::{Connection, PgConnection};
 use crate::lists;
 use crate::retry::{Attempts, Fault, PgQuery, Pool, Verdict, sql, text};
 use crate::rows::Fields;
+use crate::{agents, folds, memories};
 
 macro_rules! audit {
     ($name:literal) => {
@@ -184,6 +185,10 @@ const KINDS: &[(Text, Try)] = &[
         },
     ),
     (
+        || text!("reads/dump_folds"),
+        |row| folds::read(&mut Fields::new(row, "folds")).map(drop),
+    ),
+    (
         || text!("reads/dump_steps"),
         |row| {
             let mut fields = Fields::new(row, "steps");
@@ -242,6 +247,14 @@ const KINDS: &[(Text, Try)] = &[
             let mut fields = Fields::new(row, "timers");
             fields.timer().map(drop)
         },
+    ),
+    (
+        || text!("reads/dump_agent_versions"),
+        |row| agents::read_version(&mut Fields::new(row, "agent_versions")).map(drop),
+    ),
+    (
+        || text!("memories/dump"),
+        |row| memories::entry(row).map(drop),
     ),
 ];
 

@@ -16,7 +16,7 @@ use sqlx::{Connection, PgConnection, Row};
 use uuid::Uuid;
 
 use crate::columns::text;
-use crate::retry::{Attempts, Fault, Verdict, execute, fetch, sql};
+use crate::retry::{Fault, execute, fetch, repeatable, sql};
 use crate::store::PostgresStore;
 
 #[async_trait]
@@ -99,20 +99,10 @@ impl BlobRows for PostgresStore {
     }
 
     async fn retire_blobs(&self, query: RetireBlobs) -> Result<RetiredBlobs> {
-        let mut attempts = Attempts::default();
-        loop {
-            let retired = attempts.on(&self.pools.writers, async |connection| {
-                retire(connection, self.at, &query).await
-            });
-            match retired.await {
-                Ok(retired) => return Ok(retired),
-                // What was marked is found again.
-                Err(fault) => match attempts.weigh(fault)? {
-                    Verdict::Again | Verdict::Lost => {}
-                    Verdict::BadData(error) => return Err(error),
-                },
-            }
-        }
+        // What was marked is found again.
+        repeatable!(&self.pools.writers, |connection| retire(
+            connection, self.at, &query
+        ))
     }
 
     async fn forget_blob(&self, place: BlobPlace) -> Result<()> {

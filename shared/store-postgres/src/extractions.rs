@@ -14,8 +14,8 @@ use uuid::Uuid;
 
 use crate::columns::{json, text};
 use crate::ledger::now;
-use crate::memories::{self, repeatable};
-use crate::retry::{Attempts, Fault, Pool, Verdict, execute, sql};
+use crate::memories;
+use crate::retry::{Fault, Pool, execute, repeatable, sql};
 use crate::rows::Fields;
 use crate::store::PostgresStore;
 
@@ -50,11 +50,11 @@ async fn claimed(
     at: Option<Timestamp>,
     claim: &ClaimExtractions,
 ) -> Result<Vec<Extraction>> {
-    repeatable!(pool, connection => claim_once(connection, at, claim))
+    repeatable!(pool, |connection| claim_once(connection, at, claim))
 }
 
 async fn ended(pool: &Pool, at: Option<Timestamp>, item: &EndExtraction) -> Result<bool> {
-    repeatable!(pool, connection => end_once(connection, at, item))
+    repeatable!(pool, |connection| end_once(connection, at, item))
 }
 
 async fn claim_once(
@@ -64,14 +64,18 @@ async fn claim_once(
 ) -> std::result::Result<Vec<Extraction>, Fault> {
     let mut tx = connection.begin().await?;
     let now = now(&mut tx, at).await?;
-    let rows = sql!("extractions/due")
-        .bind(text(&claim.pool).into_owned())
-        .bind(now.0)
-        .bind(claim.only.map(|(tenant, _)| tenant.0))
-        .bind(claim.only.map(|(_, send)| send.0))
-        .bind(i64::from(claim.limit))
-        .fetch_all(&mut *tx)
-        .await?;
+    let pool = text(&claim.pool).into_owned();
+    let query = match claim.only {
+        Some((tenant, send)) => sql!("extractions/one")
+            .bind(pool)
+            .bind(tenant.0)
+            .bind(send.0),
+        None => sql!("extractions/due")
+            .bind(pool)
+            .bind(now.0)
+            .bind(i64::from(claim.limit)),
+    };
+    let rows = query.fetch_all(&mut *tx).await?;
     let mut taken = Vec::new();
     for row in &rows {
         match row_of(row) {
@@ -80,6 +84,14 @@ async fn claim_once(
             Err(error) => {
                 metrics::counter!(ROWS_UNREADABLE, "table" => "extractions").increment(1);
                 tracing::error!(%error, "an extraction cannot be read");
+                if let Ok((key, send_id, _)) = place(row) {
+                    sql!("extractions/postpone")
+                        .bind(key.tenant.0)
+                        .bind(send_id.0)
+                        .bind(now.0 + EXTRACT_AGAIN_MS)
+                        .execute(&mut *tx)
+                        .await?;
+                }
             }
         }
     }
@@ -144,6 +156,21 @@ async fn end_once(
     let mut tx = connection.begin().await?;
     let now = now(&mut tx, at).await?;
     let tenant = item.key.tenant;
+    let session = sql!("extractions/session")
+        .bind(tenant.0)
+        .bind(item.key.session.0)
+        .fetch_optional(&mut *tx)
+        .await?;
+    // Nobody would remove what is stored of a deleted session from now on.
+    if session.is_none() {
+        sql!("extractions/drop")
+            .bind(tenant.0)
+            .bind(item.send_id.0)
+            .execute(&mut *tx)
+            .await?;
+        tx.commit().await?;
+        return Ok(false);
+    }
     let query = match item.again_after {
         Some(_) => sql!("extractions/again"),
         None => sql!("extractions/end"),

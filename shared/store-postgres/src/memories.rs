@@ -14,10 +14,11 @@ use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
+use crate::accept::{Taken, take};
 use crate::columns::{json, metadata, text};
 use crate::ledger::now;
 use crate::reads::page;
-use crate::retry::{Attempts, Fault, PgQuery, Pool, Verdict, execute, fetch, sql};
+use crate::retry::{Fault, PgQuery, Pool, execute, fetch, repeatable, sql};
 use crate::rows::Fields;
 use crate::store::PostgresStore;
 
@@ -82,26 +83,8 @@ impl Memories for PostgresStore {
     }
 }
 
-/// Does what may be done twice until it is known to be done.
-macro_rules! repeatable {
-    ($pool:expr, $connection:ident => $work:expr) => {{
-        let mut attempts = Attempts::default();
-        loop {
-            let done = attempts.on($pool, async |$connection| $work.await);
-            match done.await {
-                Ok(done) => return Ok(done),
-                Err(fault) => match attempts.weigh(fault)? {
-                    Verdict::Again | Verdict::Lost => {}
-                    Verdict::BadData(error) => return Err(error),
-                },
-            }
-        }
-    }};
-}
-pub(crate) use repeatable;
-
 async fn saved(pool: &Pool, at: Option<Timestamp>, item: &SaveMemory) -> Result<SaveMemoryOutcome> {
-    repeatable!(pool, connection => save(connection, at, item))
+    repeatable!(pool, |connection| save(connection, at, item))
 }
 
 async fn changed(
@@ -109,7 +92,7 @@ async fn changed(
     at: Option<Timestamp>,
     item: &ChangeMemory,
 ) -> Result<Option<MemoryEntry>> {
-    repeatable!(pool, connection => change_once(connection, at, item))
+    repeatable!(pool, |connection| change_once(connection, at, item))
 }
 
 async fn erased(
@@ -117,7 +100,7 @@ async fn erased(
     at: Option<Timestamp>,
     item: &EraseMemories,
 ) -> Result<ErasedMemories> {
-    repeatable!(pool, connection => erase(connection, at, item))
+    repeatable!(pool, |connection| erase(connection, at, item))
 }
 
 async fn change_once(
@@ -142,22 +125,14 @@ async fn save(
     let now = now(&mut tx, at).await?;
     let mut taken = true;
     if let Some(key) = &item.idempotency {
-        let row = sql!("memories/take_key")
-            .bind(now.0)
-            .bind(key.tenant.0)
-            .bind(text(&key.route).into_owned())
-            .bind(text(&key.key).into_owned())
-            .bind(key.body_hash.to_vec())
-            .bind(id.0)
-            .fetch_one(&mut *tx)
-            .await?;
-        let mut fields = Fields::new(&row, "idempotency_keys");
-        let hash: &[u8] = fields.take("body_hash")?;
-        if hash != key.body_hash {
-            return Ok(SaveMemoryOutcome::Mismatch);
+        match take(&mut tx, Some(now), key, id.0).await? {
+            Taken::Now => {}
+            Taken::Before(made) => {
+                taken = false;
+                id = MemoryId(made);
+            }
+            Taken::ByAnother => return Ok(SaveMemoryOutcome::Mismatch),
         }
-        taken = fields.take("taken")?;
-        id = MemoryId(fields.take("resource")?);
     }
     if taken && insert(&mut tx, tenant, &item.entry, now).await? {
         tx.commit().await?;
@@ -273,7 +248,7 @@ async fn erase(
 }
 
 /// A row as an entry.
-fn entry(row: &PgRow) -> Result<MemoryEntry> {
+pub(crate) fn entry(row: &PgRow) -> Result<MemoryEntry> {
     let mut fields = Fields::new(row, "memories");
     let id: Uuid = fields.take("memory_id")?;
     let id = MemoryId(id);

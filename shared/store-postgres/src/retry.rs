@@ -37,6 +37,30 @@ macro_rules! sql {
 }
 pub(crate) use sql;
 
+/// Runs a step until its outcome is known: one that may run twice, as a repeat finds what an attempt did
+/// whose answer was lost. It is told whether there may have been one. A macro, since the compiler cannot
+/// see that such a closure's future may change threads.
+macro_rules! repeatable {
+    ($pool:expr, |$connection:ident| $step:expr) => {
+        crate::retry::repeatable!($pool, |$connection, _| $step)
+    };
+    ($pool:expr, |$connection:ident, $lost:pat_param| $step:expr) => {{
+        let mut attempts = crate::retry::Attempts::default();
+        loop {
+            let $lost = attempts.any_lost();
+            let done = attempts.on($pool, async |$connection| $step.await).await;
+            match done {
+                Ok(outcome) => break Ok(outcome),
+                Err(fault) => match attempts.weigh(fault)? {
+                    crate::retry::Verdict::Again | crate::retry::Verdict::Lost => {}
+                    crate::retry::Verdict::BadData(error) => break Err(error),
+                },
+            }
+        }
+    }};
+}
+pub(crate) use repeatable;
+
 /// Attempts at a step that the database gave up in favour of another one: as many as fit into the
 /// time that one statement may take, by the time that each waits for a lock.
 const CONFLICTS_MAX: u32 = 40;

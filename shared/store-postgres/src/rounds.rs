@@ -43,8 +43,7 @@ impl Group for Append {
         connection: &mut PgConnection,
         items: &[&AppendRound],
     ) -> std::result::Result<Vec<Option<AppendOutcome>>, Fault> {
-        let query = sql!("leases/append").bind(self.at.map(|at| at.0));
-        let rows = bind(query, items).fetch_all(&mut *connection).await?;
+        let rows = bind(self.at, items).fetch_all(&mut *connection).await?;
         let mut outcomes: Vec<Option<AppendOutcome>> = items.iter().map(|_| None).collect();
         for row in &rows {
             let mut fields = Fields::new(row, "session_hot");
@@ -139,7 +138,8 @@ impl Append {
     }
 }
 
-fn bind(query: PgQuery, items: &[&AppendRound]) -> PgQuery {
+/// Few steps attach folds: only those that do pay for them.
+fn bind(at: Option<Timestamp>, items: &[&AppendRound]) -> PgQuery {
     let mut leases = LeaseColumns::default();
     let mut counts: Vec<i64> = Vec::new();
     let mut kinds: Vec<&'static str> = Vec::new();
@@ -166,7 +166,46 @@ fn bind(query: PgQuery, items: &[&AppendRound]) -> PgQuery {
         deliveries.push(ord, &item.deliveries);
         folds.push(ord, item.fold.as_ref());
     }
-    let query = leases.bind(query).bind(counts).bind(kinds).bind(refs);
+    let alone = folds.is_empty();
+    let query = if alone {
+        sql!("leases/append")
+    } else {
+        sql!("leases/append_folds")
+    };
+    let query = leases.bind(query.bind(at.map(|at| at.0)));
+    let query = query.bind(counts).bind(kinds).bind(refs);
     let query = usage.bind(messages.bind(totals.bind(query).bind(writes)));
-    folds.bind(calls.bind(deliveries.bind(changes.bind(query))))
+    let query = calls.bind(deliveries.bind(changes.bind(query)));
+    if alone { query } else { folds.bind(query) }
+}
+
+#[cfg(test)]
+mod tests {
+    const ALONE: &str = include_str!("../sql/leases/append.sql");
+    const WITH_FOLDS: &str = include_str!("../sql/leases/append_folds.sql");
+
+    /// The statement without its head.
+    fn body(text: &str) -> &str {
+        let begin = text.find("WITH clock").expect("it begins so");
+        &text[begin..]
+    }
+
+    #[test]
+    fn the_two_statements_differ_only_in_the_folds() {
+        let with_folds = body(WITH_FOLDS);
+        let begin = with_folds.find(",\nfold AS MATERIALIZED (");
+        let end = with_folds.find("\nSELECT\n    t.ord, t.next_seq");
+        let (begin, end) = begin.zip(end).expect("the folds stand between these");
+        let rest = format!("{}{}", &with_folds[..begin], &with_folds[end..]);
+        let counted = " + (t.kind = 'folded')::integer";
+        let rest = rest.replace(
+            &format!(",\n        context_version = t.context_version{counted}"),
+            "",
+        );
+        let rest = rest.replace(
+            &format!("t.context_version{counted} AS context_version"),
+            "t.context_version",
+        );
+        assert_eq!(rest, body(ALONE));
+    }
 }

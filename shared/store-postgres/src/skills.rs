@@ -15,37 +15,22 @@ use mainspring_shared::time::Timestamp;
 use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection};
 
+use crate::accept::{Taken, take};
 use crate::columns::{json, text};
 use crate::ledger::now;
-use crate::retry::{Attempts, Fault, Verdict, sql};
+use crate::reads::page;
+use crate::retry::{Fault, repeatable, sql};
 use crate::rows::Fields;
 use crate::store::PostgresStore;
 
 type Done<T> = std::result::Result<T, Fault>;
 
-/// Runs work until the database decides on it. Each of these steps can be repeated: a version that was
-/// stored by an attempt whose commit is in doubt is found by the next one.
-macro_rules! repeated {
-    ($pool:expr, $work:expr) => {{
-        let mut attempts = Attempts::default();
-        loop {
-            match attempts.on($pool, $work).await {
-                Ok(done) => return Ok(done),
-                Err(fault) => match attempts.weigh(fault)? {
-                    Verdict::Again | Verdict::Lost => {}
-                    Verdict::BadData(error) => return Err(error),
-                },
-            }
-        }
-    }};
-}
-
 #[async_trait]
 impl Skills for PostgresStore {
     async fn publish_skill(&self, item: PublishSkill) -> Result<PublishSkillOutcome> {
-        repeated!(&self.pools.writers, async |connection| {
-            publish(connection, self.at, &item).await
-        })
+        repeatable!(&self.pools.writers, |connection| publish(
+            connection, self.at, &item
+        ))
     }
 
     async fn note_broken_skill(
@@ -54,23 +39,15 @@ impl Skills for PostgresStore {
         folder: String,
         faults: Vec<SkillFault>,
     ) -> Result<()> {
-        repeated!(&self.pools.writers, async |connection| {
-            let seen_at = now(connection, self.at).await?;
-            sql!("skills/note_broken")
-                .bind(tenant.0)
-                .bind(text(&folder).into_owned())
-                .bind(json(&faults))
-                .bind(seen_at.0)
-                .execute(connection)
-                .await?;
-            Ok(())
-        })
+        repeatable!(&self.pools.writers, |connection| note_broken(
+            connection, self.at, tenant, &folder, &faults
+        ))
     }
 
     async fn remove_skill(&self, tenant: TenantId, name: String, versions: bool) -> Result<bool> {
-        repeated!(&self.pools.writers, async |connection| {
-            remove(connection, self.at, tenant, &name, versions).await
-        })
+        repeatable!(&self.pools.writers, |connection| remove(
+            connection, self.at, tenant, &name, versions
+        ))
     }
 
     async fn find_skills(
@@ -78,27 +55,23 @@ impl Skills for PostgresStore {
         tenant: TenantId,
         refs: Vec<SkillRef>,
     ) -> Result<Vec<Option<SkillRecord>>> {
-        repeated!(&self.pools.readers, async |connection| {
-            find(connection, tenant, &refs).await
-        })
+        repeatable!(&self.pools.claimers, |connection| find(
+            connection, tenant, &refs
+        ))
     }
 
     async fn list_skills(&self, query: ListSkills) -> Result<Page<SkillRecord>> {
-        repeated!(&self.pools.readers, async |connection| {
-            list(connection, &query).await
-        })
+        repeatable!(&self.pools.readers, |connection| list(connection, &query))
     }
 
     async fn skill_versions(&self, tenant: TenantId, name: String) -> Result<Vec<SkillVersion>> {
-        repeated!(&self.pools.readers, async |connection| {
-            versions(connection, tenant, &name).await
-        })
+        repeatable!(&self.pools.readers, |connection| versions(
+            connection, tenant, &name
+        ))
     }
 
     async fn broken_skills(&self, tenant: TenantId) -> Result<Vec<BrokenSkill>> {
-        repeated!(&self.pools.readers, async |connection| {
-            broken(connection, tenant).await
-        })
+        repeatable!(&self.pools.readers, |connection| broken(connection, tenant))
     }
 
     async fn read_skill_files(
@@ -108,9 +81,11 @@ impl Skills for PostgresStore {
         hash: SkillHash,
         paths: Vec<String>,
     ) -> Result<BTreeMap<String, Vec<u8>>> {
-        repeated!(&self.pools.readers, async |connection| {
-            files(connection, (tenant, &name, hash), &paths).await
-        })
+        repeatable!(&self.pools.claimers, |connection| files(
+            connection,
+            (tenant, &name, hash),
+            &paths
+        ))
     }
 }
 
@@ -122,21 +97,10 @@ async fn publish(
     let mut tx = connection.begin().await?;
     let now = now(&mut tx, at).await?;
     if let Some(key) = &item.idempotency {
-        let row = sql!("ledger/take_key")
-            .bind(at.map(|at| at.0))
-            .bind(key.tenant.0)
-            .bind(text(&key.route).into_owned())
-            .bind(text(&key.key).into_owned())
-            .bind(key.body_hash.to_vec())
-            .bind(item.resource())
-            .fetch_one(&mut *tx)
-            .await?;
-        let mut fields = Fields::new(&row, "idempotency_keys");
-        let hash: &[u8] = fields.take("body_hash")?;
-        match (hash == key.body_hash, fields.take("taken")?) {
-            (true, true) => {}
-            (true, false) => return Ok(PublishSkillOutcome::Replayed),
-            (false, _) => return Ok(PublishSkillOutcome::Mismatch),
+        match take(&mut tx, at, key, item.resource()).await? {
+            Taken::Now => {}
+            Taken::Before(_) => return Ok(PublishSkillOutcome::Replayed),
+            Taken::ByAnother => return Ok(PublishSkillOutcome::Mismatch),
         }
     }
     let (tenant, name, hash) = (item.tenant.0, item.skill.name.clone(), item.skill.hash);
@@ -213,6 +177,24 @@ async fn store(connection: &mut PgConnection, now: Timestamp, item: &PublishSkil
     Ok(())
 }
 
+async fn note_broken(
+    connection: &mut PgConnection,
+    at: Option<Timestamp>,
+    tenant: TenantId,
+    folder: &str,
+    faults: &[SkillFault],
+) -> Done<()> {
+    let seen_at = now(connection, at).await?;
+    sql!("skills/note_broken")
+        .bind(tenant.0)
+        .bind(text(folder).into_owned())
+        .bind(json(&faults))
+        .bind(seen_at.0)
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
 async fn remove(
     connection: &mut PgConnection,
     at: Option<Timestamp>,
@@ -257,17 +239,20 @@ async fn find(
     tenant: TenantId,
     refs: &[SkillRef],
 ) -> Done<Vec<Option<SkillRecord>>> {
-    let mut found = Vec::with_capacity(refs.len());
-    for wanted in refs {
-        let query = match wanted.hash {
-            None => sql!("skills/find").bind(tenant.0).bind(wanted.name.clone()),
-            Some(hash) => sql!("skills/version")
-                .bind(tenant.0)
-                .bind(wanted.name.clone())
-                .bind(hash.to_string()),
-        };
-        let row = query.fetch_optional(&mut *connection).await?;
-        found.push(row.as_ref().map(record).transpose()?);
+    let names = refs.iter().map(|wanted| wanted.name.clone());
+    let hashes = refs
+        .iter()
+        .map(|wanted| wanted.hash.map(|hash| hash.to_string()));
+    let rows = sql!("skills/find")
+        .bind(tenant.0)
+        .bind(names.collect::<Vec<String>>())
+        .bind(hashes.collect::<Vec<Option<String>>>())
+        .fetch_all(connection)
+        .await?;
+    let mut found = vec![None; refs.len()];
+    for row in &rows {
+        let ord = Fields::new(row, "skill_versions").ord()?;
+        found[ord] = Some(record(row)?);
     }
     Ok(found)
 }
@@ -279,14 +264,7 @@ async fn list(connection: &mut PgConnection, query: &ListSkills) -> Done<Page<Sk
         .bind(i64::from(query.limit) + 1)
         .fetch_all(connection)
         .await?;
-    let limit = query.limit as usize;
-    let read = rows.iter().take(limit).map(record);
-    let read =
-        read.map(|row| row.inspect_err(|error| tracing::error!(%error, "a row is left out")));
-    Ok(Page {
-        data: read.filter_map(Result::ok).collect(),
-        more: rows.len() > limit,
-    })
+    Ok(page(&rows, query.limit, record))
 }
 
 async fn versions(

@@ -13,31 +13,12 @@ use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
-use crate::accept::lookup;
+use crate::accept::{Taken, lookup, take};
 use crate::columns::{json, maybe_text, text};
 use crate::reads::page;
-use crate::retry::{Attempts, Fault, PgQuery, Verdict, execute, fetch, sql};
+use crate::retry::{Fault, PgQuery, execute, fetch, repeatable, sql};
 use crate::rows::Fields;
 use crate::store::PostgresStore;
-
-/// Runs a step that finds what an earlier attempt of it did; it is told whether there may have been
-/// one. A macro, since the compiler cannot see that such a closure's future may change threads.
-macro_rules! write {
-    ($pool:expr, |$connection:ident, $lost:pat_param| $step:expr) => {{
-        let mut attempts = Attempts::default();
-        loop {
-            let $lost = attempts.any_lost();
-            let done = attempts.on($pool, async |$connection| $step.await);
-            match done.await {
-                Ok(outcome) => return Ok(outcome),
-                Err(fault) => match attempts.weigh(fault)? {
-                    Verdict::Again | Verdict::Lost => {}
-                    Verdict::BadData(error) => return Err(error),
-                },
-            }
-        }
-    }};
-}
 
 #[async_trait]
 impl Tenants for PostgresStore {
@@ -47,7 +28,7 @@ impl Tenants for PostgresStore {
         key: Option<IdempotencyKey>,
     ) -> Result<CreateTenantOutcome> {
         let (at, pool) = (self.at, &self.pools.writers);
-        write!(pool, |connection, lost| create(
+        repeatable!(pool, |connection, lost| create(
             connection,
             at,
             &new,
@@ -72,14 +53,14 @@ impl Tenants for PostgresStore {
     }
 
     async fn update_tenant(&self, id: TenantId, patch: TenantPatch) -> Result<UpdateTenantOutcome> {
-        write!(&self.pools.writers, |connection, _| update(
+        repeatable!(&self.pools.writers, |connection| update(
             connection, id, &patch
         ))
     }
 
     async fn delete_tenant(&self, id: TenantId) -> Result<DeleteTenantOutcome> {
         let (at, pool) = (self.at, &self.pools.writers);
-        write!(pool, |connection, _| delete(connection, at, id))
+        repeatable!(pool, |connection, lost| delete(connection, at, id, lost))
     }
 
     async fn create_key(
@@ -88,7 +69,7 @@ impl Tenants for PostgresStore {
         idempotency: Option<IdempotencyKey>,
     ) -> Result<CreateKeyOutcome> {
         let (at, pool) = (self.at, &self.pools.writers);
-        write!(pool, |connection, _| create_key(
+        repeatable!(pool, |connection| create_key(
             connection,
             at,
             &new,
@@ -191,49 +172,6 @@ fn hash(bytes: &[u8]) -> Result<[u8; 32]> {
     })
 }
 
-/// What a request's key led to before.
-enum Seen {
-    Never,
-    Before(Uuid),
-    OtherBody,
-}
-
-async fn seen(
-    connection: &mut PgConnection,
-    key: Option<&IdempotencyKey>,
-) -> std::result::Result<Seen, Fault> {
-    let keys = key.map(|key| (0, key)).into_iter().collect();
-    let known = lookup(connection, keys).await?.into_iter().next();
-    Ok(match known {
-        None => Seen::Never,
-        Some((_, known)) if known.same_request => Seen::Before(known.resource),
-        Some(_) => Seen::OtherBody,
-    })
-}
-
-/// Remembers what a request's key led to. Fails with a conflict where another request took it
-/// meanwhile: the next attempt finds that one.
-async fn remember(
-    connection: &mut PgConnection,
-    at: Option<Timestamp>,
-    key: Option<&IdempotencyKey>,
-    resource: Uuid,
-) -> std::result::Result<bool, Fault> {
-    let Some(key) = key else { return Ok(true) };
-    let row = sql!("ledger/take_key")
-        .bind(at.map(|at| at.0))
-        .bind(key.tenant.0)
-        .bind(text(&key.route).into_owned())
-        .bind(text(&key.key).into_owned())
-        .bind(key.body_hash.to_vec())
-        .bind(resource)
-        .fetch_one(connection)
-        .await?;
-    let mut fields = Fields::new(&row, "idempotency_keys");
-    let _: &[u8] = fields.take("body_hash")?;
-    Ok(fields.take("taken")?)
-}
-
 async fn create(
     connection: &mut PgConnection,
     at: Option<Timestamp>,
@@ -243,14 +181,15 @@ async fn create(
 ) -> std::result::Result<CreateTenantOutcome, Fault> {
     let mut tx = connection.begin().await?;
     sql!("tenants/lock").execute(&mut *tx).await?;
-    match seen(&mut tx, key).await? {
-        Seen::Never => {}
-        Seen::OtherBody => return Ok(CreateTenantOutcome::Mismatch),
-        Seen::Before(made) => {
-            let id = tenant_of(made).unwrap_or(TenantId::DEFAULT);
-            let found = one(&mut tx, sql!("tenants/get").bind(id.0), tenant).await?;
-            return Ok(found.map_or(CreateTenantOutcome::Gone, CreateTenantOutcome::Replayed));
+    if let Some(key) = key
+        && let Some((_, known)) = lookup(&mut tx, vec![(0, key)]).await?.pop()
+    {
+        if !known.same_request {
+            return Ok(CreateTenantOutcome::Mismatch);
         }
+        let id = tenant_of(known.resource).unwrap_or(TenantId::DEFAULT);
+        let found = one(&mut tx, sql!("tenants/get").bind(id.0), tenant).await?;
+        return Ok(found.map_or(CreateTenantOutcome::Gone, CreateTenantOutcome::Replayed));
     }
     if let Some(other) = named(&mut tx, &new.name).await? {
         let found = one(&mut tx, sql!("tenants/get").bind(other.0), tenant).await?;
@@ -263,8 +202,10 @@ async fn create(
         .bind(text(&new.name).into_owned())
         .bind(json(&new.limits));
     let created = tenant(&insert.fetch_one(&mut *tx).await?)?;
-    // The lock keeps others from taking the key for a tenant.
-    remember(&mut tx, at, key, resource(created.id)).await?;
+    if let Some(key) = key {
+        // The lock keeps others from taking the key for a tenant.
+        take(&mut tx, at, key, resource(created.id)).await?;
+    }
     tx.commit().await?;
     Ok(CreateTenantOutcome::Created(created))
 }
@@ -318,12 +259,18 @@ async fn delete(
     connection: &mut PgConnection,
     at: Option<Timestamp>,
     id: TenantId,
+    lost: bool,
 ) -> std::result::Result<DeleteTenantOutcome, Fault> {
     let mut tx = connection.begin().await?;
     sql!("tenants/lock").execute(&mut *tx).await?;
     let found = one(&mut tx, sql!("tenants/get").bind(id.0), tenant).await?;
     if found.is_none() {
-        return Ok(DeleteTenantOutcome::NotFound);
+        // An attempt whose answer was lost may have been the one that deleted it.
+        return Ok(if lost {
+            DeleteTenantOutcome::Deleted
+        } else {
+            DeleteTenantOutcome::NotFound
+        });
     }
     let row = sql!("tenants/used").bind(id.0).fetch_one(&mut *tx).await?;
     if Fields::new(&row, "tenants").take("used")? {
@@ -342,16 +289,16 @@ async fn create_key(
     idempotency: Option<&IdempotencyKey>,
 ) -> std::result::Result<CreateKeyOutcome, Fault> {
     let mut tx = connection.begin().await?;
-    // Before anything else: two that repeat one request wait for each other here.
-    let taken = remember(&mut tx, at, idempotency, new.id.0).await?;
-    if !taken {
-        return match seen(&mut tx, idempotency).await? {
-            Seen::OtherBody | Seen::Never => Ok(CreateKeyOutcome::Mismatch),
-            Seen::Before(made) => {
+    if let Some(key) = idempotency {
+        // Before anything else: two that repeat one request wait for each other here.
+        match take(&mut tx, at, key, new.id.0).await? {
+            Taken::Now => {}
+            Taken::ByAnother => return Ok(CreateKeyOutcome::Mismatch),
+            Taken::Before(made) => {
                 let found = one(&mut tx, sql!("keys/find").bind(made), key_record).await?;
-                Ok(found.map_or(CreateKeyOutcome::NoTenant, CreateKeyOutcome::Replayed))
+                return Ok(found.map_or(CreateKeyOutcome::NoTenant, CreateKeyOutcome::Replayed));
             }
-        };
+        }
     }
     let insert = sql!("keys/create")
         .bind(at.map(|at| at.0))

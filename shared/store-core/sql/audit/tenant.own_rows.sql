@@ -7,6 +7,8 @@ WITH named AS MATERIALIZED (
     UNION SELECT tenant, 'session', session_id FROM inbox
     UNION SELECT tenant, 'session', session_id FROM agents
     UNION SELECT tenant, 'session', session_id FROM usage_rows
+    UNION SELECT tenant, 'session', session_id FROM folds
+    UNION SELECT tenant, 'session', session_id FROM extractions
     UNION SELECT tenant, 'session', parent_session FROM sessions
     UNION SELECT tenant, 'session', root_session FROM sessions
     UNION SELECT tenant, 'session', session_id FROM runs
@@ -16,6 +18,7 @@ WITH named AS MATERIALIZED (
     UNION SELECT tenant, 'send', send_id FROM tool_calls
     UNION SELECT tenant, 'send', send_id FROM inbox
     UNION SELECT tenant, 'send', send_id FROM usage_rows
+    UNION SELECT tenant, 'send', send_id FROM extractions
     UNION SELECT tenant, 'run', run_id FROM sends
 ), has AS MATERIALIZED (
     SELECT tenant, 'session' AS what, session_id AS id FROM session_hot

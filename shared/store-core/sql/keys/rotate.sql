@@ -1,3 +1,7 @@
--- Replaces a live key's secret at $4; the one before is accepted until $5.
-UPDATE api_keys SET previous_hash = hash, previous_until = $5, hash = $3
+-- Replaces a live key's secret at $4; the one before is accepted until $5. A repeat finds the new one and
+-- changes nothing. MySQL assigns from left to right: the secret comes last.
+UPDATE api_keys SET
+    previous_hash = CASE WHEN hash = $3 THEN previous_hash ELSE hash END,
+    previous_until = CASE WHEN hash = $3 THEN previous_until ELSE $5 END,
+    hash = $3
 WHERE tenant = $1 AND key_id = $2 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $4);

@@ -1,3 +1,13 @@
--- Deletes a tenant, whose number stays taken, and revokes its keys.
+-- Deletes a tenant, whose number stays taken, revokes its keys, and removes what it published and
+-- remembered.
 UPDATE tenants SET name = NULL, deleted_at = $2 WHERE tenant = $1;
 UPDATE api_keys SET revoked_at = $2 WHERE tenant = $1 AND revoked_at IS NULL;
+DELETE FROM memories WHERE tenant = $1;
+DELETE FROM extractions WHERE tenant = $1;
+DELETE FROM agent_aliases WHERE tenant = $1;
+DELETE FROM agent_versions WHERE tenant = $1;
+DELETE FROM agents_named WHERE tenant = $1;
+DELETE FROM skill_faults WHERE tenant = $1;
+DELETE FROM skill_files WHERE tenant = $1;
+DELETE FROM skill_versions WHERE tenant = $1;
+DELETE FROM skills WHERE tenant = $1;

@@ -147,6 +147,10 @@ pub(super) fn tenants(findings: &mut Findings, dump: &Dump) {
         has.insert((key.tenant, Named::Run(key.run)));
         names.extend(run.run.session.map(|of| (key.tenant, Named::Session(of))));
     }
+    for (key, send, _) in &dump.extractions {
+        names.insert((key.tenant, Named::Session(key.session)));
+        names.insert((key.tenant, Named::Send(*send)));
+    }
     for (timer, _) in &dump.timers {
         names.extend(
             timer

@@ -13,6 +13,8 @@ named AS MATERIALIZED (
     UNION SELECT i.tenant, 'session', i.session_id FROM inbox i
     UNION SELECT a.tenant, 'session', a.session_id FROM agents a
     UNION SELECT u.tenant, 'session', u.session_id FROM usage_rows u
+    UNION SELECT f.tenant, 'session', f.session_id FROM folds f
+    UNION SELECT e.tenant, 'session', e.session_id FROM extractions e
     UNION SELECT p.tenant, 'session', p.parent_session FROM sessions p
     UNION SELECT p.tenant, 'session', p.root_session FROM sessions p
     UNION SELECT r.tenant, 'session', r.session_id FROM runs r
@@ -22,6 +24,7 @@ named AS MATERIALIZED (
     UNION SELECT c.tenant, 'send', c.send_id FROM tool_calls c
     UNION SELECT i.tenant, 'send', i.send_id FROM inbox i
     UNION SELECT u.tenant, 'send', u.send_id FROM usage_rows u
+    UNION SELECT e.tenant, 'send', e.send_id FROM extractions e
     UNION SELECT s.tenant, 'run', s.run_id FROM sends s
 ),
 has AS MATERIALIZED (

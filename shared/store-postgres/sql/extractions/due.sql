@@ -6,9 +6,7 @@ FROM extractions e
 LEFT JOIN sends s
     ON s.tenant = e.tenant AND s.send_id = e.send_id
    AND EXISTS (SELECT FROM sessions c WHERE c.tenant = e.tenant AND c.session_id = e.session_id)
-WHERE e.pool = $1::text
-  AND ($4::uuid IS NULL AND e.due_at <= $2::bigint
-       OR e.tenant = $3::integer AND e.send_id = $4::uuid AND e.token IS NULL)
+WHERE e.pool = $1::text AND e.due_at <= $2::bigint
 ORDER BY e.due_at
-LIMIT $5::bigint
+LIMIT $3::bigint
 FOR UPDATE OF e SKIP LOCKED

@@ -5,8 +5,7 @@
 -- locked row and lowers them but for a cancel, so that none is overlooked.
 -- A call that someone outside settled while this statement waited stays as it is: its update looks
 -- at the newest version of the row.
--- A fold covers those that are shown and whose messages it names all of.
--- Index: session_hot_pkey, sends_pkey; tool_calls_pkey, inbox_pkey and folds_shown for what changes there.
+-- Index: session_hot_pkey, sends_pkey; tool_calls_pkey and inbox_pkey for what changes there.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
 ),
@@ -50,8 +49,7 @@ moved AS (
     UPDATE session_hot h SET
         next_seq = t.next_seq + t.messages, next_step = t.next_step + 1, writes = h.writes + 1,
         signals = t.signals & 1,
-        spent = coalesce(t.spent, h.spent),
-        context_version = t.context_version + (t.kind = 'folded')::integer
+        spent = coalesce(t.spent, h.spent)
     FROM told t
     WHERE h.tenant = t.tenant AND h.session_id = t.session_id
 ),
@@ -144,37 +142,9 @@ new_call AS (
         deadline_ms, result
     )
     JOIN told t ON t.ord = l.ord
-),
-fold AS MATERIALIZED (
-    SELECT
-        t.tenant, t.session_id, t.send_id, t.now, t.context_version + 1 AS n, f.from_seq, f.to_seq,
-        f.level, f.kind, f.text, f.model, f.tokens_before, f.tokens_after
-    FROM unnest(
-        $52::bigint[], $53::bigint[], $54::bigint[], $55::integer[], $56::text[], $57::text[],
-        $58::text[], $59::bigint[], $60::bigint[]
-    ) AS f (
-        ord, from_seq, to_seq, level, kind, text, model, tokens_before, tokens_after
-    )
-    JOIN told t ON t.ord = f.ord
-),
-covered AS (
-    UPDATE folds o SET covered_by = f.n
-    FROM fold f
-    WHERE o.tenant = f.tenant AND o.session_id = f.session_id AND o.covered_by IS NULL
-      AND o.from_seq >= f.from_seq AND o.to_seq <= f.to_seq
-),
-new_fold AS (
-    INSERT INTO folds (
-        tenant, session_id, n, from_seq, to_seq, level, kind, text, model, tokens_before,
-        tokens_after, send_id, created_at
-    )
-    SELECT
-        f.tenant, f.session_id, f.n, f.from_seq, f.to_seq, f.level, f.kind, f.text, f.model,
-        f.tokens_before, f.tokens_after, f.send_id, f.now
-    FROM fold f
 )
 SELECT
     t.ord, t.next_seq AS first_seq, t.next_step AS step, t.now,
     t.next_seq + t.messages AS next_seq, t.pending, t.signals,
-    t.context_version + (t.kind = 'folded')::integer AS context_version
+    t.context_version
 FROM told t

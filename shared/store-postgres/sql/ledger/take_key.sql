@@ -7,4 +7,4 @@ VALUES (
 )
 -- Writes what is there, so that the row comes back.
 ON CONFLICT (tenant, route, key) DO UPDATE SET resource = k.resource
-RETURNING k.body_hash, k.xmax = 0 AS taken
+RETURNING k.body_hash, k.resource, k.xmax = 0 AS taken

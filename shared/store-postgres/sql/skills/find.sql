@@ -1,5 +1,8 @@
--- The version that a listed name means.
-SELECT v.name, v.hash, v.source, v.body, v.created_at
-FROM skills s
-JOIN skill_versions v ON v.tenant = s.tenant AND v.name = s.name AND v.hash = s.hash
-WHERE s.tenant = $1 AND s.name = $2 AND s.listed;
+-- What skills mean: a version itself, or the one that a listed name means.
+-- Index: the primary keys.
+SELECT w.ord, v.name, v.hash, v.source, v.body, v.created_at
+FROM unnest($2::text[], $3::text[]) WITH ORDINALITY AS w (name, hash, ord)
+LEFT JOIN skills s
+    ON s.tenant = $1::integer AND s.name = w.name AND s.listed AND w.hash IS NULL
+JOIN skill_versions v
+    ON v.tenant = $1::integer AND v.name = w.name AND v.hash = coalesce(w.hash, s.hash)

@@ -43,7 +43,7 @@ pub(super) fn read_agent(row: &PgRow) -> Result<NamedAgent> {
 }
 
 /// `tenant, name, n, spec, hash, created_at`
-pub(super) fn read_version(fields: &mut Fields<'_>) -> Result<AgentVersion> {
+pub(crate) fn read_version(fields: &mut Fields<'_>) -> Result<AgentVersion> {
     let key = fields.agent_key()?;
     let n = fields.take("n")?;
     fields.name_row(format!("{}@{n}", key.name));

@@ -34,6 +34,10 @@ impl FoldColumns {
         self.after.push(fold.tokens_after);
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ords.is_empty()
+    }
+
     pub(crate) fn bind(self, query: PgQuery) -> PgQuery {
         query
             .bind(self.ords)

@@ -7,13 +7,13 @@ use mainspring_shared::memory::rank::Placed;
 use mainspring_shared::memory::{Embedding, MemoryEntry};
 use mainspring_shared::store::{CANDIDATES_MAX, Result, SearchMemories, VECTORS_MAX, candidate};
 use mainspring_shared::time::Timestamp;
-use sqlx::PgConnection;
 use sqlx::postgres::PgRow;
+use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
-use super::{entry, repeatable};
+use super::entry;
 use crate::ledger::now;
-use crate::retry::{Attempts, Fault, PgQuery, Pool, Verdict, sql};
+use crate::retry::{Fault, PgQuery, Pool, repeatable, sql};
 use crate::rows::Fields;
 
 async fn search(
@@ -36,11 +36,14 @@ async fn search(
             .fetch_all(&mut *connection)
             .await?;
         if rows.len() > query.scan_max as usize {
+            let mut tx = connection.begin().await?;
+            sql!("memories/plan").execute(&mut *tx).await?;
             rows = within(sql!("memories/match"))
                 .bind(i64::from(CANDIDATES_MAX))
                 .bind(query.tsquery())
-                .fetch_all(&mut *connection)
+                .fetch_all(&mut *tx)
                 .await?;
+            tx.commit().await?;
         }
     }
     let words = rows.iter().map(|row| {
@@ -105,7 +108,7 @@ pub(super) async fn time(pool: &Pool, at: Option<Timestamp>) -> Result<Timestamp
 }
 
 async fn clock(pool: &Pool) -> Result<Timestamp> {
-    repeatable!(pool, connection => now(connection, None))
+    repeatable!(pool, |connection| now(connection, None))
 }
 
 pub(super) async fn get(
@@ -125,7 +128,12 @@ async fn by_id(
     id: MemoryId,
     now: Timestamp,
 ) -> Result<Vec<MemoryEntry>> {
-    repeatable!(pool, connection => entries(connection, tenant, vec![id], now))
+    repeatable!(pool, |connection| entries(
+        connection,
+        tenant,
+        vec![id],
+        now
+    ))
 }
 
 pub(super) async fn found(
@@ -133,7 +141,7 @@ pub(super) async fn found(
     at: Option<Timestamp>,
     query: &SearchMemories,
 ) -> Result<Vec<MemoryEntry>> {
-    repeatable!(pool, connection => search(connection, at, query))
+    repeatable!(pool, |connection| search(connection, at, query))
 }
 
 fn place(row: &PgRow) -> Result<(MemoryId, Timestamp)> {

@@ -233,6 +233,21 @@ pub async fn what_failed_or_is_gone_is_not_extracted(store: &dyn Inspect) {
     assert_eq!(left(store).await, 0);
 }
 
+pub async fn nothing_is_stored_for_a_deleted_session(store: &dyn Inspect) {
+    completed(store).await;
+    owe(store, 30, owed("user/1")).await;
+    take(store, 40, claiming(mine())).await;
+    let at = store.at(time(50));
+    let deleted = at.delete_session(key(1), boot(SCHEDULER)).await;
+    deleted.expect("the store answers");
+    assert!(!end(store, 60, ending_with(TOKEN)).await);
+    let dump = store.dump().await.expect("the store answers");
+    assert_eq!((dump.memories.len(), dump.extractions.len()), (0, 0));
+    let rows = dump.sessions.iter().flat_map(|session| &session.usage);
+    let mut rows = rows.filter(|(_, round, _)| *round == EXTRACT_ROUND);
+    assert!(rows.next().is_none());
+}
+
 pub async fn an_erased_namespace_takes_what_is_owed_along(store: &dyn Inspect) {
     completed(store).await;
     owe(store, 30, owed("user/1/work")).await;

@@ -17,7 +17,7 @@ use super::prelude::*;
 const TENANT: TenantId = TenantId::DEFAULT;
 
 /// A skill that differs from another of its name by its text.
-fn skill(name: &str, text: &str) -> Arc<Skill> {
+pub fn skill(name: &str, text: &str) -> Arc<Skill> {
     let front = format!("---\nname: {name}\ndescription: \"Does {text} \u{1f980}\"\n---\n{text}\n");
     let files = BTreeMap::from([
         (SKILL_FILE.to_owned(), front.into_bytes()),
@@ -30,7 +30,7 @@ fn skill(name: &str, text: &str) -> Arc<Skill> {
     Arc::new(Skill::read(None, files).expect("a skill"))
 }
 
-fn uploaded(skill: &Arc<Skill>) -> PublishSkill {
+pub fn uploaded(skill: &Arc<Skill>) -> PublishSkill {
     PublishSkill {
         tenant: TENANT,
         skill: skill.clone(),

@@ -20,7 +20,7 @@ fn limits(requests: u32) -> Limits {
     }
 }
 
-fn new(name: &str) -> NewTenant {
+pub fn new(name: &str) -> NewTenant {
     NewTenant {
         name: name.to_owned(),
         limits: limits(5),
@@ -36,7 +36,7 @@ fn request(route: &str, body: u8) -> IdempotencyKey {
     }
 }
 
-fn new_key(n: u128, tenant: TenantId) -> NewKey {
+pub fn new_key(n: u128, tenant: TenantId) -> NewKey {
     NewKey {
         id: KeyId(Uuid::from_u128(n)),
         tenant,

@@ -15,8 +15,8 @@ use mainspring_shared::send::WaitingOn;
 use mainspring_shared::store::{
     CallAnswer, CallBegin, ChangeMemory, ChangeTimer, ClaimRuns, Claimed, Dump, EraseMemories,
     IdempotencyKey, ImportSession, Inspect, NewBlob, NewBoot, NewMemory, ParkUntil, PostResult,
-    PruneSession, PruneTo, ReleaseSession, RetireBlobs, RetireSends, Role, SaveMemory,
-    SessionPatch, Then, TimerChange, WriteList,
+    PruneSession, PruneTo, ReleaseSession, RetireBlobs, RetireSends, Role, RotateKey, SaveMemory,
+    SessionPatch, TenantPatch, Then, TimerChange, WriteList,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallResult;
@@ -27,6 +27,8 @@ use super::extractions::{claiming, ending_with, owed};
 use super::harness::Opened;
 use super::prelude::*;
 use super::runs::{advance_of, claim_runs, created, new_run, read_run, run_key, under_way};
+use super::skills::{skill, uploaded};
+use super::tenants::{new, new_key};
 use super::timers::{once, session, timer_id};
 use uuid::Uuid;
 
@@ -155,6 +157,20 @@ async fn remember(store: &dyn Inspect) {
     saved.expect("the store answers");
 }
 
+/// The first tenant that is created.
+const BLUE: TenantId = TenantId(2);
+
+async fn blue(store: &dyn Inspect) {
+    let created = store.at(time(0)).create_tenant(new("blue"), None).await;
+    created.expect("the store answers");
+}
+
+async fn blue_key(store: &dyn Inspect) {
+    blue(store).await;
+    let created = store.at(time(0)).create_key(new_key(1, BLUE), None).await;
+    created.expect("the store answers");
+}
+
 writes! {
     register_boot: |_store| None, |store, _c| store.at(time(NOW)).register_boot(NewBoot {
         id: boot(7),
@@ -203,6 +219,40 @@ writes! {
         |store, _c| store.at(time(NOW)).set_alias(pointing("reviewer", "live", Some(1))).await;
     archive_agent: |store| { publish(store, 0, "reviewer", "Review.").await; None },
         |store, _c| store.at(time(NOW)).archive_agent(agent_key("reviewer"), true).await;
+    publish_skill: |_store| None,
+        |store, _c| store.at(time(NOW)).publish_skill(uploaded(&skill("pdf", "a"))).await;
+    note_broken_skill: |_store| None, |store, _c| store.at(time(NOW)).note_broken_skill(
+        TenantId::DEFAULT, "pdf".to_owned(), Vec::new(),
+    ).await;
+    remove_skill: |store| {
+        let published = store.at(time(0)).publish_skill(uploaded(&skill("pdf", "a"))).await;
+        published.expect("the store answers");
+        None
+    }, |store, _c| store.at(time(NOW)).remove_skill(
+        TenantId::DEFAULT, "pdf".to_owned(), true,
+    ).await;
+    create_tenant: |_store| None,
+        |store, _c| store.at(time(NOW)).create_tenant(new("blue"), None).await;
+    update_tenant: |store| { blue(store).await; None },
+        |store, _c| store.at(time(NOW)).update_tenant(BLUE, TenantPatch {
+            name: Some("green".to_owned()),
+            ..TenantPatch::default()
+        }).await;
+    delete_tenant: |store| { blue(store).await; None },
+        |store, _c| store.at(time(NOW)).delete_tenant(BLUE).await;
+    create_key: |store| { blue(store).await; None },
+        |store, _c| store.at(time(NOW)).create_key(new_key(1, BLUE), None).await;
+    rotate_key: |store| { blue_key(store).await; None },
+        |store, _c| store.at(time(NOW)).rotate_key(RotateKey {
+            tenant: BLUE,
+            id: new_key(1, BLUE).id,
+            hash: [9; 32],
+            overlap_ms: 1_000,
+        }).await;
+    revoke_key: |store| { blue_key(store).await; None },
+        |store, _c| store.at(time(NOW)).revoke_key(BLUE, new_key(1, BLUE).id).await;
+    touch_keys: |store| { blue_key(store).await; None },
+        |store, _c| store.at(time(NOW)).touch_keys(vec![new_key(1, BLUE).id]).await;
     owe_extraction: |_store| None,
         |store, _c| store.at(time(NOW)).owe_extraction(owed("user/1")).await;
     claim_extractions: |store| {
@@ -530,6 +580,15 @@ mod tests {
         "get_agent_version",
         "list_agent_versions",
         "find_agents",
+        "find_skills",
+        "list_skills",
+        "skill_versions",
+        "broken_skills",
+        "read_skill_files",
+        "get_tenant",
+        "list_tenants",
+        "find_key",
+        "list_keys",
         "has_key",
         "find_messages",
         "get_blobs",
@@ -587,7 +646,9 @@ mod tests {
         include_str!("../../../../shared/src/store/runs.rs"),
         include_str!("../../../../shared/src/store/sends.rs"),
         include_str!("../../../../shared/src/store/sessions.rs"),
+        include_str!("../../../../shared/src/store/skills.rs"),
         include_str!("../../../../shared/src/store/sweeps.rs"),
+        include_str!("../../../../shared/src/store/tenants.rs"),
         include_str!("../../../../shared/src/store/timers.rs"),
     ];
 
