@@ -7,11 +7,12 @@
 
 mod found;
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
+use futures::{FutureExt as _, StreamExt as _};
 use mainspring_shared::budget::Budget;
 use mainspring_shared::error::Coded as _;
 use mainspring_shared::id::{SendId, TenantId};
@@ -19,7 +20,7 @@ use mainspring_shared::memory::{MemorySource, Recall, Recalled};
 use mainspring_shared::message::{ContentPart, Message, NewMessage, Role, plain_text};
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::store::{
-    ClaimExtractions, EXTRACT_ROUND, EndExtraction, Extraction, ReadMessages, UsageRow,
+    self, ClaimExtractions, EXTRACT_ROUND, EndExtraction, Extraction, FindMessages, Store, UsageRow,
 };
 use mainspring_shared::usage::Usage;
 use tokio::sync::mpsc;
@@ -32,8 +33,11 @@ use crate::llm::{Chunk, Reply, Request};
 /// Sends that wait to be looked at; those that find no room are found by polling.
 const RUNG_MAX: usize = 1_024;
 
-/// Messages of a session that are read to find those of a send.
-const MESSAGES_MAX: u32 = 500;
+/// Messages of a send that are looked at, the newest ones.
+const MESSAGES_MAX: usize = 500;
+
+/// Messages of one read.
+const PAGE: u32 = 100;
 
 /// Characters of a conversation that are shown to the model: its end.
 const SHOWN_CHARS_MAX: usize = 40_000;
@@ -74,14 +78,19 @@ impl Ended {
 pub(crate) async fn run(kernel: Arc<Kernel>, mut ended: mpsc::Receiver<(TenantId, SendId)>) {
     let parts = &kernel.parts;
     let mut under_way = FuturesUnordered::new();
+    // At its own pace: what only polling finds must not wait until nobody rings.
+    let mut look = parts.clock.sleep(parts.config.extract_interval);
     loop {
         let free = parts.config.extractions_max as usize > under_way.len();
         let only = tokio::select! {
             biased;
             () = kernel.lifecycle.stopping() => break,
             Some(()) = under_way.next() => continue,
+            () = &mut look, if free => {
+                look = parts.clock.sleep(parts.config.extract_interval);
+                None
+            }
             Some(only) = ended.recv(), if free => Some(only),
-            () = parts.clock.sleep(parts.config.extract_interval), if free => None,
         };
         let token = parts.entropy.random_id();
         let room = parts.config.extractions_max as usize - under_way.len();
@@ -123,9 +132,11 @@ async fn attempt(kernel: &Arc<Kernel>, owed: Extraction, token: Uuid) {
         again_after: work.again.then(|| backoff(owed.attempts)),
     };
     let limit = parts.config.extract_timeout;
+    // A provider that panics fails this attempt, and not the loop.
+    let work = AssertUnwindSafe(extract(kernel, &owed)).catch_unwind();
     let work = tokio::select! {
         biased;
-        work = extract(kernel, &owed) => work,
+        work = work => work.unwrap_or_else(|_| Err("it broke off by a defect".to_owned())),
         () = parts.clock.sleep(limit) => Err("it took too long".to_owned()),
     };
     let work = work.unwrap_or_else(|why| {
@@ -160,31 +171,30 @@ struct Work {
 
 async fn extract(kernel: &Arc<Kernel>, owed: &Extraction) -> Result<Work, String> {
     let parts = &kernel.parts;
-    let said = |error: mainspring_shared::store::Error| error.to_string();
+    let said = |error: store::Error| error.to_string();
     let ids = vec![(owed.key.tenant, owed.send_id)];
     let sends = parts.store.get_sends(ids).await.map_err(said)?;
     let session = parts.store.get_session(owed.key).await.map_err(said)?;
     let (Some(send), Some(session)) = (sends.into_iter().next().flatten(), session) else {
         return Ok(Work::default());
     };
-    let budgets = [send.options.budget.as_ref(), session.agent.budget.as_ref()];
-    if budgets
-        .into_iter()
-        .flatten()
-        .any(|budget| is_spent(budget, &send))
-    {
+    let own = send.options.budget.as_ref();
+    let mut spent = own.is_some_and(|budget| is_spent(budget, &send.usage));
+    if let Some(budget) = session.agent.budget.as_ref().filter(|_| !spent) {
+        let all = parts.store.session_usage(owed.key).await.map_err(said)?;
+        let mut used = Usage::default();
+        for part in all.iter().flat_map(|all| all.own.iter().chain(&all.below)) {
+            used.add(&part.usage);
+        }
+        spent = is_spent(budget, &used);
+    }
+    if spent {
         return Ok(Work::default());
     }
-    let query = ReadMessages {
-        key: owed.key,
-        after: session.last_seq() - i64::from(MESSAGES_MAX),
-        limit: MESSAGES_MAX,
-    };
-    let messages = parts.store.read_messages(query).await.map_err(said)?;
-    let of_send = messages
-        .iter()
-        .filter(|message| message.send_id == owed.send_id);
-    let mine: Vec<&Message> = of_send.collect();
+    let found = messages_of(parts.store.as_ref(), &send)
+        .await
+        .map_err(said)?;
+    let mine: Vec<&Message> = found.iter().rev().collect();
     let text = conversation(&mine);
     if text.is_empty() {
         return Ok(Work::default());
@@ -240,9 +250,37 @@ async fn extract(kernel: &Arc<Kernel>, owed: &Extraction) -> Result<Work, String
     })
 }
 
-/// Whether a send has used up what it, or its session, may use.
-fn is_spent(budget: &Budget, send: &SendRecord) -> bool {
-    let usage = &send.usage;
+/// The newest messages of a send, the last one first.
+async fn messages_of(store: &dyn Store, send: &SendRecord) -> store::Result<Vec<Message>> {
+    let mut found = Vec::new();
+    let mut before = i64::MAX;
+    while found.len() < MESSAGES_MAX {
+        let query = FindMessages {
+            key: send.key,
+            send: None,
+            call: None,
+            after: 0,
+            before,
+            limit: PAGE,
+        };
+        let page = store.find_messages(query).await?;
+        let Some(oldest) = page.last() else { break };
+        before = oldest.seq;
+        // What is older than the send is not its own.
+        let is_over = send.started_at.is_none_or(|at| oldest.created_at < at);
+        found.extend(
+            page.into_iter()
+                .filter(|message| message.send_id == send.id),
+        );
+        if is_over {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// Whether this usage is all that a budget allows.
+fn is_spent(budget: &Budget, usage: &Usage) -> bool {
     let tokens = usage.input_tokens + usage.output_tokens;
     budget.tokens.is_some_and(|most| tokens >= most)
         || budget

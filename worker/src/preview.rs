@@ -24,7 +24,7 @@ use self::parts::Sizes;
 use crate::Kernel;
 use crate::llm::expect_tokens;
 use crate::send::load::{self, Question};
-use crate::send::{Output, Unsaid, keeps_notes, read_notes};
+use crate::send::{Output, Unsaid, foreseen, keeps_notes, read_notes, size_at_most};
 
 /// Questions that are answered at once: each may hold a whole window.
 const AT_ONCE: usize = 4;
@@ -121,6 +121,13 @@ async fn preview(kernel: &Arc<Kernel>, ask: &Ask) -> Result<Preview, Answered> {
         let notes = read_notes(parts.store.as_ref(), ask.key).await;
         shown.get_or_insert_default().notes = notes.map_err(away)?;
     }
+    if record.shown.is_none() && send.agent.memory.is_some() {
+        let session = parts.store.get_session(ask.key).await.map_err(away)?;
+        let metadata = session.map(|session| session.metadata).unwrap_or_default();
+        if let Some(memory) = foreseen(parts, &send, &metadata).await {
+            shown.get_or_insert_default().memory = Some(memory);
+        }
+    }
     let mut unsaid = Unsaid::default();
     if record.rounds == 0 {
         unsaid.input(NewMessage::user(record.input.clone(), 0));
@@ -168,7 +175,8 @@ async fn preview(kernel: &Arc<Kernel>, ask: &Ask) -> Result<Preview, Answered> {
             ),
         });
     }
-    limits.extend(next::budget_limits(kernel, &send, (tokens, answer_max), &facts).await?);
+    let most = size_at_most(&request);
+    limits.extend(next::budget_limits(kernel, &send, (most, answer_max), &facts).await?);
     let cost = facts.price.map(|price| {
         let usage = |input_tokens, output_tokens, cache_read_tokens| Usage {
             input_tokens,
@@ -182,10 +190,13 @@ async fn preview(kernel: &Arc<Kernel>, ask: &Ask) -> Result<Preview, Answered> {
             answer_max_usd: price.of(&usage(tokens, u64::from(answer_max), cached)) - input_usd,
         }
     });
-    let wire = ask
-        .with_request
-        .then(|| resolved.client.wire(&request))
-        .flatten();
+    let mut wire = None;
+    if ask.with_request {
+        let mut filled = request.clone();
+        let content = kernel.content.fill(ask.key.tenant, &mut filled).await;
+        content.map_err(|error| Answered::refused(error.code(), error.to_string()))?;
+        wire = resolved.client.wire(&filled);
+    }
     let wire = match wire {
         Some(Ok(bytes)) if bytes.len() > REQUEST_BYTES_MAX => {
             limits.push(PreviewLimit {

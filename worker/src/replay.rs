@@ -55,6 +55,9 @@ pub enum ReplayError {
     /// Its messages are not all there any more.
     #[error("messages of it were pruned")]
     Pruned,
+    /// Something that it was shown is not kept as it was then.
+    #[error("{0}")]
+    Changed(&'static str),
     /// Its agent cannot be asked here.
     #[error("its model cannot be asked here: {0}")]
     Model(#[source] crate::llm::Error),
@@ -64,6 +67,25 @@ pub enum ReplayError {
 }
 
 impl Replayer {
+    /// The rounds of a send as this build asks them, to be held against what they recorded. Skips what cannot
+    /// be the same, whatever the build.
+    pub async fn again(&self, record: &SendRecord) -> Result<Vec<Replayed>, ReplayError> {
+        let session = self.store.get_session(record.key).await?;
+        let session = session.ok_or(ReplayError::Pruned)?;
+        if record.agent_version != Some(session.agent_version) {
+            return Err(ReplayError::Changed("its session has another agent now"));
+        }
+        let memory = record
+            .shown
+            .as_ref()
+            .and_then(|shown| shown.memory.as_ref());
+        if memory.is_some_and(|memory| !memory.entries.is_empty() && memory.text.is_none()) {
+            let why = "what it was shown of the memory is not kept";
+            return Err(ReplayError::Changed(why));
+        }
+        self.rounds(record, None).await
+    }
+
     /// The rounds of a send, as its session's present agent is asked them, or another one.
     pub async fn rounds(
         &self,
@@ -82,6 +104,15 @@ impl Replayer {
         let from = shown.as_ref().and_then(|shown| shown.from_seq).unwrap_or(1);
         if from < session.first_seq {
             return Err(ReplayError::Pruned);
+        }
+        let folds = self.store.read_folds(key).await?;
+        let began = record.started_at;
+        if folds
+            .iter()
+            .any(|fold| began.is_none_or(|at| fold.created_at > at))
+        {
+            let why = "something was folded since it began";
+            return Err(ReplayError::Changed(why));
         }
         let next_seq = session.last_seq() + 1;
         let window = read_window(self.store.as_ref(), key, from, next_seq).await?;
@@ -103,7 +134,7 @@ impl Replayer {
                     resolved: &resolved,
                     offers: &offers,
                     shown: shown.as_ref(),
-                    folds: &[],
+                    folds: window.folds(),
                     messages: asked.cloned().collect(),
                     partial: None,
                     output: output.as_ref().map(|output| &output.spec),

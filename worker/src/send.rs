@@ -36,7 +36,9 @@ mod unsaid;
 mod vet;
 
 pub(crate) use hold::Reach;
-pub(crate) use output::Output;
+pub(crate) use output::{Output, values_in};
+pub(crate) use purse::{size_at_most, spending};
 pub(crate) use recalling::{keeps_notes, read_notes};
+pub(crate) use remembering::foreseen;
 pub(crate) use run::{Left, Run, Turn};
 pub(crate) use unsaid::Unsaid;

@@ -61,15 +61,22 @@ pub(super) async fn of_scheduler(
     if config.insecure {
         return Ok(Access::Open);
     }
-    let query = ListKeys {
-        tenant: TenantId::DEFAULT,
-        before: None,
-        limit: 100,
-    };
-    let keys = store.list_keys(query).await;
-    let keys = keys.map_err(|error| crate::wiring::store_failure(config, &error))?;
-    if keys.data.iter().any(|key| key.revoked_at.is_none()) {
-        return Ok(Access::Keys { root: None });
+    let mut before = None;
+    loop {
+        let query = ListKeys {
+            tenant: TenantId::DEFAULT,
+            before,
+            limit: 100,
+        };
+        let page = store.list_keys(query).await;
+        let page = page.map_err(|error| crate::wiring::store_failure(config, &error))?;
+        if page.data.iter().any(|key| key.revoked_at.is_none()) {
+            return Ok(Access::Keys { root: None });
+        }
+        before = page.data.last().map(|key| key.id);
+        if !page.more || before.is_none() {
+            break;
+        }
     }
     if address.ip().is_loopback() {
         return Ok(Access::Open);

@@ -112,8 +112,11 @@ async fn compare(
     agents: Option<&(Option<AgentSpec>, AgentSpec)>,
     found: &mut Found,
 ) {
-    let left = replayer.rounds(send, agents.and_then(|agents| agents.0.as_ref()));
-    let left = match left.await {
+    let left = match agents {
+        None => replayer.again(send).await,
+        Some((left, _)) => replayer.rounds(send, left.as_ref()).await,
+    };
+    let left = match left {
         Ok(left) => left,
         Err(error) => return found.skip(send, &causes(&error)),
     };

@@ -17,7 +17,7 @@ use mainspring_scheduler::App;
 use mainspring_scheduler::error::Error;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{KeyId, TenantId};
-use mainspring_shared::tenant::{Scopes, Token};
+use mainspring_shared::tenant::{KeyRecord, Scopes, Token};
 use sha2::{Digest, Sha256};
 
 use self::keys::Keys;
@@ -160,10 +160,16 @@ impl Gatekeeper {
             return Ok(Caller::operator(TenantId::DEFAULT));
         }
         let token: Token = text.parse().map_err(|_| refused())?;
-        let found = self.keys.find(app, token.id).await?;
         let now = app.clock.now();
-        let record = found.filter(|record| record.accepts(&token.secret, now));
-        let record = record.ok_or_else(refused)?;
+        let mut found = self.keys.find(app, token.id).await?;
+        // It may have been rotated since it was looked up.
+        let is_other =
+            |record: &KeyRecord| record.is_live(now) && !record.accepts(&token.secret, now);
+        if found.as_ref().is_some_and(is_other) {
+            found = self.keys.look_up(app, token.id).await?;
+        }
+        let found = found.filter(|record| record.accepts(&token.secret, now));
+        let record = found.ok_or_else(refused)?;
         Ok(Caller {
             tenant: record.tenant,
             operates: record.tenant == TenantId::DEFAULT,

@@ -127,7 +127,7 @@ fn yes(cors: Cors) -> Response {
     *response.status_mut() = StatusCode::NO_CONTENT;
     let headers = response.headers_mut();
     cors.mark(headers);
-    let methods = HeaderValue::from_static("GET, HEAD, POST, PATCH, DELETE");
+    let methods = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE");
     headers.insert(ACCESS_CONTROL_ALLOW_METHODS, methods);
     headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, MAY_SAY);
     headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));

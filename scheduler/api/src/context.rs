@@ -18,7 +18,7 @@ use super::input::{Input, input_schema};
 use super::problem::Problem;
 use super::respond;
 use super::validate::Checks;
-use crate::extract::{Json, JsonBody, NoQuery, Query, SessionPath};
+use crate::extract::{Json, JsonBody, NoQuery, Query, SessionPath, text};
 use crate::router::Api;
 
 /// What else to show.
@@ -26,8 +26,9 @@ use crate::router::Api;
 #[into_params(parameter_in = Query)]
 pub(super) struct ContextQuery {
     /// Adds the request as its provider would get it.
-    #[serde(default)]
-    request: bool,
+    #[serde(default, deserialize_with = "text")]
+    #[param(value_type = Option<bool>)]
+    request: Option<bool>,
 }
 
 /// A send that nobody has sent.
@@ -77,7 +78,7 @@ pub(super) async fn show(
 ) -> Result<Response, Problem> {
     let of = PreviewOf {
         imagined: None,
-        with_request: query.request,
+        with_request: query.request.unwrap_or_default(),
     };
     respond::json(StatusCode::OK, &preview(&app, key, of).await?)
 }

@@ -117,11 +117,12 @@ async fn admit(app: &Api, request: &mut Request, route: &str) -> Result<Admitted
             admission: None,
         });
     }
+    // First: a request whose key is looked up is in flight.
+    let admission = enter(app, request)?;
     let (method, headers) = (request.method(), request.headers());
     let keeper = &app.gatekeeper;
     let caller = keeper.admit(&app.scheduler, method, route, headers).await?;
     request.extensions_mut().insert(caller.clone());
-    let admission = enter(app, request)?;
     Ok(Admitted {
         caller: Some(caller),
         admission,
@@ -187,6 +188,7 @@ fn method_label(method: &axum::http::Method) -> &'static str {
         "GET" => "GET",
         "HEAD" => "HEAD",
         "POST" => "POST",
+        "PUT" => "PUT",
         "PATCH" => "PATCH",
         "DELETE" => "DELETE",
         _ => "other",

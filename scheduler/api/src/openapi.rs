@@ -14,7 +14,7 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use self::operation::{Holds, Operation};
+use self::operation::{BYTES, Holds, Operation};
 use super::copies::LINES;
 use super::problem::Problem;
 use super::skills::ARCHIVE;
@@ -57,7 +57,7 @@ pub(super) async fn show() -> Result<Response, Problem> {
 }
 
 /// What the operations are sorted by: the first part of a path, and what it is about.
-const TAGS: [(&str, &str); 8] = [
+const TAGS: [(&str, &str); 12] = [
     (
         "agents",
         "Agents that are published under names, in versions.",
@@ -74,6 +74,10 @@ const TAGS: [(&str, &str); 8] = [
         "skills",
         "Instructions for special tasks, with resources and scripts.",
     ),
+    ("memories", "What agents remember beyond a session."),
+    ("blobs", "Content by its SHA-256."),
+    ("keys", "API keys of a tenant."),
+    ("tenants", "Tenants, for operators."),
     ("operations", "For operators, autoscalers and probes."),
 ];
 
@@ -151,6 +155,11 @@ fn document() -> Value {
         item[&operation.method] = describe(&operation);
     }
     document["paths"] = Value::Object(paths);
+    document["components"]["securitySchemes"] = json!({ "key": {
+        "type": "http", "scheme": "bearer",
+        "description": "An API key, `msk_…`. A server without keys takes requests without one.",
+    } });
+    document["security"] = json!([{ "key": [] }, {}]);
     document["info"]["version"] = json!(env!("CARGO_PKG_VERSION"));
     document["servers"] = json!([{ "url": "/", "description": "Where this was read." }]);
     let tags = TAGS.iter();
@@ -178,7 +187,12 @@ fn describe(operation: &Operation) -> Value {
     let parameters: Vec<Value> = in_path.chain(others).collect();
     let mut responses = Map::new();
     for status in &operation.answers {
-        responses.insert(status.clone(), answer(operation));
+        // Neither has the content.
+        let says = match status.as_str() {
+            "304" | "416" => json!({ "description": operation.says }),
+            _ => answer(operation),
+        };
+        responses.insert(status.clone(), says);
     }
     responses.insert(
         "default".to_owned(),
@@ -197,6 +211,8 @@ fn describe(operation: &Operation) -> Value {
     if let Some((name, required)) = &operation.body {
         let content = if name == LINES {
             json!({ LINES: { "schema": { "type": "string" } } })
+        } else if name == BYTES {
+            json!({ BYTES: { "schema": { "type": "string", "format": "binary" } } })
         } else {
             let mut content = json!({ "application/json": { "schema": named(name) } });
             if let Some(example) = example(name) {
@@ -209,6 +225,9 @@ fn describe(operation: &Operation) -> Value {
             content
         };
         described["requestBody"] = json!({ "required": required, "content": content });
+    }
+    if !operation.path.starts_with("/v1/") {
+        described["security"] = json!([]);
     }
     described
 }
@@ -249,6 +268,7 @@ fn answer(operation: &Operation) -> Value {
         Holds::Nothing => return json!({ "description": operation.says }),
         Holds::Text => ("text/plain", json!({ "type": "string" })),
         Holds::Lines => (LINES, json!({ "type": "string" })),
+        Holds::Bytes => (BYTES, json!({ "type": "string", "format": "binary" })),
         Holds::Page => ("text/markdown", json!({ "type": "string" })),
         Holds::Events(name) => ("text/event-stream", named(name)),
         Holds::Object => (

@@ -24,7 +24,10 @@ pub(crate) async fn run(app: &App) {
         loop {
             match app.blobs.sweep(SWEEP_GRACE, after, PAGE).await {
                 Ok(swept) => {
-                    health.succeeded();
+                    match &swept.failed {
+                        None => health.succeeded(),
+                        Some(error) => wait = health.failed(error, app.entropy.fraction()),
+                    }
                     metrics::counter!(BLOBS_REMOVED).increment(swept.blobs);
                     metrics::counter!(RETIRED).increment(swept.holds);
                     after = swept.next;

@@ -162,6 +162,8 @@ impl Delegation {
             allow_agents: agents,
             model: agent.model.or(heir.model),
             notes: agent.notes.or(heir.notes),
+            // Its own would be named by metadata that a model writes.
+            memory: heir.memory,
             board: heir.board,
             pool: heir.pool,
             ..agent

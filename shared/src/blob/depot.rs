@@ -30,7 +30,7 @@ pub struct Stored {
 }
 
 /// What a page of [`Depot::sweep`] did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Default)]
 pub struct Swept {
     /// Blobs that went.
     pub blobs: u64,
@@ -38,6 +38,8 @@ pub struct Swept {
     pub holds: u64,
     /// The page's last blob, where another page follows.
     pub next: Option<(TenantId, BlobHash)>,
+    /// Why some that were to go are still there; the next pass tries again.
+    pub failed: Option<Error>,
 }
 
 /// The blobs of a deployment.
@@ -137,7 +139,10 @@ impl Depot {
                 owner,
             };
             match self.rows.begin_blob(new).await? {
-                BeginBlob::Known => return Ok(Stored { blob, known: true }),
+                BeginBlob::Known => {
+                    self.restore(tenant, sha256, data).await?;
+                    return Ok(Stored { blob, known: true });
+                }
                 BeginBlob::Begun(place) => {
                     self.bytes.put(place, data.clone()).await?;
                     if self.rows.finish_blob(place, owner).await? {
@@ -151,6 +156,21 @@ impl Depot {
         Err(Error::unavailable(
             "the blob is deleted again and again while it is stored",
         ))
+    }
+
+    /// Puts the bytes of a known blob again where its store has lost them.
+    async fn restore(&self, tenant: TenantId, sha256: BlobHash, data: Bytes) -> Result<(), Error> {
+        let Some(record) = self.find(tenant, sha256).await? else {
+            return Ok(());
+        };
+        let mut is_there = self.bytes.exists(record.place).await?;
+        if !is_there && let Some(older) = &self.older {
+            is_there = older.exists(record.place).await?;
+        }
+        if !is_there {
+            self.bytes.put(record.place, data).await?;
+        }
+        Ok(())
     }
 
     /// What is known of these blobs; those that are there are held for the owner from now on.
@@ -246,10 +266,15 @@ impl Depot {
             blobs: 0,
             holds: retired.holds,
             next: retired.next,
+            failed: None,
         };
         for place in retired.going {
-            self.remove(place).await?;
-            swept.blobs += 1;
+            match self.remove(place).await {
+                Ok(()) => swept.blobs += 1,
+                Err(error @ Error::Rows(_)) => return Err(error),
+                // It stays marked, and stands in nobody's way.
+                Err(error) => swept.failed = Some(error),
+            }
         }
         Ok(swept)
     }

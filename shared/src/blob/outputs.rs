@@ -2,7 +2,7 @@
 
 use super::{Depot, Error};
 use crate::id::SessionKey;
-use crate::message::plain_text;
+use crate::message::{ContentPart, plain_text};
 use crate::store::FindMessages;
 use crate::tool::{CallResult, name_whole, named_whole};
 
@@ -19,6 +19,10 @@ impl Depot {
         result: &mut CallResult,
     ) -> Result<(), Error> {
         let SessionKey { tenant, session } = session;
+        // What a tool found elsewhere, as in a child's transcript, this session names from now on.
+        let named = result.content.iter().filter_map(ContentPart::blob);
+        let named = named.collect();
+        self.hold(tenant, session.into(), named).await?;
         self.spill(tenant, session.into(), &mut result.content)
             .await?;
         let whole = result.whole.as_ref();

@@ -1,7 +1,7 @@
 //! What a provider counted of a request, for the next one that begins like it.
 
-use super::{Request, estimate_message_tokens};
-use crate::message::{Message, Role};
+use super::Request;
+use crate::message::{ContentPart, Message, Role};
 use crate::usage::Usage;
 
 /// A request that a provider has said the size of, with its answer. The count replaces the estimate of
@@ -17,7 +17,7 @@ pub struct Measured {
 }
 
 /// What tells a message from another one that stands in its place.
-type Mark = (i64, Role, u64);
+type Mark = (i64, Role, usize);
 
 impl Measured {
     /// What a provider said of a request and its answer; nothing, if that is an estimate itself.
@@ -69,7 +69,8 @@ impl Measured {
 }
 
 fn mark(message: &Message) -> Mark {
-    (message.seq, message.role, estimate_message_tokens(message))
+    let weights = message.content.iter().map(ContentPart::weight);
+    (message.seq, message.role, weights.sum())
 }
 
 #[cfg(test)]
@@ -79,6 +80,7 @@ mod tests {
     use super::*;
     use crate::id::SendId;
     use crate::message::{ContentPart, NewMessage};
+    use crate::model::estimate_message_tokens;
     use crate::model::estimate_tokens;
     use crate::time::Timestamp;
 

@@ -63,6 +63,7 @@ impl Model for Anthropic {
     }
 
     fn wire(&self, request: &Request) -> Option<Result<Vec<u8>, Error>> {
-        Some(request::body(request, self.caches, self.endpoint.streams()))
+        let body = request::body(request, self.caches, self.endpoint.streams());
+        Some(self.endpoint.whole_body(request, body))
     }
 }

@@ -88,7 +88,7 @@ impl Embedder for Embeddings {
         for (name, value) in &self.headers {
             request = request.header(name, value.expose());
         }
-        let response = request
+        let mut response = request
             .json(&body)
             .send()
             .await
@@ -106,9 +106,12 @@ impl Embedder for Embeddings {
         {
             return unavailable("the embeddings' answer is too large");
         }
-        let bytes = response.bytes().await.map_err(|error| away(&error))?;
-        if bytes.len() > ANSWER_BYTES_MAX {
-            return unavailable("the embeddings' answer is too large");
+        let mut bytes = Vec::new();
+        while let Some(piece) = response.chunk().await.map_err(|error| away(&error))? {
+            if bytes.len() + piece.len() > ANSWER_BYTES_MAX {
+                return unavailable("the embeddings' answer is too large");
+            }
+            bytes.extend_from_slice(&piece);
         }
         let Ok(mut answer) = serde_json::from_slice::<Answer>(&bytes) else {
             return unavailable("the embeddings' answer cannot be read");

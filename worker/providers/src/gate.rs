@@ -52,14 +52,16 @@ impl Gate {
     }
 
     /// Waits until a request of about so many tokens may be made.
-    async fn admit(&self, tokens: u64) -> Result<Permit<'_>, Error> {
+    async fn admit(&self, model: &str, tokens: u64) -> Result<Permit<'_>, Error> {
         let mut waited = Duration::ZERO;
         loop {
-            let (why, wait) = match self.decide(tokens) {
+            let (why, wait) = match self.decide(model, tokens) {
                 Ok(permit) => return Ok(permit),
                 Err(held) => held,
             };
-            metrics::held(&self.provider, why);
+            if waited.is_zero() {
+                metrics::held(&self.provider, why);
+            }
             if waited + wait > self.limits.wait_max {
                 return Err(Error::Held { why, wait });
             }
@@ -68,11 +70,11 @@ impl Gate {
         }
     }
 
-    fn decide(&self, tokens: u64) -> Result<Permit<'_>, (Hold, Duration)> {
+    fn decide(&self, model: &str, tokens: u64) -> Result<Permit<'_>, (Hold, Duration)> {
         let now = self.clock.monotonic();
         let mut state = self.lock();
         // Where the rates make it wait, a probe is left to others.
-        if let Some(wait) = state.rates.wait(tokens, now) {
+        if let Some(wait) = state.rates.wait(model, tokens, now) {
             return Err((Hold::Rate, wait));
         }
         let is_probe = match state.breaker.ask(now) {
@@ -80,7 +82,7 @@ impl Gate {
             Turn::Probe => true,
             Turn::Wait(wait) => return Err((Hold::Outage, wait)),
         };
-        state.rates.take(tokens, now);
+        state.rates.take(model, tokens, now);
         metrics::circuit(&self.provider, state.breaker.level());
         Ok(Permit {
             gate: self,
@@ -91,11 +93,11 @@ impl Gate {
     }
 
     /// Takes in what a response says of the provider's limits.
-    pub(super) fn learn(&self, headers: &HeaderMap) {
+    pub(super) fn learn(&self, model: &str, headers: &HeaderMap) {
         let windows = headers::windows(headers, self.clock.now());
         if !windows.is_empty() {
             let now = self.clock.monotonic();
-            self.lock().rates.learn(windows, now);
+            self.lock().rates.learn(model, windows, now);
         }
     }
 
@@ -117,7 +119,7 @@ struct Permit<'a> {
 
 impl Permit<'_> {
     /// Takes in how the call ended.
-    fn ended(mut self, outcome: &Result<Reply, Error>) {
+    fn ended(mut self, model: &str, outcome: &Result<Reply, Error>) {
         self.is_open = false;
         let now = self.gate.clock.monotonic();
         let mut state = self.gate.lock();
@@ -129,13 +131,19 @@ impl Permit<'_> {
             Err(Error::Unavailable { .. } | Error::Timeout { .. }) => {
                 state.breaker.failed(self.is_probe, now);
             }
+            // It may never have been sent: nothing is known of the provider.
+            Err(Error::InvalidRequest { .. }) => {
+                if self.is_probe {
+                    state.breaker.gave_up();
+                }
+            }
             Err(error) => {
                 if let Error::RateLimited {
                     retry_after: Some(wait),
                     ..
                 } = error
                 {
-                    state.rates.close(now + *wait);
+                    state.rates.close(model, now + *wait);
                 }
                 // Who refuses is there.
                 state.breaker.succeeded(self.is_probe);
@@ -168,16 +176,20 @@ impl<M: Model> Model for Guarded<M> {
         on_chunk: &mut (dyn for<'c> FnMut(Chunk<'c>) + Send),
     ) -> Result<Reply, Error> {
         // Counting a long window takes a while: only where somebody counts tokens.
-        let counts = self.gate.lock().rates.counts_tokens();
+        let counts = self.gate.lock().rates.counts_tokens(&request.model);
         let tokens = if counts {
             estimate_request_tokens(request)
         } else {
             0
         };
-        let permit = self.gate.admit(tokens).await?;
+        let permit = self.gate.admit(&request.model, tokens).await?;
         let outcome = self.model.complete(request, on_chunk).await;
-        permit.ended(&outcome);
+        permit.ended(&request.model, &outcome);
         outcome
+    }
+
+    fn wire(&self, request: &Request) -> Option<Result<Vec<u8>, Error>> {
+        self.model.wire(request)
     }
 
     fn native_schema(&self) -> bool {

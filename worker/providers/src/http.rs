@@ -167,8 +167,8 @@ impl Endpoint {
     ) -> Result<(), Error> {
         let attempt = async {
             let room = self.uploads.room(request).await;
-            let body = self.extra.add(&request.model, body()?)?;
-            let response = self.send(upload::body(body, room)).await?;
+            let body = self.whole_body(request, body())?;
+            let response = self.send(&request.model, upload::body(body, room)).await?;
             if self.is_stream(&response)? {
                 self.read_stream(response, reader, ear).await
             } else {
@@ -181,7 +181,16 @@ impl Endpoint {
         within(self.attempt_timeout, Wait::End, attempt).await?
     }
 
-    async fn send(&self, body: Bytes) -> Result<Response, Error> {
+    /// A request's body with the members that the configuration adds.
+    pub(super) fn whole_body(
+        &self,
+        request: &Request,
+        body: Result<Vec<u8>, Error>,
+    ) -> Result<Vec<u8>, Error> {
+        self.extra.add(&request.model, body?)
+    }
+
+    async fn send(&self, model: &str, body: Bytes) -> Result<Response, Error> {
         // A wrapped body, unlike plain bytes, cannot be cloned: nothing keeps it for a second try,
         // and it is freed while the answer is waited for.
         let body = reqwest::Body::wrap(Full::new(body));
@@ -197,7 +206,7 @@ impl Endpoint {
             sent.await
         };
         let response = response.map_err(|error| broken(&error))?;
-        self.gate.learn(response.headers());
+        self.gate.learn(model, response.headers());
         let status = response.status();
         if status.is_success() {
             return Ok(response);

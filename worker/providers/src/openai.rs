@@ -89,12 +89,8 @@ impl Model for OpenAi {
 
     fn wire(&self, request: &Request) -> Option<Result<Vec<u8>, Error>> {
         let streams = self.endpoint.streams();
-        Some(request::body(
-            request,
-            self.dialect,
-            self.native_schema,
-            streams,
-        ))
+        let body = request::body(request, self.dialect, self.native_schema, streams);
+        Some(self.endpoint.whole_body(request, body))
     }
 
     fn native_schema(&self) -> bool {

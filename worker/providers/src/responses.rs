@@ -77,7 +77,8 @@ impl Model for Responses {
     }
 
     fn wire(&self, request: &Request) -> Option<Result<Vec<u8>, Error>> {
-        Some(request::body(request, self.wants))
+        let body = request::body(request, self.wants);
+        Some(self.endpoint.whole_body(request, body))
     }
 
     fn native_schema(&self) -> bool {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use mainspring_shared::agent::memory::BUILTIN;
+use mainspring_shared::blob::BlobHash;
 use mainspring_shared::memory::rank::likeness;
 use mainspring_shared::memory::words::words;
 use mainspring_shared::memory::{MemoryError, MemorySource, Recalled, Remember, TEXT_CHARS_MAX};
@@ -11,6 +12,7 @@ use serde::Deserialize;
 use serde_json::Map;
 
 use crate::memory::{Memories, entry_id};
+use crate::send::values_in;
 
 /// Facts of one send; a model that finds more makes them up.
 const FACTS_MAX: usize = 20;
@@ -40,8 +42,10 @@ pub(super) struct Found {
 
 /// The facts of an answer, which may stand between other words; none where it holds no JSON of the form.
 pub(super) fn facts(answer: &str) -> Option<Vec<Fact>> {
-    let (begin, end) = (answer.find('{')?, answer.rfind('}')?);
-    let answer: Answer = serde_json::from_str(answer.get(begin..=end)?).ok()?;
+    let values = values_in(answer).values.into_iter();
+    let answer = values
+        .map(serde_json::from_value::<Answer>)
+        .find_map(Result::ok)?;
     let facts = answer.memories.into_iter().take(FACTS_MAX);
     Some(facts.filter(|fact| !fact.text.trim().is_empty()).collect())
 }
@@ -57,7 +61,7 @@ pub(super) async fn decide(
 ) -> Result<Found, MemoryError> {
     let mut seen: Vec<BTreeSet<String>> = known.iter().map(|entry| words(&entry.text)).collect();
     let mut found = Found::default();
-    for (fact, n) in facts.into_iter().zip(0..) {
+    for fact in facts {
         let text: String = fact.text.trim().chars().take(TEXT_CHARS_MAX).collect();
         let own = words(&text);
         let replaced = fact.replaces.and_then(|n| n.checked_sub(1));
@@ -72,7 +76,9 @@ pub(super) async fn decide(
             continue;
         }
         seen.push(own);
-        let key = format!("extract {} {n}", owed.send_id);
+        // By what is said: another attempt may find less, or in another order.
+        let said = BlobHash::of(text.as_bytes());
+        let key = format!("extract {} {said}", owed.send_id);
         if owed.spec.provider != BUILTIN {
             let entry = Remember {
                 tenant: owed.key.tenant,
@@ -122,6 +128,8 @@ mod tests {
         let texts: Vec<&str> = facts.iter().map(|fact| fact.text.as_str()).collect();
         assert_eq!(texts, ["likes tea", "is 42"]);
         assert_eq!(facts[1].replaces, Some(1));
+        let behind = "I left out {name}. {\"memories\": []}";
+        assert_eq!(super::facts(behind), Some(Vec::new()));
         assert_eq!(super::facts("nothing"), None);
         assert_eq!(super::facts("{\"other\": 1}"), None);
     }

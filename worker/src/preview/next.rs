@@ -16,6 +16,7 @@ use mainspring_shared::time::Timestamp;
 use mainspring_shared::usage::Usage;
 
 use crate::Kernel;
+use crate::send::spending;
 use crate::session::read_window;
 
 /// How long a provider keeps the beginning of a request at the least.
@@ -162,8 +163,15 @@ async fn read(store: &dyn Store, ask: &Ask) -> store::Result<Option<Read>> {
         .into_iter()
         .min_by_key(|send| (send.position.is_none(), send.position));
     let open = open.or(first);
-    let recent = store.list_sends(query(None, None, QUEUED_PAGE)).await?.data;
-    let before = recent.into_iter().find(|send| send.status.is_final());
+    let mut ended = Vec::new();
+    for status in [
+        SendStatus::Completed,
+        SendStatus::Failed,
+        SendStatus::Cancelled,
+    ] {
+        ended.extend(store.list_sends(query(Some(status), None, 1)).await?.data);
+    }
+    let before = ended.into_iter().max_by_key(|send| send.finished_at);
     Ok(Some(Read {
         session,
         open,
@@ -256,7 +264,7 @@ pub(super) async fn budget_limits(
     facts: &ModelFacts,
 ) -> Result<Vec<PreviewLimit>, Answered> {
     let record = &send.record;
-    let own = Spent::of(&record.usage, u64::from(record.rounds.unsigned_abs()));
+    let own = spending(&record.usage, record.rounds, &record.held);
     let mut left = record.options.budget.unwrap_or_default().caps().less(own);
     if let Some(budget) = send.agent.budget {
         let store = &kernel.parts.store;

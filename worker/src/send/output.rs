@@ -3,6 +3,8 @@
 
 mod find;
 
+pub(crate) use self::find::find as values_in;
+
 use std::fmt::Write as _;
 use std::sync::Arc;
 

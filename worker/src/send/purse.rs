@@ -213,7 +213,12 @@ fn own_spending(totals: &SendTotals) -> Spent {
     spending(&totals.usage, totals.rounds, &totals.held)
 }
 
+/// The most tokens that a request is read as while the provider has counted nothing of it.
+pub(crate) fn size_at_most(request: &Request) -> u64 {
+    estimate_request_tokens(request) + FRAME_TOKENS
+}
+
 /// The same of any send.
-pub(super) fn spending(usage: &Usage, rounds: i32, held: &Held) -> Spent {
+pub(crate) fn spending(usage: &Usage, rounds: i32, held: &Held) -> Spent {
     Spent::of(usage, u64::from(rounds.unsigned_abs())).plus(held.sum())
 }

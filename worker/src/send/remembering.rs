@@ -4,11 +4,13 @@ use mainspring_shared::agent::{ExtractMode, MemorySpec, RecallMode};
 use mainspring_shared::memory::{MemoryError, Namespace, Recall, Recalled, TEXT_CHARS_MAX};
 use mainspring_shared::message::plain_text;
 use mainspring_shared::session::shown::ShownMemory;
-use mainspring_shared::store::{ExtractionSpec, NewExtraction};
+use mainspring_shared::store::{ExtractionSpec, NewExtraction, StartedSend};
 use mainspring_shared::stored::Extra;
+use serde_json::{Map, Value};
 
 use super::load;
 use super::run::Run;
+use crate::Parts;
 use crate::llm::estimate_tokens;
 use crate::memory::ENTRIES_MAX;
 use crate::metrics;
@@ -105,13 +107,7 @@ impl Run<'_> {
     ) -> Result<Vec<Recalled>, MemoryError> {
         let memories = &self.kernel.parts.memories;
         let provider = memories.get(&spec.provider)?;
-        let input = plain_text(&self.send.record.input);
-        let ask = Recall {
-            tenant: self.key.tenant,
-            namespace: namespace.clone(),
-            query: input.chars().take(QUERY_CHARS_MAX).collect(),
-            limit: ENTRIES_MAX,
-        };
+        let ask = question(&self.send, namespace);
         let limit = self.kernel.parts.config.recall_timeout;
         let found = memories.within(limit, provider.recall(ask));
         tokio::select! {
@@ -120,6 +116,38 @@ impl Run<'_> {
             () = self.hold.reach.lost.cancelled() => Err(stopped()),
             () = self.hold.reach.cancel.cancelled() => Err(stopped()),
         }
+    }
+}
+
+/// What a send that has not begun would be shown of the memory. Nothing is written.
+pub(crate) async fn foreseen(
+    parts: &Parts,
+    send: &StartedSend,
+    metadata: &Map<String, Value>,
+) -> Option<ShownMemory> {
+    let spec = send.agent.memory.as_ref();
+    let spec = spec.filter(|spec| spec.recall == RecallMode::Auto)?;
+    let namespace = Namespace::render(&spec.namespace, metadata, send.record.key.session).ok()?;
+    let provider = parts.memories.get(&spec.provider).ok()?;
+    let recall = provider.recall(question(send, &namespace));
+    let found = parts.memories.within(parts.config.recall_timeout, recall);
+    let mut memory = ShownMemory::default();
+    show(
+        &mut memory,
+        found.await.ok()?,
+        u64::from(spec.budget_tokens),
+    );
+    Some(memory)
+}
+
+/// What the memory is asked for a send.
+fn question(send: &StartedSend, namespace: &Namespace) -> Recall {
+    let input = plain_text(&send.record.input);
+    Recall {
+        tenant: send.record.key.tenant,
+        namespace: namespace.clone(),
+        query: input.chars().take(QUERY_CHARS_MAX).collect(),
+        limit: ENTRIES_MAX,
     }
 }
 

@@ -274,6 +274,7 @@ impl Tools {
     fn remembering(&self, offers: &mut Gathered, agent: &AgentSpec, only: Option<&[String]>) {
         let memory = agent.memory.as_ref();
         if memory.is_none_or(|memory| memory.recall == RecallMode::Off) {
+            (offers.list).retain(|offer| offer.traits.effect != Effect::Remember);
             return;
         }
         for (name, offer) in &self.named {

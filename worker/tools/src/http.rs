@@ -107,6 +107,11 @@ impl Caller {
         Self::with_lookup(settings, clock, entropy, Arc::new(System::new()))
     }
 
+    /// A key that no other call has.
+    pub(crate) fn fresh_key(&self) -> String {
+        self.shared.entropy.random_id().as_simple().to_string()
+    }
+
     fn with_lookup(
         settings: &CallerSettings,
         clock: Arc<dyn Clock>,

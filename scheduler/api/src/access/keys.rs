@@ -10,8 +10,8 @@ use mainspring_shared::id::{KeyId, TenantId};
 use mainspring_shared::store;
 use mainspring_shared::tenant::{KeyRecord, Limits};
 
-/// Keys that are remembered at once. Unknown ones are remembered too, so that guessing does not
-/// reach the database at the guesser's pace.
+/// Keys that are remembered at once. Unknown ones are remembered too, so that a client with a deleted key
+/// costs one look-up in a while.
 const KEYS_MAX: NonZeroUsize = NonZeroUsize::new(10_000).expect("is not zero");
 
 /// The last use of a key is stored once in this time.
@@ -21,6 +21,8 @@ const NOTED_EVERY: Duration = Duration::from_mins(1);
 #[derive(Debug, Clone)]
 struct Looked<T> {
     at: Duration,
+    /// When someone last set out to look it up again.
+    asked: Duration,
     found: T,
 }
 
@@ -48,6 +50,12 @@ impl Keys {
         if let Some(found) = fresh(&self.records, &id, now, self.believed) {
             return Ok(found);
         }
+        self.look_up(app, id).await
+    }
+
+    /// The key with this id, as it is now.
+    pub(super) async fn look_up(&self, app: &App, id: KeyId) -> store::Result<Option<KeyRecord>> {
+        let now = app.clock.monotonic();
         let found = app.store.find_key(id).await?;
         remember(&self.records, id, now, found.clone());
         if found.is_some() {
@@ -84,8 +92,8 @@ impl Keys {
     }
 }
 
-/// What is still believed. Of an entry that is too old, one request fetches it again; the others
-/// go on believing it until that one is back.
+/// What is still believed. In the second half of that time one request looks it up again and the others
+/// go on believing it, but never beyond its end: that one may have failed, or been given up.
 fn fresh<K: std::hash::Hash + Eq, T: Clone>(
     known: &Mutex<LruCache<K, Looked<T>>>,
     key: &K,
@@ -94,11 +102,16 @@ fn fresh<K: std::hash::Hash + Eq, T: Clone>(
 ) -> Option<T> {
     let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
     let looked = known.get_mut(key)?;
-    if now.saturating_sub(looked.at) < believed {
-        return Some(looked.found.clone());
+    let half = believed / 2;
+    let age = now.saturating_sub(looked.at);
+    if age >= believed {
+        return None;
     }
-    looked.at = now;
-    None
+    if age >= half && now.saturating_sub(looked.asked) >= half {
+        looked.asked = now;
+        return None;
+    }
+    Some(looked.found.clone())
 }
 
 fn remember<K: std::hash::Hash + Eq, T>(
@@ -108,5 +121,6 @@ fn remember<K: std::hash::Hash + Eq, T>(
     found: T,
 ) {
     let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
-    known.put(key, Looked { at, found });
+    let asked = at;
+    known.put(key, Looked { at, asked, found });
 }

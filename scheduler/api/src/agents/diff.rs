@@ -7,6 +7,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use mainspring_scheduler::error::Error;
+use mainspring_scheduler::services::skills::pin;
 use mainspring_shared::agent::{AgentKey, AgentName, AgentSpec, NamedAgent};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -109,8 +110,9 @@ pub(super) async fn preview(
     _: Query<NoQuery>,
     json: Json<NewAgentBody>,
 ) -> Result<Response, Problem> {
-    let (name, spec) = json.value;
+    let (name, mut spec) = json.value;
     let tenant = caller.tenant;
+    pin(app.store.as_ref(), tenant, &mut spec, "/spec").await?;
     let key = AgentKey { tenant, name };
     let known = app.store.get_agent(key.clone()).await?;
     let from = known.map_or(0, |agent| agent.version);

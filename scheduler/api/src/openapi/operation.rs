@@ -5,9 +5,13 @@ use serde_json::Value;
 use super::super::copies::LINES;
 use super::PAGE;
 
+/// Any bytes.
+pub(super) const BYTES: &str = "application/octet-stream";
+
 /// What an answer holds.
 pub(super) enum Holds {
     Nothing,
+    Bytes,
     Text,
     /// Advice for people.
     Page,
@@ -70,8 +74,8 @@ impl Operation {
 
 fn body(described: &Value) -> Option<(String, bool)> {
     let (kind, content) = described["content"].as_object()?.iter().next()?;
-    if kind == LINES {
-        return Some((LINES.to_owned(), true));
+    if kind == LINES || kind == BYTES {
+        return Some((kind.clone(), true));
     }
     let schema = &content["schema"];
     let optional = schema["oneOf"]
@@ -94,6 +98,7 @@ fn holds(content: &Value) -> Holds {
         ("text/event-stream", Some(name)) => Holds::Events(name),
         ("text/markdown", _) => Holds::Page,
         (LINES, _) => Holds::Lines,
+        (BYTES, _) => Holds::Bytes,
         ("text/plain", _) => Holds::Text,
         (_, None) => Holds::Object,
         (_, Some(name)) => match name.strip_prefix(PAGE) {

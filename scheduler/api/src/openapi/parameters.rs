@@ -7,6 +7,9 @@ use super::named;
 use super::operation::Operation;
 use super::refine::{AGENT_NAME, ALIAS, DURATION, KEY, POOL, SHA256, id};
 
+/// The id of a tenant.
+const TENANT: &str = "^ten_[1-9][0-9]{0,9}$";
+
 /// What a path's ids are called.
 fn prefix(path: &str) -> Option<&'static str> {
     match path.split('/').nth(2)? {
@@ -15,6 +18,7 @@ fn prefix(path: &str) -> Option<&'static str> {
         "timers" => Some("tmr"),
         "runs" => Some("run"),
         "memories" => Some("mem"),
+        "keys" => Some("key"),
         _ => None,
     }
 }
@@ -23,6 +27,9 @@ fn prefix(path: &str) -> Option<&'static str> {
 pub(super) fn in_path(path: &str, name: &str) -> Value {
     let schema = match (name, prefix(path)) {
         ("id", Some(prefix)) => json!({ "type": "string", "pattern": id(prefix) }),
+        ("id", _) if path.starts_with("/v1/tenants/") => {
+            json!({ "type": "string", "pattern": TENANT })
+        }
         ("sha256", _) => json!({ "type": "string", "pattern": SHA256 }),
         ("pool", _) => json!({ "type": "string", "pattern": POOL }),
         ("n", _) => json!({ "type": "integer", "minimum": 1, "maximum": i32::MAX }),
@@ -79,6 +86,8 @@ pub(super) fn parameter(operation: &Operation, name: &str) -> Value {
             match prefix(path).filter(|_| is_list_of_ids) {
                 Some(prefix) => text(&id(prefix)),
                 None if path == "/v1/agents" => text(AGENT_NAME),
+                None if path == "/v1/tenants" => text(TENANT),
+                None if path.ends_with("/messages") => text(r"^[0-9]{1,18}(\.[0-9]{1,9})?$"),
                 None => text("^[0-9]{1,18}$"),
             },
         ),
@@ -122,7 +131,12 @@ pub(super) fn parameter(operation: &Operation, name: &str) -> Value {
         ),
         "folded" => (
             "query",
-            "Whether folds are shown in their places; no transcript has any yet, so both show all of it.",
+            "Whether folds are shown in their places, behind the messages that they stand for.",
+            json!({ "type": "boolean", "default": false }),
+        ),
+        "request" => (
+            "query",
+            "Adds the request as its provider would get it.",
             json!({ "type": "boolean", "default": false }),
         ),
         "after" => (

@@ -1,5 +1,6 @@
 //! Rates: of requests and of tokens, as configured and as the provider says.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
@@ -8,6 +9,9 @@ const MINUTE: f64 = 60.0;
 
 /// The shortest wait, so that rounding never makes a busy loop.
 const WAIT_MIN: Duration = Duration::from_millis(1);
+
+/// Models whose limits are remembered: more than one process asks in practice.
+const MODELS_MAX: usize = 1_000;
 
 /// What a response said of one limit.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -70,6 +74,8 @@ impl Bucket {
 struct Learned {
     limit: Option<f64>,
     remaining: f64,
+    /// When `remaining` was as it says.
+    at: Duration,
     reset_at: Duration,
 }
 
@@ -82,28 +88,40 @@ impl Learned {
                 None => return Duration::ZERO,
             }
             self.reset_at = now + Duration::from_secs_f64(MINUTE);
+        } else if let Some(limit) = self.limit {
+            // Windows fill up evenly.
+            let passed = now.saturating_sub(self.at).as_secs_f64();
+            self.remaining = (self.remaining + limit * passed / MINUTE).min(limit);
         }
+        self.at = now;
         let whole = self.limit.unwrap_or(f64::INFINITY);
         let lacks = need.min(whole) - self.remaining;
         if lacks <= 0.0 {
             return Duration::ZERO;
         }
-        // Windows fill up evenly; until the reset at the latest.
+        // Until the reset at the latest.
         let fills = self.limit.map(|limit| seconds(lacks / limit * MINUTE));
         let reset = self.reset_at.saturating_sub(now);
         fills.map_or(reset, |fills| fills.min(reset))
     }
 }
 
-/// The rates of one provider.
+/// What a provider said of one model: it limits each by itself.
+#[derive(Debug, Default)]
+struct Said {
+    requests: Option<Learned>,
+    tokens: Option<Learned>,
+    /// Until when it asked not to be asked.
+    closed_until: Duration,
+}
+
+/// The rates of one provider: those of the configuration for all of its models together, and what it
+/// said of each.
 #[derive(Debug)]
 pub(super) struct Rates {
     requests: Option<Bucket>,
     tokens: Option<Bucket>,
-    learned_requests: Option<Learned>,
-    learned_tokens: Option<Learned>,
-    /// Until when it asked not to be asked.
-    closed_until: Duration,
+    said: BTreeMap<String, Said>,
 }
 
 impl Rates {
@@ -115,41 +133,38 @@ impl Rates {
         Self {
             requests: requests.map(|limit| Bucket::new(limit, now)),
             tokens: tokens.map(|limit| Bucket::new(limit, now)),
-            learned_requests: None,
-            learned_tokens: None,
-            closed_until: Duration::ZERO,
+            said: BTreeMap::new(),
         }
     }
 
     /// Whether it matters how many tokens a request has.
-    pub(super) fn counts_tokens(&self) -> bool {
-        self.tokens.is_some() || self.learned_tokens.is_some()
+    pub(super) fn counts_tokens(&self, model: &str) -> bool {
+        let said = self.said.get(model);
+        self.tokens.is_some() || said.is_some_and(|said| said.tokens.is_some())
     }
 
     /// How long a request has to wait, if at all.
-    pub(super) fn wait(&mut self, tokens: u64, now: Duration) -> Option<Duration> {
+    pub(super) fn wait(&mut self, model: &str, tokens: u64, now: Duration) -> Option<Duration> {
         let tokens = tokens as f64;
-        let waits = [
-            self.closed_until.saturating_sub(now),
-            self.requests
-                .as_mut()
-                .map_or(Duration::ZERO, |b| b.wait(1.0, now)),
-            self.tokens
-                .as_mut()
-                .map_or(Duration::ZERO, |b| b.wait(tokens, now)),
-            self.learned_requests
-                .as_mut()
-                .map_or(Duration::ZERO, |l| l.wait(1.0, now)),
-            self.learned_tokens
-                .as_mut()
-                .map_or(Duration::ZERO, |l| l.wait(tokens, now)),
-        ];
-        let longest = waits.into_iter().max().unwrap_or_default();
+        let mut longest = Duration::ZERO;
+        for (bucket, need) in [(&mut self.requests, 1.0), (&mut self.tokens, tokens)] {
+            if let Some(bucket) = bucket {
+                longest = longest.max(bucket.wait(need, now));
+            }
+        }
+        if let Some(said) = self.said.get_mut(model) {
+            longest = longest.max(said.closed_until.saturating_sub(now));
+            for (window, need) in [(&mut said.requests, 1.0), (&mut said.tokens, tokens)] {
+                if let Some(window) = window {
+                    longest = longest.max(window.wait(need, now));
+                }
+            }
+        }
         (!longest.is_zero()).then(|| longest.max(WAIT_MIN))
     }
 
     /// A request is made.
-    pub(super) fn take(&mut self, tokens: u64, now: Duration) {
+    pub(super) fn take(&mut self, model: &str, tokens: u64, now: Duration) {
         let tokens = tokens as f64;
         for (bucket, need) in [(&mut self.requests, 1.0), (&mut self.tokens, tokens)] {
             if let Some(bucket) = bucket {
@@ -157,13 +172,11 @@ impl Rates {
                 bucket.level -= need;
             }
         }
-        let learned = [
-            (&mut self.learned_requests, 1.0),
-            (&mut self.learned_tokens, tokens),
-        ];
-        for (window, need) in learned {
-            if let Some(window) = window {
-                window.remaining -= need;
+        if let Some(said) = self.said.get_mut(model) {
+            for (window, need) in [(&mut said.requests, 1.0), (&mut said.tokens, tokens)] {
+                if let Some(window) = window {
+                    window.remaining -= need;
+                }
             }
         }
     }
@@ -176,23 +189,34 @@ impl Rates {
     }
 
     /// Takes in what a response said, which counts everything up to it.
-    pub(super) fn learn(&mut self, windows: Windows, now: Duration) {
+    pub(super) fn learn(&mut self, model: &str, windows: Windows, now: Duration) {
         let learned = |window: Window| Learned {
             limit: window.limit,
             remaining: window.remaining,
+            at: now,
             reset_at: now + window.reset,
         };
+        let Some(said) = self.of(model) else { return };
         if let Some(window) = windows.requests {
-            self.learned_requests = Some(learned(window));
+            said.requests = Some(learned(window));
         }
         if let Some(window) = windows.tokens {
-            self.learned_tokens = Some(learned(window));
+            said.tokens = Some(learned(window));
         }
     }
 
-    /// The provider asks not to be asked until then.
-    pub(super) fn close(&mut self, until: Duration) {
-        self.closed_until = self.closed_until.max(until);
+    /// The provider asks not to be asked for this model until then.
+    pub(super) fn close(&mut self, model: &str, until: Duration) {
+        if let Some(said) = self.of(model) {
+            said.closed_until = said.closed_until.max(until);
+        }
+    }
+
+    fn of(&mut self, model: &str) -> Option<&mut Said> {
+        if self.said.len() >= MODELS_MAX && !self.said.contains_key(model) {
+            return None;
+        }
+        Some(self.said.entry(model.to_owned()).or_default())
     }
 }
 
@@ -210,28 +234,28 @@ mod tests {
     fn requests_are_spread_once_the_minutes_burst_is_used_up() {
         let mut rates = Rates::new(NonZeroU32::new(60), None, SECOND);
         for _ in 0..60 {
-            assert_eq!(rates.wait(1, SECOND), None);
-            rates.take(1, SECOND);
+            assert_eq!(rates.wait("m", 1, SECOND), None);
+            rates.take("m", 1, SECOND);
         }
-        assert_eq!(rates.wait(1, SECOND), Some(SECOND));
-        assert_eq!(rates.wait(1, 2 * SECOND), None);
+        assert_eq!(rates.wait("m", 1, SECOND), Some(SECOND));
+        assert_eq!(rates.wait("m", 1, 2 * SECOND), None);
     }
 
     #[test]
     fn tokens_are_charged_as_thought_and_then_as_counted() {
         let mut rates = Rates::new(None, NonZeroU32::new(6_000), SECOND);
-        rates.take(6_000, SECOND);
-        assert_eq!(rates.wait(100, SECOND), Some(SECOND));
+        rates.take("m", 6_000, SECOND);
+        assert_eq!(rates.wait("m", 100, SECOND), Some(SECOND));
         rates.correct(6_000, 5_000);
-        assert_eq!(rates.wait(100, SECOND), None);
+        assert_eq!(rates.wait("m", 100, SECOND), None);
         // More than a minute has waits until the bucket is full, and no longer.
-        assert_eq!(rates.wait(1_000_000, SECOND), Some(50 * SECOND));
+        assert_eq!(rates.wait("m", 1_000_000, SECOND), Some(50 * SECOND));
     }
 
     #[test]
     fn what_the_provider_says_is_kept_to() {
         let mut rates = Rates::new(None, None, SECOND);
-        assert!(!rates.counts_tokens());
+        assert!(!rates.counts_tokens("m"));
         let tokens = Window {
             limit: Some(6_000.0),
             remaining: 50.0,
@@ -241,11 +265,14 @@ mod tests {
             requests: None,
             tokens: Some(tokens),
         };
-        rates.learn(windows, SECOND);
-        assert!(rates.counts_tokens());
-        assert_eq!(rates.wait(50, SECOND), None);
-        assert_eq!(rates.wait(150, SECOND), Some(SECOND));
-        assert_eq!(rates.wait(6_000, SECOND), Some(30 * SECOND));
+        rates.learn("m", windows, SECOND);
+        assert!(rates.counts_tokens("m"));
+        assert_eq!(rates.wait("m", 50, SECOND), None);
+        assert_eq!(rates.wait("m", 150, SECOND), Some(SECOND));
+        assert_eq!(rates.wait("m", 6_000, SECOND), Some(30 * SECOND));
+        // It fills up while nobody asks, and says nothing of another model.
+        assert_eq!(rates.wait("m", 150, 2 * SECOND), None);
+        assert_eq!(rates.wait("other", 6_000, SECOND), None);
         // Without a limit, the reset is all that is known.
         let unlimited = Window {
             limit: None,
@@ -255,16 +282,17 @@ mod tests {
             requests: None,
             tokens: Some(unlimited),
         };
-        rates.learn(windows, SECOND);
-        assert_eq!(rates.wait(51, SECOND), Some(30 * SECOND));
-        assert_eq!(rates.wait(51, 31 * SECOND), None);
+        rates.learn("m", windows, SECOND);
+        assert_eq!(rates.wait("m", 51, SECOND), Some(30 * SECOND));
+        assert_eq!(rates.wait("m", 51, 31 * SECOND), None);
     }
 
     #[test]
     fn nobody_asks_while_the_provider_asked_to_wait() {
         let mut rates = Rates::new(None, None, SECOND);
-        rates.close(5 * SECOND);
-        assert_eq!(rates.wait(1, 2 * SECOND), Some(3 * SECOND));
-        assert_eq!(rates.wait(1, 5 * SECOND), None);
+        rates.close("m", 5 * SECOND);
+        assert_eq!(rates.wait("m", 1, 2 * SECOND), Some(3 * SECOND));
+        assert_eq!(rates.wait("other", 1, 2 * SECOND), None);
+        assert_eq!(rates.wait("m", 1, 5 * SECOND), None);
     }
 }

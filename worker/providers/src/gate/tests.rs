@@ -153,6 +153,6 @@ async fn a_probe_that_is_dropped_does_not_close_the_way_for_others() {
         assert!(ask(&model).await.is_err());
     }
     model.gate.clock.sleep(Duration::from_millis(5)).await;
-    drop(model.gate.admit(1).await.expect("it probes"));
+    drop(model.gate.admit("model", 1).await.expect("it probes"));
     assert!(ask(&model).await.is_ok());
 }

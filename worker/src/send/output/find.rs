@@ -12,16 +12,16 @@ const SHOWN_CHARS: usize = 40;
 
 /// What a text holds.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Found {
+pub(crate) struct Found {
     /// The whole text where it is JSON; else what its code blocks say; else what stands in its
     /// prose. Never a part of a value that is broken.
-    pub(super) values: Vec<Value>,
+    pub(crate) values: Vec<Value>,
     /// What is wrong with the first thing that was meant to be JSON and is not.
-    pub(super) broken: Option<String>,
+    pub(crate) broken: Option<String>,
 }
 
 /// Finds what a text says in JSON.
-pub(super) fn find(text: &str) -> Found {
+pub(crate) fn find(text: &str) -> Found {
     let mut found = Found::default();
     if let Some(value) = json::parse(text) {
         found.values.push(value);

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use mainspring_shared::blob::absent;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{SendId, SessionId, SessionKey};
-use mainspring_shared::message::{ContentPart, Message, Role, plain_text};
+use mainspring_shared::message::{ContentPart, Message, Role, ToolCall, plain_text};
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::SessionRecord;
 use mainspring_shared::store::{FindMessages, ListSends};
@@ -332,13 +332,8 @@ fn says(message: &Message, query: &str) -> bool {
     if message.role == Role::Tool && message.name.as_deref() == Some(NAME) {
         return false;
     }
-    let calls = message.tool_calls.iter();
-    let calls = calls.filter(|call| call.name != NAME).cloned().collect();
-    let message = Message {
-        tool_calls: calls,
-        ..message.clone()
-    };
-    body(&message).to_lowercase().contains(query)
+    let calls = message.tool_calls.iter().filter(|call| call.name != NAME);
+    told(message, calls).to_lowercase().contains(query)
 }
 
 /// Which message it is.
@@ -359,6 +354,10 @@ fn head(message: &Message) -> String {
 
 /// What it says, with the calls that it makes.
 fn body(message: &Message) -> String {
+    told(message, message.tool_calls.iter())
+}
+
+fn told<'m>(message: &'m Message, calls: impl Iterator<Item = &'m ToolCall>) -> String {
     let parts = message.content.iter().filter_map(|part| match part {
         ContentPart::Text { text } => Some(text.clone()),
         ContentPart::Reasoning { .. } => None,
@@ -367,7 +366,7 @@ fn body(message: &Message) -> String {
         }
     });
     let mut text = parts.collect::<Vec<_>>().join("\n\n");
-    for call in &message.tool_calls {
+    for call in calls {
         if !text.is_empty() {
             text.push('\n');
         }

@@ -24,6 +24,7 @@ use mainspring_worker::tool::{Invocation, Skills, Tool, ToolError};
 /// `memory_recall`, `memory_remember` and `memory_forget`; docs/MEMORY.md has their arguments and answers.
 #[derive(Debug)]
 pub struct HttpMemory {
+    caller: Caller,
     recall: Arc<dyn Tool>,
     remember: Arc<dyn Tool>,
     forget: Arc<dyn Tool>,
@@ -63,6 +64,7 @@ impl HttpMemory {
             })
         };
         Self {
+            caller: caller.clone(),
             recall: tool("memory_recall"),
             remember: tool("memory_remember"),
             forget: tool("memory_forget"),
@@ -125,8 +127,8 @@ impl Memory for HttpMemory {
         let arguments = json!({
             "tenant": ask.tenant, "namespace": ask.namespace, "query": ask.query, "limit": ask.limit,
         });
-        // Asking twice does no harm: any key will do.
-        let key = format!("recall_{}", ask.namespace.as_str().len());
+        // The attempts of one question share it; the next question has another answer.
+        let key = format!("recall_{}", self.caller.fresh_key());
         let question = Question::of(ask.tenant, key, arguments);
         let found: Entries = question.ask(self.recall.as_ref()).await?;
         Ok(found.entries)
@@ -150,7 +152,7 @@ impl Memory for HttpMemory {
         let arguments = json!({
             "tenant": entry.tenant, "namespace": entry.namespace, "id": entry.id,
         });
-        let key = header(&format!("forget_{}", entry.id));
+        let key = format!("forget_{}", self.caller.fresh_key());
         let question = Question::of(entry.tenant, key, arguments);
         let done: Forgotten = question.ask(self.forget.as_ref()).await?;
         Ok(done.forgotten)
