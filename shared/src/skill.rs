@@ -4,7 +4,7 @@
 //! A skill is a folder with a file `SKILL.md`: YAML front matter that names and describes it, then the
 //! instructions. [`Skill::read`] makes one of a folder's files, or says everything that is wrong with
 //! them. Its content has a [`SkillHash`]; a name and a hash are a version, which never changes. An agent
-//! names skills ([`AgentSkill`]), and its model is shown their [`catalogue`].
+//! names skills ([`AgentSkill`]), and its model is shown their [`catalogue()`].
 
 mod catalogue;
 mod folder;

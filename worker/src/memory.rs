@@ -1,7 +1,7 @@
 //! The memory's providers, by the names that agents give them.
 //!
 //! `builtin` is kept in the store. A program may enter its own: an implementation of
-//! [`Memory`](mainspring_shared::memory::Memory) given to [`Memories::insert`].
+//! [`Memory`] given to [`Memories::insert`].
 
 mod builtin;
 

@@ -132,7 +132,7 @@ pub fn choose(
     let mut best = None;
     for (sends, rounds) in ways {
         let allowed = cuts.allowed(sends, rounds);
-        let Some(cut) = reach(window.messages, &allowed, wanted, &weigh) else {
+        let Some(cut) = reach(window.messages, &allowed, wanted, weigh) else {
             continue;
         };
         best = Some(cut);
