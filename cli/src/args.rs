@@ -189,6 +189,9 @@ pub(crate) struct DevArgs {
     /// Database URL, postgres://…, mysql://… or sqlite://…, instead of a database in the folder
     #[arg(long, value_name = "URL")]
     pub(crate) database_url: Option<String>,
+    /// Serves everyone who reaches the address, without API keys [env: MAINSPRING_INSECURE]
+    #[arg(long)]
+    pub(crate) insecure: bool,
     #[command(flatten)]
     pub(crate) runs: RunsArgs,
     #[command(flatten)]

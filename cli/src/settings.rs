@@ -96,6 +96,7 @@ fn flags(cli: &Cli) -> Flags {
             add(&mut flags, "listen", args.listen.as_ref());
             add(&mut flags, "data_dir", args.data_dir.as_ref());
             add(&mut flags, "database_url", args.database_url.as_ref());
+            insecure(&mut flags, args.insecure);
             runs(&mut flags, &args.runs);
             process(&mut flags, &args.process);
         }
@@ -103,9 +104,7 @@ fn flags(cli: &Cli) -> Flags {
             store(&mut flags, &args.store);
             queue(&mut flags, &args.queue);
             add(&mut flags, "listen", args.listen.as_ref());
-            if args.insecure {
-                flags.push(("insecure", "true".to_owned()));
-            }
+            insecure(&mut flags, args.insecure);
             add(&mut flags, "migrate", args.migrate.as_ref());
             add(&mut flags, "sweep_interval", args.sweep_interval.as_ref());
             process(&mut flags, &args.process);
@@ -139,6 +138,12 @@ fn flags(cli: &Cli) -> Flags {
 
 fn add(flags: &mut Flags, path: &'static str, value: Option<&String>) {
     flags.extend(value.map(|value| (path, value.clone())));
+}
+
+fn insecure(flags: &mut Flags, given: bool) {
+    if given {
+        flags.push(("insecure", "true".to_owned()));
+    }
 }
 
 fn store(flags: &mut Flags, args: &StoreArgs) {

@@ -44,8 +44,7 @@ fn root_key(config: &Config) -> Result<Option<RootKey>, Failure> {
 pub(super) fn of_dev(config: &Config, address: SocketAddr) -> Result<Access, Failure> {
     match root_key(config)? {
         Some(root) => Ok(Access::Keys { root: Some(root) }),
-        None if address.ip().is_loopback() || config.insecure => Ok(Access::Open),
-        None => Err(exposed(address)),
+        None => open(config, address),
     }
 }
 
@@ -59,7 +58,7 @@ pub(super) async fn of_scheduler(
         return Ok(Access::Keys { root: Some(root) });
     }
     if config.insecure {
-        return Ok(Access::Open);
+        return open(config, address);
     }
     let mut before = None;
     loop {
@@ -78,16 +77,21 @@ pub(super) async fn of_scheduler(
             break;
         }
     }
+    open(config, address)
+}
+
+/// Without keys: on this machine alone, unless the operator answers for more.
+fn open(config: &Config, address: SocketAddr) -> Result<Access, Failure> {
     if address.ip().is_loopback() {
         return Ok(Access::Open);
     }
-    Err(exposed(address))
-}
-
-fn exposed(address: SocketAddr) -> Failure {
-    usage_text(
+    if config.insecure {
+        tracing::warn!(%address, "there is no authentication: everyone who reaches the address can use everything");
+        return Ok(Access::Open);
+    }
+    Err(usage_text(
         format!("everyone who reaches {address} could use everything: there are no API keys"),
         "set MAINSPRING_ROOT_KEY (or MAINSPRING_ROOT_KEY_FILE), listen on 127.0.0.1, or say --insecure where \
          only an authenticating proxy reaches it",
-    )
+    ))
 }

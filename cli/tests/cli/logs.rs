@@ -17,17 +17,12 @@ struct Logging {
 }
 
 impl Logging {
-    fn dev(folder: &Path, listen: &str) -> Self {
+    fn dev(folder: &Path, options: &[&str]) -> Self {
         let log = folder.join("log");
         let mut child = mainspring()
-            .args([
-                "dev",
-                "--log-format",
-                "json",
-                "--listen",
-                listen,
-                "--data-dir",
-            ])
+            .args(["dev", "--log-format", "json"])
+            .args(options)
+            .arg("--data-dir")
             .arg(folder.join("data"))
             .stdout(Stdio::piped())
             .stderr(File::create(&log).expect("a file"))
@@ -69,7 +64,7 @@ impl Drop for Logging {
 #[test]
 fn a_worker_a_failed_call_a_failed_send_and_a_stop_have_a_line_each() {
     let folder = tempfile::tempdir().expect("a folder");
-    let mut dev = Logging::dev(folder.path(), "127.0.0.1:0");
+    let mut dev = Logging::dev(folder.path(), &["--listen", "127.0.0.1:0"]);
     let begun = dev.find("a worker begins");
     assert_eq!(
         (&begun["worker.pool"], &begun["providers"]),
@@ -124,9 +119,21 @@ fn a_worker_a_failed_call_a_failed_send_and_a_stop_have_a_line_each() {
 }
 
 #[test]
-fn who_listens_for_others_is_warned_and_told_the_near_address() {
+fn who_listens_for_others_has_keys_or_says_that_it_needs_none() {
     let folder = tempfile::tempdir().expect("a folder");
-    let dev = Logging::dev(folder.path(), "0.0.0.0:0");
+    let everywhere = ["--listen", "0.0.0.0:0"];
+    let refused = mainspring()
+        .arg("dev")
+        .args(everywhere)
+        .arg("--data-dir")
+        .arg(folder.path().join("data"))
+        .output()
+        .expect("runs");
+    let stderr = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("--insecure"), "{stderr}");
+
+    let dev = Logging::dev(folder.path(), &["--insecure", "--listen", "0.0.0.0:0"]);
     assert!(dev.url.starts_with("http://127.0.0.1:"), "{}", dev.url);
     assert_eq!(dev.find("there is no authentication")["level"], "WARN");
     assert_eq!(ask(&dev.url, &["workers"]).code, 0);
