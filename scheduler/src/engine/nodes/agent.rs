@@ -110,13 +110,16 @@ impl Published for Agent {
         let variables = Value::Object(named.variables.clone());
         let variables = match render_value(&variables, &run.names(slot))? {
             Value::Object(variables) => variables,
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-                Map::new()
-            }
+            Value::Null
+            | Value::Bool(_)
+            | Value::Number(_)
+            | Value::String(_)
+            | Value::Array(_) => Map::new(),
         };
         let agent = self.named_agent(pinned.spec.clone(), options);
         let metadata = run.metadata(slot, self);
-        bind(agent, Some(pinned.agent.clone()), variables, &metadata).map_err(|faults| unfit(&faults))
+        bind(agent, Some(pinned.agent.clone()), variables, &metadata)
+            .map_err(|faults| unfit(&faults))
     }
 }
 
