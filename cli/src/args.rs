@@ -57,6 +57,15 @@ pub(crate) struct Cli {
     )]
     pub(crate) server: Option<String>,
 
+    /// Tenant that client commands of an operator act for [env: MAINSPRING_TENANT]
+    #[arg(
+        long,
+        global = true,
+        value_name = "ID",
+        help_heading = "Global options"
+    )]
+    pub(crate) tenant: Option<String>,
+
     /// Output format
     #[arg(
         short,

@@ -10,7 +10,7 @@ use mainspring_shared::entropy::Entropy;
 use mainspring_shared::error::Code;
 use mainspring_shared::retry::Policy;
 use mainspring_shared::time::Clock;
-use reqwest::{Method, Response, StatusCode};
+use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde_json::Value;
 
 use crate::failure::{Exit, Failure, causes, exit_of, next_of};
@@ -40,6 +40,8 @@ pub(crate) struct Client {
     http: reqwest::Client,
     server: String,
     api_key: Option<Secret>,
+    /// The tenant that an operator acts for.
+    tenant: Option<String>,
     pub(crate) clock: SystemClock,
     entropy: OsEntropy,
 }
@@ -151,6 +153,7 @@ impl Client {
             http,
             server,
             api_key: config.api_key.clone(),
+            tenant: config.tenant.clone(),
             clock: SystemClock::new(),
             entropy: OsEntropy,
         })
@@ -228,16 +231,24 @@ impl Client {
         }
     }
 
-    async fn attempt(&self, request: &Request) -> Attempt {
-        let url = format!("{}{}", self.server, request.path);
-        let mut builder = self
-            .http
-            .request(request.method.clone(), url)
-            .query(&request.query)
-            .timeout(request.wait + ANSWER);
+    /// A request that says who asks, and for whom.
+    fn start(&self, method: Method, url: String) -> RequestBuilder {
+        let mut builder = self.http.request(method, url);
         if let Some(key) = &self.api_key {
             builder = builder.bearer_auth(key.reveal());
         }
+        if let Some(tenant) = &self.tenant {
+            builder = builder.header("Mainspring-Tenant", tenant);
+        }
+        builder
+    }
+
+    async fn attempt(&self, request: &Request) -> Attempt {
+        let url = format!("{}{}", self.server, request.path);
+        let mut builder = self
+            .start(request.method.clone(), url)
+            .query(&request.query)
+            .timeout(request.wait + ANSWER);
         if let Some(body) = &request.body {
             builder = builder.json(body);
         }

@@ -40,6 +40,8 @@ settings! {
         server: String = "http://127.0.0.1:7464".to_owned() => Key::url("server", HTTP);
         /// What client commands show to the server.
         api_key: Option<Secret> => Key::secret("api_key");
+        /// The tenant that an operator's client commands act for; that of the key when none.
+        tenant: Option<String> => Key::text("tenant");
         /// The key of the system's operator.
         root_key: Option<Secret> => Key::secret("root_key");
         /// A file with that key, in its place.

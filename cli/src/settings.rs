@@ -88,6 +88,7 @@ type Flags = Vec<(&'static str, String)>;
 fn flags(cli: &Cli) -> Flags {
     let mut flags = Flags::new();
     add(&mut flags, "server", cli.server.as_ref());
+    add(&mut flags, "tenant", cli.tenant.as_ref());
     let Some(command) = &cli.command else {
         return flags;
     };

@@ -408,16 +408,16 @@ fn assemble(
     next_seq: i64,
 ) -> Option<Window> {
     if let Some(mut window) = cached {
+        let continues = brought.first().map_or(next_seq, |first| first.seq) == window.next_seq();
+        if continues && window.extend(brought.iter().cloned()).is_ok() {
+            return (window.next_seq() == next_seq).then_some(window);
+        }
         // The claim brings none where those of the cache are still the session's.
         folds = window
             .folds()
             .iter()
             .map(|fold| Fold::clone(fold))
             .collect();
-        let continues = brought.first().map_or(next_seq, |first| first.seq) == window.next_seq();
-        if continues && window.extend(brought.iter().cloned()).is_ok() {
-            return (window.next_seq() == next_seq).then_some(window);
-        }
     }
     let window = Window::new(brought, next_seq).ok()?;
     Some(window.behind(folds))

@@ -63,9 +63,6 @@ pub(crate) enum KeysCommand {
         #[arg(long = "scope", value_name = "SCOPE", required = true)]
         #[arg(value_parser = ["read", "send", "answer", "manage", "admin"])]
         scopes: Vec<String>,
-        /// The tenant, for operators; that of the key in use by default
-        #[arg(long, value_name = "ID")]
-        tenant: Option<String>,
         /// Time from which it is refused, like 2027-01-31T08:00:00Z
         #[arg(long, value_name = "TIME")]
         expires_at: Option<String>,

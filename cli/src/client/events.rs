@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mainspring_shared::entropy::Entropy;
 use mainspring_shared::time::Clock;
-use reqwest::StatusCode;
+use reqwest::{Method, StatusCode};
 use serde_json::Value;
 
 use super::{Client, RETRY};
@@ -125,12 +125,8 @@ impl Events {
             let url = format!("{}{}", self.client.server, self.path);
             let mut request = self
                 .client
-                .http
-                .get(url)
+                .start(Method::GET, url)
                 .header("Accept", "text/event-stream");
-            if let Some(key) = &self.client.api_key {
-                request = request.bearer_auth(key.reveal());
-            }
             if let Some(id) = &self.last_id {
                 request = request.header("Last-Event-ID", id);
             }

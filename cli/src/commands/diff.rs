@@ -91,6 +91,15 @@ async fn sends(
     };
     let page = store.list_sends(query).await;
     let page = page.map_err(|error| wiring::store_failure(config, &error))?;
+    if let Some(session) = session
+        && page.data.is_empty()
+    {
+        return Err(Failure::new(
+            Exit::NotFound,
+            format!("{session} has no sends in this database"),
+        )
+        .next("`mainspring sessions list` shows the sessions"));
+    }
     let begun = page.data.into_iter().filter(|send| send.rounds > 0);
     Ok(begun.collect())
 }

@@ -33,17 +33,14 @@ pub(crate) async fn run(
         KeysCommand::Create {
             name,
             scopes,
-            tenant,
             expires_at,
         } => {
             let mut body = Map::from_iter([
                 ("name".to_owned(), json!(name)),
                 ("scopes".to_owned(), json!(scopes)),
             ]);
-            for (member, given) in [("tenant", tenant), ("expires_at", expires_at)] {
-                if let Some(text) = given {
-                    body.insert(member.to_owned(), json!(text));
-                }
+            if let Some(time) = expires_at {
+                body.insert("expires_at".to_owned(), json!(time));
             }
             // Without an idempotency key: a repeated answer would not have the secret.
             let request = Request::post("/v1/keys").body(Value::Object(body));

@@ -1,9 +1,9 @@
 //! Erasing a namespace of the memory.
 
+use mainspring_shared::blob::BlobHash;
 use mainspring_shared::id::TenantId;
 use mainspring_shared::memory::Namespace;
 use mainspring_shared::store::{EraseMemories, MEMORIES_ERASED_AT_ONCE};
-use sha2::{Digest, Sha256};
 
 use crate::app::App;
 use crate::error::Error;
@@ -31,12 +31,5 @@ pub async fn erase(app: &App, tenant: TenantId, namespace: Namespace) -> Result<
 
 /// What tells whether a namespace was erased to someone who knows its name, and to nobody else.
 fn fingerprint(namespace: &Namespace) -> String {
-    use std::fmt::Write as _;
-
-    let digest = Sha256::digest(namespace.as_str().as_bytes());
-    digest.iter().fold(String::new(), |mut hex, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
+    BlobHash::of(namespace.as_str().as_bytes()).to_string()
 }

@@ -40,6 +40,10 @@ fn delegation(of: &AgentSpec) -> Delegation {
     Delegation::new(of, &SendOptions::default(), granted)
 }
 
+fn memory(namespace: &str) -> MemorySpec {
+    serde_json::from_value(json!({ "namespace": namespace })).expect("a memory")
+}
+
 fn heir(wanted: &Value) -> AgentSpec {
     delegation(&starter()).heir(Some(&entries(wanted)))
 }
@@ -192,9 +196,14 @@ fn a_published_agent_gets_no_more_than_whoever_starts_it() {
         max_rounds: Some(3),
         board: Some("secret".into()),
         pool: Some("red".into()),
+        memory: Some(memory("user/{{metadata.user_id}}")),
         ..AgentSpec::default()
     };
+    let granted = memory("team/notes");
+    let trusted = delegation.clone().with_memory(Some(granted.clone()));
+    assert_eq!(trusted.narrow(published.clone()).memory, Some(granted));
     let agent = delegation.narrow(published);
+    assert_eq!(agent.memory, None);
     // The entry with the starter's own URL and approval, whatever was declared.
     assert_eq!(
         agent.tools,
