@@ -155,3 +155,27 @@ impl<T> Store for T where
         + fmt::Debug
 {
 }
+
+/// Hands the methods of the port to `apply!`, noun by noun, for a store that puts something in front of
+/// all of them: the noun, and for each method whether it reads or writes, and its signature.
+#[macro_export]
+macro_rules! store_methods {
+    ($apply:ident) => {
+        $crate::agents_methods!($apply);
+        $crate::blob_rows_methods!($apply);
+        $crate::boots_methods!($apply);
+        $crate::sessions_methods!($apply);
+        $crate::lists_methods!($apply);
+        $crate::skills_methods!($apply);
+        $crate::extractions_methods!($apply);
+        $crate::memories_methods!($apply);
+        $crate::tenants_methods!($apply);
+        $crate::sends_methods!($apply);
+        $crate::leases_methods!($apply);
+        $crate::calls_methods!($apply);
+        $crate::timers_methods!($apply);
+        $crate::runs_methods!($apply);
+        $crate::sweeps_methods!($apply);
+        $crate::reads_methods!($apply);
+    };
+}

@@ -42,6 +42,37 @@ pub trait Agents: Send + Sync {
     ) -> Result<Vec<Option<AgentVersion>>>;
 }
 
+/// The methods of [`Agents`] as [`store_methods`](crate::store_methods) hands them over.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! agents_methods {
+    ($apply:ident) => {
+        $apply! { Agents:
+            write publish_agent(item: $crate::store::PublishAgent) -> $crate::store::PublishOutcome;
+            write set_alias(item: $crate::store::SetAlias) -> $crate::store::AliasOutcome;
+            write archive_agent(
+                key: $crate::agent::AgentKey,
+                archived: bool
+            ) -> Option<$crate::agent::NamedAgent>;
+            read get_agent(key: $crate::agent::AgentKey) -> Option<$crate::agent::NamedAgent>;
+            read list_agents(
+                query: $crate::store::ListAgents
+            ) -> $crate::store::Page<$crate::agent::NamedAgent>;
+            read get_agent_version(
+                key: $crate::agent::AgentKey,
+                n: i32
+            ) -> Option<$crate::agent::AgentVersion>;
+            read list_agent_versions(
+                query: $crate::store::ListAgentVersions
+            ) -> $crate::store::Page<$crate::agent::AgentVersion>;
+            read find_agents(
+                tenant: $crate::id::TenantId,
+                queries: Vec<$crate::agent::AgentQuery>
+            ) -> Vec<Option<$crate::agent::AgentVersion>>;
+        }
+    };
+}
+
 /// A spec to publish.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PublishAgent {

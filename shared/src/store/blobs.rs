@@ -57,6 +57,39 @@ pub trait BlobRows: Send + Sync {
     async fn drop_blob_chunks(&self, place: BlobPlace, limit: u32) -> Result<u64>;
 }
 
+/// The methods of [`BlobRows`] as [`store_methods`](crate::store_methods) hands them over.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! blob_rows_methods {
+    ($apply:ident) => {
+        $apply! { BlobRows:
+            write begin_blob(blob: $crate::store::NewBlob) -> $crate::store::BeginBlob;
+            write finish_blob(
+                place: $crate::blob::BlobPlace,
+                owner: Option<$crate::blob::BlobOwner>
+            ) -> bool;
+            write hold_blobs(
+                tenant: $crate::id::TenantId,
+                owner: $crate::blob::BlobOwner,
+                hashes: Vec<$crate::blob::BlobHash>
+            ) -> Vec<Option<$crate::store::BlobRecord>>;
+            read get_blobs(
+                tenant: $crate::id::TenantId,
+                hashes: Vec<$crate::blob::BlobHash>
+            ) -> Vec<Option<$crate::store::BlobRecord>>;
+            write retire_blobs(query: $crate::store::RetireBlobs) -> $crate::store::RetiredBlobs;
+            write forget_blob(place: $crate::blob::BlobPlace) -> ();
+            write write_blob_chunk(
+                place: $crate::blob::BlobPlace,
+                n: i32,
+                data: ::bytes::Bytes
+            ) -> ();
+            read read_blob_chunk(place: $crate::blob::BlobPlace, n: i32) -> Option<::bytes::Bytes>;
+            write drop_blob_chunks(place: $crate::blob::BlobPlace, limit: u32) -> u64;
+        }
+    };
+}
+
 /// A blob that is about to be stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewBlob {

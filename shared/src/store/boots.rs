@@ -42,6 +42,30 @@ pub trait Boots: Send + Sync {
     async fn list_tools(&self) -> Result<Vec<PoolTools>>;
 }
 
+/// The methods of [`Boots`] as [`store_methods`](crate::store_methods) hands them over.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! boots_methods {
+    ($apply:ident) => {
+        $apply! { Boots:
+            read register_boot(boot: $crate::store::NewBoot) -> ();
+            read renew_boot(
+                boot: $crate::id::BootId,
+                ttl: std::time::Duration,
+                in_flight: u32
+            ) -> $crate::store::Renewal;
+            read stop_boot(boot: $crate::id::BootId) -> ();
+            read owned_sessions(
+                boot: $crate::id::BootId,
+                after: Option<($crate::time::Timestamp, $crate::id::SessionKey)>,
+                limit: u32
+            ) -> $crate::store::Owned;
+            read list_boots() -> Vec<$crate::store::BootRecord>;
+            read list_tools() -> Vec<$crate::store::PoolTools>;
+        }
+    };
+}
+
 /// What a process does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {

@@ -44,6 +44,32 @@ pub trait Calls: Send + Sync {
     async fn read_inbox(&self, query: ReadInbox) -> Result<Vec<InboxItem>>;
 }
 
+/// The methods of [`Calls`] as [`store_methods`](crate::store_methods) hands them over.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! calls_methods {
+    ($apply:ident) => {
+        $apply! { Calls:
+            write post_results(
+                items: Vec<$crate::store::PostResult>
+            ) -> Vec<$crate::store::PostOutcome>;
+            write report_children(
+                sends: Option<Vec<($crate::id::TenantId, $crate::id::SendId)>>,
+                limit: u32
+            ) -> Vec<$crate::store::ReportOutcome>;
+            read read_round(
+                key: $crate::id::SessionKey,
+                send: $crate::id::SendId,
+                round: i32
+            ) -> Vec<$crate::tool::CallRecord>;
+            read get_calls(
+                ids: Vec<($crate::id::TenantId, String)>
+            ) -> Vec<Option<$crate::tool::CallRecord>>;
+            read read_inbox(query: $crate::store::ReadInbox) -> Vec<$crate::inbox::InboxItem>;
+        }
+    };
+}
+
 /// A call's row, created with the message that asked for it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewCall {

@@ -31,6 +31,21 @@ pub trait Extractions: Send + Sync {
     async fn end_extraction(&self, item: EndExtraction) -> Result<bool>;
 }
 
+/// The methods of [`Extractions`] as [`store_methods`](crate::store_methods) hands them over.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! extractions_methods {
+    ($apply:ident) => {
+        $apply! { Extractions:
+            write owe_extraction(item: $crate::store::NewExtraction) -> ();
+            read claim_extractions(
+                claim: $crate::store::ClaimExtractions
+            ) -> Vec<$crate::store::Extraction>;
+            write end_extraction(item: $crate::store::EndExtraction) -> bool;
+        }
+    };
+}
+
 /// What an extraction needs to know.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExtractionSpec {

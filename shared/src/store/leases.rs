@@ -53,6 +53,30 @@ pub trait Leases: Send + Sync {
     async fn release_sessions(&self, items: Vec<ReleaseSession>) -> Result<Vec<bool>>;
 }
 
+/// The methods of [`Leases`] as [`store_methods`](crate::store_methods) hands them over.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! leases_methods {
+    ($apply:ident) => {
+        $apply! { Leases:
+            write claim_sessions(
+                boot: $crate::id::BootId,
+                items: Vec<$crate::store::ClaimSession>
+            ) -> Vec<$crate::store::ClaimOutcome>;
+            write append_rounds(
+                items: Vec<$crate::store::AppendRound>
+            ) -> Vec<$crate::store::AppendOutcome>;
+            write complete_sends(
+                items: Vec<$crate::store::CompleteSend>
+            ) -> Vec<$crate::store::CompleteOutcome>;
+            write park_sends(
+                items: Vec<$crate::store::ParkSend>
+            ) -> Vec<$crate::store::ParkOutcome>;
+            write release_sessions(items: Vec<$crate::store::ReleaseSession>) -> Vec<bool>;
+        }
+    };
+}
+
 /// A session to claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimSession {

@@ -16,6 +16,21 @@ pub trait Lists: Send + Sync {
     async fn read_list(&self, tenant: TenantId, name: ListName) -> Result<List>;
 }
 
+/// The methods of [`Lists`] as [`store_methods`](crate::store_methods) hands them over.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! lists_methods {
+    ($apply:ident) => {
+        $apply! { Lists:
+            write write_list(item: $crate::store::WriteList) -> $crate::store::ListOutcome;
+            read read_list(
+                tenant: $crate::id::TenantId,
+                name: $crate::list::ListName
+            ) -> $crate::list::List;
+        }
+    };
+}
+
 /// A change of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WriteList {

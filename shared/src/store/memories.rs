@@ -60,6 +60,39 @@ pub trait Memories: Send + Sync {
     async fn expire_memories(&self, limit: u32) -> Result<u64>;
 }
 
+/// The methods of [`Memories`] as [`store_methods`](crate::store_methods) hands them over.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! memories_methods {
+    ($apply:ident) => {
+        $apply! { Memories:
+            write save_memory(item: $crate::store::SaveMemory) -> $crate::store::SaveMemoryOutcome;
+            write change_memory(
+                item: $crate::store::ChangeMemory
+            ) -> Option<$crate::memory::MemoryEntry>;
+            write delete_memory(
+                tenant: $crate::id::TenantId,
+                within: Option<$crate::memory::Namespace>,
+                id: $crate::id::MemoryId
+            ) -> bool;
+            write erase_memories(
+                item: $crate::store::EraseMemories
+            ) -> $crate::store::ErasedMemories;
+            write expire_memories(limit: u32) -> u64;
+            read get_memory(
+                tenant: $crate::id::TenantId,
+                id: $crate::id::MemoryId
+            ) -> Option<$crate::memory::MemoryEntry>;
+            read list_memories(
+                query: $crate::store::ListMemories
+            ) -> $crate::store::Page<$crate::memory::MemoryEntry>;
+            read search_memories(
+                query: $crate::store::SearchMemories
+            ) -> Vec<$crate::memory::MemoryEntry>;
+        }
+    };
+}
+
 /// An entry to enter.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SaveMemory {

@@ -51,6 +51,30 @@ pub trait Reads: Send + Sync {
     async fn audit(&self, options: AuditOptions) -> Result<Vec<Violation>>;
 }
 
+/// The methods of [`Reads`] as [`store_methods`](crate::store_methods) hands them over.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! reads_methods {
+    ($apply:ident) => {
+        $apply! { Reads:
+            read now() -> $crate::time::Timestamp;
+            read check() -> $crate::store::ServerInfo;
+            read last_steps(keys: Vec<$crate::id::SessionKey>) -> Vec<i64>;
+            read read_messages(query: $crate::store::ReadMessages) -> Vec<$crate::message::Message>;
+            read read_folds(key: $crate::id::SessionKey) -> Vec<$crate::session::fold::Fold>;
+            read find_messages(query: $crate::store::FindMessages) -> Vec<$crate::message::Message>;
+            read read_steps(
+                key: $crate::id::SessionKey,
+                after: i64,
+                limit: u32
+            ) -> Vec<$crate::step::Step>;
+            read queue_stats() -> Vec<$crate::store::QueueStats>;
+            read scaling(pool: &str) -> $crate::store::ScalingStats;
+            read audit(options: $crate::store::AuditOptions) -> Vec<$crate::store::Violation>;
+        }
+    };
+}
+
 /// One page of a list.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Page<T> {

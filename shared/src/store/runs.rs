@@ -67,6 +67,47 @@ pub trait Runs: Send + Sync {
     async fn read_run_steps(&self, key: RunKey, after: i64, limit: u32) -> Result<Vec<RunStep>>;
 }
 
+/// The methods of [`Runs`] as [`store_methods`](crate::store_methods) hands them over.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! runs_methods {
+    ($apply:ident) => {
+        $apply! { Runs:
+            write create_runs(
+                items: Vec<$crate::store::NewRun>
+            ) -> Vec<$crate::store::CreateRunOutcome>;
+            write ask_runs(
+                items: Vec<($crate::id::RunKey, $crate::workflow::run::RunAsk)>
+            ) -> Vec<bool>;
+            write claim_runs(claim: $crate::store::ClaimRuns) -> $crate::store::ClaimedRuns;
+            write advance_runs(
+                boot: $crate::id::BootId,
+                items: Vec<$crate::store::AdvanceRun>
+            ) -> Vec<$crate::store::AdvanceOutcome>;
+            write release_runs(boot: $crate::id::BootId, keys: Vec<$crate::id::RunKey>) -> ();
+            read get_runs(
+                keys: Vec<$crate::id::RunKey>
+            ) -> Vec<Option<$crate::workflow::run::RunRecord>>;
+            read read_asks(
+                keys: Vec<$crate::id::RunKey>
+            ) -> Vec<Vec<$crate::workflow::run::RunAsk>>;
+            read list_runs(
+                query: $crate::store::ListRuns
+            ) -> $crate::store::Page<$crate::workflow::run::RunRecord>;
+            write forget_runs(keys: Vec<$crate::id::RunKey>) -> u64;
+            read read_nodes(
+                query: $crate::store::ReadNodes
+            ) -> Vec<$crate::workflow::run::NodeRecord>;
+            read live_leaves(key: $crate::id::RunKey) -> Vec<$crate::id::SendId>;
+            read read_run_steps(
+                key: $crate::id::RunKey,
+                after: i64,
+                limit: u32
+            ) -> Vec<$crate::store::RunStep>;
+        }
+    };
+}
+
 /// A run to create.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewRun {

@@ -64,6 +64,41 @@ pub trait Sends: Send + Sync {
     async fn list_sends(&self, query: ListSends) -> Result<Page<SendRecord>>;
 }
 
+/// The methods of [`Sends`] as [`store_methods`](crate::store_methods) hands them over.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! sends_methods {
+    ($apply:ident) => {
+        $apply! { Sends:
+            write accept_sends(
+                boot: $crate::id::BootId,
+                items: Vec<$crate::store::AcceptSend>
+            ) -> Vec<$crate::store::AcceptOutcome>;
+            write take_key(key: $crate::store::IdempotencyKey) -> $crate::store::KeyOutcome;
+            read has_key(key: $crate::store::IdempotencyKey) -> bool;
+            write cancel_sends(
+                boot: $crate::id::BootId,
+                items: Vec<($crate::id::TenantId, $crate::id::SendId)>
+            ) -> Vec<$crate::store::CancelOutcome>;
+            write deliver_items(
+                boot: $crate::id::BootId,
+                items: Vec<$crate::store::DeliverItem>
+            ) -> Vec<$crate::store::DeliverOutcome>;
+            write resume_recovery(
+                boot: $crate::id::BootId,
+                key: $crate::id::SessionKey
+            ) -> Option<$crate::id::SendId>;
+            write retire_sends(query: $crate::store::RetireSends) -> $crate::store::Retired;
+            read get_sends(
+                ids: Vec<($crate::id::TenantId, $crate::id::SendId)>
+            ) -> Vec<Option<$crate::send::SendRecord>>;
+            read list_sends(
+                query: $crate::store::ListSends
+            ) -> $crate::store::Page<$crate::send::SendRecord>;
+        }
+    };
+}
+
 /// Where a send goes.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Target {

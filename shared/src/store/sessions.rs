@@ -69,6 +69,43 @@ pub trait Sessions: Send + Sync {
     async fn open_children(&self, key: SessionKey) -> Result<u64>;
 }
 
+/// The methods of [`Sessions`] as [`store_methods`](crate::store_methods) hands them over.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! sessions_methods {
+    ($apply:ident) => {
+        $apply! { Sessions:
+            write create_sessions(
+                items: Vec<($crate::store::NewSession, Option<$crate::store::IdempotencyKey>)>
+            ) -> Vec<$crate::store::CreateOutcome>;
+            write import_session(
+                item: $crate::store::ImportSession
+            ) -> $crate::store::CreateOutcome;
+            write prune_session(item: $crate::store::PruneSession) -> $crate::store::PruneOutcome;
+            write update_session(
+                key: $crate::id::SessionKey,
+                patch: $crate::store::SessionPatch
+            ) -> $crate::store::UpdateOutcome;
+            write delete_session(
+                key: $crate::id::SessionKey,
+                boot: $crate::id::BootId
+            ) -> $crate::store::DeleteOutcome;
+            read deleted_sessions(
+                after: Option<$crate::store::DeletedSession>,
+                limit: u32
+            ) -> Vec<$crate::store::DeletedSession>;
+            write erase_session(key: $crate::id::SessionKey, limit: u32) -> $crate::store::Erased;
+            read get_session(key: $crate::id::SessionKey) -> Option<$crate::session::SessionRecord>;
+            read list_sessions(
+                query: $crate::store::ListSessions
+            ) -> $crate::store::Page<$crate::session::SessionRecord>;
+            read list_children(key: $crate::id::SessionKey) -> Vec<$crate::id::SessionKey>;
+            read session_usage(key: $crate::id::SessionKey) -> Option<$crate::store::SessionUsage>;
+            read open_children(key: $crate::id::SessionKey) -> u64;
+        }
+    };
+}
+
 /// A session to create.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewSession {

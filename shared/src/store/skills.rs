@@ -58,6 +58,43 @@ pub trait Skills: Send + Sync {
     ) -> Result<BTreeMap<String, Vec<u8>>>;
 }
 
+/// The methods of [`Skills`] as [`store_methods`](crate::store_methods) hands them over.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! skills_methods {
+    ($apply:ident) => {
+        $apply! { Skills:
+            write publish_skill(
+                item: $crate::store::PublishSkill
+            ) -> $crate::store::PublishSkillOutcome;
+            write note_broken_skill(
+                tenant: $crate::id::TenantId,
+                folder: String,
+                faults: Vec<$crate::skill::SkillFault>
+            ) -> ();
+            write remove_skill(tenant: $crate::id::TenantId, name: String, versions: bool) -> bool;
+            read find_skills(
+                tenant: $crate::id::TenantId,
+                refs: Vec<$crate::skill::SkillRef>
+            ) -> Vec<Option<$crate::skill::SkillRecord>>;
+            read list_skills(
+                query: $crate::store::ListSkills
+            ) -> $crate::store::Page<$crate::skill::SkillRecord>;
+            read skill_versions(
+                tenant: $crate::id::TenantId,
+                name: String
+            ) -> Vec<$crate::store::SkillVersion>;
+            read broken_skills(tenant: $crate::id::TenantId) -> Vec<$crate::skill::BrokenSkill>;
+            read read_skill_files(
+                tenant: $crate::id::TenantId,
+                name: String,
+                hash: $crate::skill::SkillHash,
+                paths: Vec<String>
+            ) -> ::std::collections::BTreeMap<String, Vec<u8>>;
+        }
+    };
+}
+
 /// Versions that one answer holds at most.
 pub const SKILL_VERSIONS_MAX: i64 = 100;
 

@@ -32,6 +32,20 @@ pub trait Sweeps: Send + Sync {
     async fn sweep_retention(&self, keep: Duration) -> Result<u64>;
 }
 
+/// The methods of [`Sweeps`] as [`store_methods`](crate::store_methods) hands them over.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! sweeps_methods {
+    ($apply:ident) => {
+        $apply! { Sweeps:
+            read sweep_orphans(query: $crate::store::SweepOrphans) -> $crate::store::Orphans;
+            read sweep_ready(query: $crate::store::SweepReady) -> $crate::store::Swept;
+            write sweep_alarms(boot: $crate::id::BootId, limit: u32) -> $crate::store::AlarmSweep;
+            write sweep_retention(keep: std::time::Duration) -> u64;
+        }
+    };
+}
+
 /// A session that someone has to enqueue.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReadySession {

@@ -55,6 +55,40 @@ pub trait Tenants: Send + Sync {
     async fn touch_keys(&self, ids: Vec<KeyId>) -> Result<()>;
 }
 
+/// The methods of [`Tenants`] as [`store_methods`](crate::store_methods) hands them over.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! tenants_methods {
+    ($apply:ident) => {
+        $apply! { Tenants:
+            write create_tenant(
+                tenant: $crate::store::NewTenant,
+                key: Option<$crate::store::IdempotencyKey>
+            ) -> $crate::store::CreateTenantOutcome;
+            read get_tenant(id: $crate::id::TenantId) -> Option<$crate::tenant::Tenant>;
+            read list_tenants(
+                query: $crate::store::ListTenants
+            ) -> $crate::store::Page<$crate::tenant::Tenant>;
+            write update_tenant(
+                id: $crate::id::TenantId,
+                patch: $crate::store::TenantPatch
+            ) -> $crate::store::UpdateTenantOutcome;
+            write delete_tenant(id: $crate::id::TenantId) -> $crate::store::DeleteTenantOutcome;
+            write create_key(
+                key: $crate::store::NewKey,
+                idempotency: Option<$crate::store::IdempotencyKey>
+            ) -> $crate::store::CreateKeyOutcome;
+            read find_key(id: $crate::id::KeyId) -> Option<$crate::tenant::KeyRecord>;
+            read list_keys(
+                query: $crate::store::ListKeys
+            ) -> $crate::store::Page<$crate::tenant::KeyRecord>;
+            write rotate_key(item: $crate::store::RotateKey) -> Option<$crate::tenant::KeyRecord>;
+            write revoke_key(tenant: $crate::id::TenantId, id: $crate::id::KeyId) -> bool;
+            write touch_keys(ids: Vec<$crate::id::KeyId>) -> ();
+        }
+    };
+}
+
 /// A tenant to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewTenant {

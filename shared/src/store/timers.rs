@@ -47,6 +47,33 @@ pub trait Timers: Send + Sync {
     async fn list_occurrences(&self, query: ListOccurrences) -> Result<Page<Occurrence>>;
 }
 
+/// The methods of [`Timers`] as [`store_methods`](crate::store_methods) hands them over.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! timers_methods {
+    ($apply:ident) => {
+        $apply! { Timers:
+            write create_timers(
+                items: Vec<($crate::store::NewTimer, Option<$crate::store::IdempotencyKey>)>
+            ) -> Vec<$crate::store::CreateTimerOutcome>;
+            write change_timers(
+                items: Vec<$crate::store::ChangeTimer>
+            ) -> Vec<$crate::store::ChangeTimerOutcome>;
+            write fire_timers(boot: $crate::id::BootId, limit: u32) -> $crate::store::Fired;
+            write sweep_timers(keep: std::time::Duration) -> u64;
+            read get_timers(
+                ids: Vec<($crate::id::TenantId, $crate::id::TimerId)>
+            ) -> Vec<Option<$crate::timer::TimerRecord>>;
+            read list_timers(
+                query: $crate::store::ListTimers
+            ) -> $crate::store::Page<$crate::timer::TimerRecord>;
+            read list_occurrences(
+                query: $crate::store::ListOccurrences
+            ) -> $crate::store::Page<$crate::timer::Occurrence>;
+        }
+    };
+}
+
 /// Sends of one session that may wait when a timer adds another: a session that is never worked off
 /// must not grow without an end.
 pub const TIMER_QUEUED_MAX: i64 = 10_000;

@@ -1,57 +1,19 @@
 //! The store as one process sees it: through a network that takes time, in front of a database that
 //! may be away, at calls at which something may happen.
 
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::Bytes;
-use mainspring_shared::agent::{AgentKey, AgentQuery, AgentVersion, NamedAgent};
-use mainspring_shared::blob::{BlobHash, BlobOwner, BlobPlace};
-use mainspring_shared::id::{
-    BootId, KeyId, MemoryId, RunKey, SendId, SessionKey, TenantId, TimerId,
-};
-use mainspring_shared::inbox::InboxItem;
-use mainspring_shared::list::{List, ListName};
-use mainspring_shared::memory::{MemoryEntry, Namespace};
-use mainspring_shared::message::Message;
-use mainspring_shared::send::SendRecord;
-use mainspring_shared::session::SessionRecord;
-use mainspring_shared::session::fold::Fold;
-use mainspring_shared::skill::{BrokenSkill, SkillFault, SkillHash, SkillRecord, SkillRef};
-use mainspring_shared::step::Step;
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, Agents, AlarmSweep, AliasOutcome,
-    AppendOutcome, AppendRound, AuditOptions, BeginBlob, BlobRecord, BlobRows, BootRecord, Boots,
-    Calls, CancelOutcome, ChangeMemory, ChangeTimer, ChangeTimerOutcome, ClaimExtractions,
-    ClaimOutcome, ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend,
-    CreateKeyOutcome, CreateOutcome, CreateRunOutcome, CreateTenantOutcome, CreateTimerOutcome,
-    DeleteOutcome, DeleteTenantOutcome, DeletedSession, DeliverItem, DeliverOutcome, EndExtraction,
-    EraseMemories, Erased, ErasedMemories, Error, Extraction, Extractions, FindMessages, Fired,
-    IdempotencyKey, ImportSession, KeyOutcome, Leases, ListAgentVersions, ListAgents, ListKeys,
-    ListMemories, ListOccurrences, ListOutcome, ListRuns, ListSends, ListSessions, ListSkills,
-    ListTenants, ListTimers, Lists, Memories, NewBlob, NewBoot, NewExtraction, NewKey, NewRun,
-    NewSession, NewTenant, NewTimer, Orphans, Owned, Page, ParkOutcome, ParkSend, PoolTools,
-    PostOutcome, PostResult, PruneOutcome, PruneSession, PublishAgent, PublishOutcome,
-    PublishSkill, PublishSkillOutcome, QueueStats, ReadInbox, ReadMessages, ReadNodes, Reads,
-    ReleaseSession, Renewal, ReportOutcome, Result, RetireBlobs, RetireSends, Retired,
-    RetiredBlobs, RotateKey, RunStep, Runs, SaveMemory, SaveMemoryOutcome, ScalingStats,
-    SearchMemories, Sends, ServerInfo, SessionPatch, SessionUsage, Sessions, SetAlias,
-    SkillVersion, Skills, SweepOrphans, SweepReady, Sweeps, Swept, TenantPatch, Tenants, Timers,
-    UpdateOutcome, UpdateTenantOutcome, Violation, WriteList,
+    Agents, BlobRows, Boots, Calls, Error, Extractions, Leases, Lists, Memories, Reads, Result,
+    Runs, Sends, Sessions, Skills, Sweeps, Tenants, Timers,
 };
-use mainspring_shared::tenant::{KeyRecord, Tenant};
 use mainspring_shared::time::Timestamp;
-use mainspring_shared::timer::{Occurrence, TimerRecord};
-use mainspring_shared::tool::CallRecord;
-use mainspring_shared::workflow::run::{NodeRecord, RunAsk, RunRecord};
 
 use super::chance::mixed;
 use super::plan::Harm;
 use super::system::Core;
-use crate::world::faulty::store_methods;
 
 /// The store of one process.
 #[derive(Debug)]
@@ -167,4 +129,4 @@ macro_rules! link {
     ($noun:ident: $($all:tt)*) => { link! { @ $noun [] $($all)* } };
 }
 
-store_methods!(link);
+mainspring_shared::store_methods!(link);
