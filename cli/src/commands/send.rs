@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use mainspring_shared::agent::{AgentQuery, DEFAULT_POOL};
 use mainspring_shared::time::{Clock, Span};
-use mainspring_tools::{BUILT_IN, PRESETS};
+use mainspring_tools::{PRESETS, built_in};
 use serde_json::{Map, Value, json};
 
 use super::answer::Answer;
@@ -245,7 +245,7 @@ fn published(name: &str, agent: &AgentArgs) -> Result<Value, Failure> {
 
 /// Whether a tool or a preset of this name ships.
 fn ships(name: &str) -> bool {
-    PRESETS.contains(&name) || BUILT_IN.iter().any(|tool| tool.name == name)
+    PRESETS.contains(&name) || built_in().iter().any(|tool| tool.name == name)
 }
 
 fn stdin() -> Result<String, Failure> {

@@ -1,6 +1,6 @@
 //! `mainspring tools`
 
-use mainspring_tools::BUILT_IN;
+use mainspring_tools::built_in;
 use serde_json::json;
 
 use crate::args::Format;
@@ -16,7 +16,7 @@ const COLUMNS: [Column; 4] = [
 
 /// Lists what ships.
 pub(crate) fn run(format: Format) -> Result<(), Failure> {
-    let rows: Vec<_> = BUILT_IN
+    let rows: Vec<_> = built_in()
         .iter()
         .map(|tool| {
             let presets: Vec<&str> = tool.presets().collect();

@@ -4,6 +4,7 @@
 pub(crate) mod wakeups;
 pub mod workflow;
 
+use crate::catalogue::{BuiltIn, NOTHING};
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::tool::ASK_PERSON;
 use mainspring_worker::tool::{Effect, ToolSpec, Tools, ToolsError};
@@ -11,10 +12,50 @@ use serde_json::json;
 
 /// Enters the tools.
 pub fn register(tools: &mut Tools) -> Result<(), ToolsError> {
-    tools.insert_outside(ask_person(), WaitingOn::Human, Effect::None)?;
-    tools.insert_outside(spawn_agent(), WaitingOn::Agent, Effect::Delegate)?;
-    tools.insert_outside(create_workflow(), WaitingOn::Run, Effect::StartRun)
+    let mut all = TOOLS.iter();
+    all.try_for_each(|waits| tools.insert_outside((waits.spec)(), waits.on, waits.effect))
 }
+
+/// A tool whose calls wait for someone, without a worker.
+pub(crate) struct Waits {
+    pub(crate) about: BuiltIn,
+    spec: fn() -> ToolSpec,
+    on: WaitingOn,
+    effect: Effect,
+}
+
+pub(crate) const TOOLS: [Waits; 3] = [
+    Waits {
+        about: BuiltIn {
+            name: "ask_person",
+            needs: NOTHING,
+            does: "asks the user and waits for the answer",
+        },
+        spec: ask_person,
+        on: WaitingOn::Human,
+        effect: Effect::None,
+    },
+    Waits {
+        about: BuiltIn {
+            name: "spawn_agent",
+            needs: NOTHING,
+            does: "delegates a task to another agent",
+        },
+        spec: spawn_agent,
+        on: WaitingOn::Agent,
+        effect: Effect::Delegate,
+    },
+    Waits {
+        about: BuiltIn {
+            name: "create_workflow",
+            needs: NOTHING,
+            does: "runs a workflow",
+        },
+        spec: create_workflow,
+        on: WaitingOn::Run,
+        effect: Effect::StartRun,
+    },
+];
 
 fn spawn_agent() -> ToolSpec {
     ToolSpec {

@@ -27,12 +27,14 @@ pub use crate::shell::commands::Background;
 pub use crate::shell::{Launch, ShellBackend, ShellCommand};
 
 use crate::agents::wakeups::{self, Wakeups};
+use crate::catalogue::{insert_all, make_all};
 use crate::current_time;
 use crate::files::workspace::Workspace;
-use crate::files::{apply_patch, edit_file, glob, grep, list_dir, read_file, write_file};
-use crate::pass_turn::PassTurn;
+use crate::files::{self, Place};
+use crate::pass_turn;
 use crate::sandbox::{Isolated, Jail};
-use crate::shell::{self, Local, Templated, commands};
+use crate::shell::commands::{self, Commands};
+use crate::shell::{self, Local, Runs, Templated};
 use crate::skills::{Beside, PlaceFiles, Shelf};
 use mainspring_worker::tool::{Tool, Tools, ToolsError};
 
@@ -43,10 +45,8 @@ pub fn register(
     clock: Arc<dyn Clock>,
     tools: &mut Tools,
 ) -> Result<(), ToolsError> {
-    tools.insert(Arc::new(current_time::CurrentTime {
-        clock: clock.clone(),
-    }))?;
-    tools.insert(Arc::new(PassTurn))?;
+    insert_all(&current_time::TOOLS, &clock, tools)?;
+    insert_all(&pass_turn::TOOLS, &(), tools)?;
     let backend = backend(&settings)?;
     let Some(place) = settings.workspace else {
         return match backend {
@@ -76,24 +76,26 @@ pub fn register(
     }
     tools.insert_internal(placing.clone());
     let skills = placed(skills, placing);
-    for tool in files(&workspace, &clock) {
-        tools.insert(beside(skills.as_ref(), tool))?;
+    let mut insert = |tool| tools.insert(beside(skills.as_ref(), tool));
+    let place = Place {
+        workspace: workspace.clone(),
+        clock: clock.clone(),
+    };
+    make_all(&files::TOOLS, &place).try_for_each(&mut insert)?;
+    let Some(backend) = backend else {
+        return Ok(());
+    };
+    if let Some(background) = settings.background {
+        let (workspace, backend, clock) = (workspace.clone(), backend.clone(), clock.clone());
+        let commands = Arc::new(Commands::new(background, workspace, backend, clock));
+        make_all(&commands::TOOLS, &commands).try_for_each(&mut insert)?;
     }
-    if let Some(backend) = backend {
-        if let Some(background) = settings.background {
-            let (workspace, backend, clock) = (workspace.clone(), backend.clone(), clock.clone());
-            let commands = commands::Commands::new(background, workspace, backend, clock);
-            let commands = Arc::new(commands);
-            for act in commands::Act::ALL {
-                let commands = commands.clone();
-                let command = Arc::new(commands::Command { commands, act });
-                tools.insert(beside(skills.as_ref(), command))?;
-            }
-        }
-        let shell = Arc::new(shell::Shell::new(workspace, backend, clock));
-        tools.insert(beside(skills.as_ref(), shell))?;
-    }
-    Ok(())
+    let runs = Runs {
+        workspace,
+        backend,
+        clock,
+    };
+    make_all(&shell::TOOLS, &runs).try_for_each(&mut insert)
 }
 
 /// The skills, whose files this tool places from now on.
@@ -125,11 +127,18 @@ fn confined(
         Arc::new(Isolated { inner, jail }) as Arc<dyn Tool>
     };
     let skills = placed(skills, isolated(placing));
-    let files = files(&workspace, clock).into_iter();
-    let shell = backend.map(|backend| {
-        let shell = shell::Shell::new(workspace, backend, clock.clone());
-        Arc::new(shell) as Arc<dyn Tool>
+    let place = Place {
+        workspace: workspace.clone(),
+        clock: clock.clone(),
+    };
+    let files = make_all(&files::TOOLS, &place);
+    let runs = backend.map(|backend| Runs {
+        workspace,
+        backend,
+        clock: clock.clone(),
     });
+    let shell = runs.iter();
+    let shell = shell.flat_map(|runs| make_all(&shell::TOOLS, runs));
     for inner in files.chain(shell) {
         tools.insert(beside(skills.as_ref(), isolated(inner)))?;
     }
@@ -144,42 +153,11 @@ pub fn register_wakeups(
     entropy: &Arc<dyn Entropy>,
     tools: &mut Tools,
 ) -> Result<(), ToolsError> {
-    let wakeups = || Wakeups {
+    let wakeups = Wakeups {
         store: store.clone(),
         entropy: entropy.clone(),
     };
-    tools.insert(Arc::new(wakeups::ScheduleWakeup(wakeups())))?;
-    tools.insert(Arc::new(wakeups::ListWakeups(wakeups())))?;
-    tools.insert(Arc::new(wakeups::CancelWakeup(wakeups())))
-}
-
-fn files(workspace: &Arc<Workspace>, clock: &Arc<dyn Clock>) -> [Arc<dyn Tool>; 7] {
-    let (workspace, clock) = (|| workspace.clone(), || clock.clone());
-    [
-        Arc::new(apply_patch::ApplyPatch {
-            workspace: workspace(),
-        }),
-        Arc::new(edit_file::EditFile {
-            workspace: workspace(),
-        }),
-        Arc::new(glob::Glob {
-            workspace: workspace(),
-            clock: clock(),
-        }),
-        Arc::new(grep::Grep {
-            workspace: workspace(),
-            clock: clock(),
-        }),
-        Arc::new(list_dir::ListDir {
-            workspace: workspace(),
-        }),
-        Arc::new(read_file::ReadFile {
-            workspace: workspace(),
-        }),
-        Arc::new(write_file::WriteFile {
-            workspace: workspace(),
-        }),
-    ]
+    insert_all(&wakeups::TOOLS, &wakeups, tools)
 }
 
 fn backend(settings: &Settings) -> Result<Option<Arc<dyn ShellBackend>>, ToolsError> {

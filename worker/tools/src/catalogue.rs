@@ -1,14 +1,22 @@
-//! What ships, in a list for people: the names that an agent's `tools` may hold without more.
+//! What ships: each folder lists its tools, with a line for people and how they are made.
+
+use std::sync::Arc;
 
 use mainspring_shared::tool::preset;
+use mainspring_worker::tool::{Tool, Tools, ToolsError};
+
+use crate::agents::{self, wakeups, workflow};
+use crate::memory::{self, entries};
+use crate::shell::{self, commands};
+use crate::{current_time, files, pass_turn, skills};
 
 /// The presets: names that stand for several tools.
 pub const PRESETS: [&str; 3] = ["core", "explore", "full"];
 
-const WORKSPACE: &str = "tools.workspace";
-const SHELL: &str = "tools.workspace and tools.shell";
-const MEMORY: &str = "the agent's memory";
-const NOTHING: &str = "-";
+pub(crate) const WORKSPACE: &str = "tools.workspace";
+pub(crate) const SHELL: &str = "tools.workspace and tools.shell";
+pub(crate) const MEMORY: &str = "the agent's memory";
+pub(crate) const NOTHING: &str = "-";
 
 /// A tool that ships.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,106 +39,101 @@ impl BuiltIn {
     }
 }
 
-const fn tool(name: &'static str, needs: &'static str, does: &'static str) -> BuiltIn {
-    BuiltIn { name, needs, does }
+/// A line of a folder's list: what people are told of a tool, and how it is made from what the tools
+/// of its folder share.
+pub(crate) struct Listed<S: ?Sized> {
+    pub(crate) about: BuiltIn,
+    pub(crate) make: fn(&S) -> Arc<dyn Tool>,
+}
+
+pub(crate) const fn tool<S: ?Sized>(
+    name: &'static str,
+    needs: &'static str,
+    does: &'static str,
+    make: fn(&S) -> Arc<dyn Tool>,
+) -> Listed<S> {
+    Listed {
+        about: BuiltIn { name, needs, does },
+        make,
+    }
+}
+
+/// The tools of a list.
+pub(crate) fn make_all<S: ?Sized>(
+    list: &'static [Listed<S>],
+    shared: &S,
+) -> impl Iterator<Item = Arc<dyn Tool>> {
+    list.iter().map(move |entry| (entry.make)(shared))
+}
+
+/// Enters the tools of a list.
+pub(crate) fn insert_all<S: ?Sized>(
+    list: &'static [Listed<S>],
+    shared: &S,
+    tools: &mut Tools,
+) -> Result<(), ToolsError> {
+    make_all(list, shared).try_for_each(|tool| tools.insert(tool))
+}
+
+fn about<S: ?Sized>(list: &'static [Listed<S>]) -> impl Iterator<Item = BuiltIn> {
+    list.iter().map(|entry| entry.about)
 }
 
 /// Every tool that ships.
-pub const BUILT_IN: &[BuiltIn] = &[
-    tool("read_file", WORKSPACE, "reads a file in the workspace"),
-    tool("write_file", WORKSPACE, "writes a whole file"),
-    tool("edit_file", WORKSPACE, "replaces text in a file"),
-    tool("apply_patch", WORKSPACE, "applies diff hunks to a file"),
-    tool("list_dir", WORKSPACE, "lists a directory"),
-    tool("glob", WORKSPACE, "finds files by path pattern"),
-    tool(
-        "grep",
-        WORKSPACE,
-        "searches files with a regular expression",
-    ),
-    tool("shell", SHELL, "runs a command and waits for it"),
-    tool("command_start", SHELL, "starts a command in the background"),
-    tool(
-        "command_output",
-        SHELL,
-        "shows the status and output of a background command",
-    ),
-    tool("command_stop", SHELL, "stops a background command"),
-    tool(
-        "read_output",
-        NOTHING,
-        "reads the part of an output that was cut",
-    ),
-    tool("skill_read", NOTHING, "reads a skill, or a file of it"),
-    tool(
-        "recall",
-        NOTHING,
-        "reads earlier messages: by send, by number, by search, or of a child",
-    ),
-    tool("current_time", NOTHING, "returns the current date and time"),
-    tool("pass_turn", NOTHING, "ends the turn without an answer"),
-    tool("todo", NOTHING, "maintains the session's to-do list"),
-    tool(
-        "note_add",
-        NOTHING,
-        "saves a note for later sends of the session",
-    ),
-    tool("note_update", NOTHING, "updates a note"),
-    tool("note_delete", NOTHING, "deletes a note"),
-    tool("note_list", NOTHING, "lists the notes"),
-    tool(
-        "memory_search",
-        MEMORY,
-        "searches what the agent remembers beyond the session",
-    ),
-    tool("memory_save", MEMORY, "remembers something"),
-    tool("memory_forget", MEMORY, "forgets an entry of the memory"),
-    tool(
-        "board_read",
-        NOTHING,
-        "reads the board shared by the agents of a tree",
-    ),
-    tool("board_post", NOTHING, "adds an entry to the board"),
-    tool("board_update", NOTHING, "updates an entry on the board"),
-    tool("board_remove", NOTHING, "removes an entry from the board"),
-    tool(
-        "schedule_wakeup",
-        NOTHING,
-        "schedules a wake-up in the same conversation",
-    ),
-    tool("list_wakeups", NOTHING, "lists the session's wake-ups"),
-    tool("cancel_wakeup", NOTHING, "cancels a wake-up"),
-    tool(
-        "ask_person",
-        NOTHING,
-        "asks the user and waits for the answer",
-    ),
-    tool("spawn_agent", NOTHING, "delegates a task to another agent"),
-    tool("create_workflow", NOTHING, "runs a workflow"),
-    tool(
-        "validate_workflow",
-        NOTHING,
-        "validates a workflow without running it",
-    ),
-    tool(
-        "workflow_status",
-        NOTHING,
-        "shows the conversation's workflow runs",
-    ),
-    tool("cancel_workflow", NOTHING, "cancels a workflow run"),
-];
+pub fn built_in() -> Vec<BuiltIn> {
+    let lists = about(&files::TOOLS)
+        .chain(about(&shell::TOOLS))
+        .chain(about(&commands::TOOLS))
+        .chain(about(&current_time::TOOLS))
+        .chain(about(&pass_turn::TOOLS))
+        .chain(about(&skills::TOOLS))
+        .chain(about(&memory::TOOLS))
+        .chain(about(&entries::TOOLS))
+        .chain(about(&wakeups::TOOLS))
+        .chain(agents::TOOLS.iter().map(|waits| waits.about))
+        .chain(about(&workflow::TOOLS));
+    lists.collect()
+}
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use super::*;
 
     #[test]
     fn every_name_of_a_preset_is_listed_once() {
+        let all = built_in();
         for preset_name in PRESETS {
             for name in preset(preset_name).expect("a preset") {
-                let listed = BUILT_IN.iter().filter(|tool| tool.name == *name);
+                let listed = all.iter().filter(|tool| tool.name == *name);
                 assert_eq!(listed.count(), 1, "{name} of {preset_name}");
             }
         }
+    }
+
+    #[test]
+    fn the_page_about_tools_lists_all_of_them() {
+        const HEAD: &str = "| name | presets | does |\n|---|---|---|\n";
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/TOOLS.md");
+        let page = std::fs::read_to_string(path).expect("docs/TOOLS.md can be read");
+        let (before, rest) = page.split_once(HEAD).expect("the table of tools");
+        let (_, after) = rest.split_once("\n\n").expect("the end of the table");
+        let mut rows = String::new();
+        for tool in built_in() {
+            let presets: Vec<String> = tool.presets().map(|name| format!("`{name}`")).collect();
+            let presets = presets.join(" ");
+            let _ = writeln!(rows, "| `{}` | {presets} | {} |", tool.name, tool.does);
+        }
+        let written = format!("{before}{HEAD}{rows}\n{after}");
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(path, &written).expect("docs/TOOLS.md can be written");
+        }
+        let committed = std::fs::read_to_string(path).expect("docs/TOOLS.md can be read");
+        assert!(
+            committed == written,
+            "the table of docs/TOOLS.md is out of date; look at the difference after \
+             UPDATE_DOCS=1 cargo test -p mainspring-tools --lib catalogue"
+        );
     }
 }

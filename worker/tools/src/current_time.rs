@@ -9,8 +9,20 @@ use mainspring_shared::tool::Repeat;
 use serde::Deserialize;
 use serde_json::json;
 
+use crate::catalogue::{Listed, NOTHING, tool};
 use crate::files::work::{arguments, invalid};
 use mainspring_worker::tool::{Invocation, Output, Tool, ToolError, ToolSpec, Traits};
+
+pub(crate) const TOOLS: [Listed<Arc<dyn Clock>>; 1] = [tool(
+    "current_time",
+    NOTHING,
+    "returns the current date and time",
+    |clock| {
+        Arc::new(CurrentTime {
+            clock: clock.clone(),
+        })
+    },
+)];
 
 #[derive(Debug)]
 pub(crate) struct CurrentTime {

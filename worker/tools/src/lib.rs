@@ -9,7 +9,7 @@
 //! | those of an agent that name a URL | [`http`] |
 //! | those of MCP servers | [`mcp`] |
 //!
-//! [`HttpPolicy`] is a hook behind a URL, asked like an HTTP tool. [`BUILT_IN`] lists all names.
+//! [`HttpPolicy`] is a hook behind a URL, asked like an HTTP tool. [`built_in`] lists all names.
 
 pub mod agents;
 pub mod builtin;
@@ -28,5 +28,5 @@ pub mod skills;
 #[cfg(test)]
 mod tests;
 
-pub use catalogue::{BUILT_IN, BuiltIn, PRESETS};
+pub use catalogue::{BuiltIn, PRESETS, built_in};
 pub use policy::HttpPolicy;

@@ -13,7 +13,7 @@
 
 mod board;
 mod desk;
-mod entries;
+pub(crate) mod entries;
 mod notes;
 mod output;
 mod recall;
@@ -29,8 +29,12 @@ use mainspring_shared::time::Clock;
 use mainspring_worker::memory::Memories;
 use mainspring_worker::tool::{Tools, ToolsError};
 
+use self::board::Board;
 use self::desk::Desk;
 pub(crate) use self::desk::patiently;
+use self::entries::Remembers;
+use self::notes::Notes;
+use crate::catalogue::{Listed, NOTHING, insert_all, tool};
 
 pub use self::remote::HttpMemory;
 
@@ -50,25 +54,67 @@ pub fn register(
         blobs,
         clock,
     });
-    let output = output::ReadOutput { desk: desk.clone() };
-    tools.insert(Arc::new(output))?;
-    tools.insert(Arc::new(recall::Recall { desk: desk.clone() }))?;
-    tools.insert(Arc::new(todo::Todo { desk: desk.clone() }))?;
-    for act in notes::Act::ALL {
-        let desk = desk.clone();
-        tools.insert(Arc::new(notes::Notes { desk, act }))?;
-    }
-    for act in entries::Act::ALL {
-        let (desk, memories) = (desk.clone(), memories.clone());
-        tools.insert(Arc::new(entries::Entries {
-            desk,
-            memories,
-            act,
-        }))?;
-    }
-    for act in board::Act::ALL {
-        let desk = desk.clone();
-        tools.insert(Arc::new(board::Board { desk, act }))?;
-    }
-    Ok(())
+    insert_all(&TOOLS, &desk, tools)?;
+    let memories = memories.clone();
+    insert_all(&entries::TOOLS, &Remembers { desk, memories }, tools)
 }
+
+pub(crate) const TOOLS: [Listed<Arc<Desk>>; 11] = [
+    tool(
+        "read_output",
+        NOTHING,
+        "reads the part of an output that was cut",
+        |desk| Arc::new(output::ReadOutput { desk: desk.clone() }),
+    ),
+    tool(
+        "recall",
+        NOTHING,
+        "reads earlier messages: by send, by number, by search, or of a child",
+        |desk| Arc::new(recall::Recall { desk: desk.clone() }),
+    ),
+    tool(
+        "todo",
+        NOTHING,
+        "maintains the session's to-do list",
+        |desk| Arc::new(todo::Todo { desk: desk.clone() }),
+    ),
+    tool(
+        "note_add",
+        NOTHING,
+        "saves a note for later sends of the session",
+        |desk| Notes::with(desk, notes::Act::Add),
+    ),
+    tool("note_update", NOTHING, "updates a note", |desk| {
+        Notes::with(desk, notes::Act::Update)
+    }),
+    tool("note_delete", NOTHING, "deletes a note", |desk| {
+        Notes::with(desk, notes::Act::Delete)
+    }),
+    tool("note_list", NOTHING, "lists the notes", |desk| {
+        Notes::with(desk, notes::Act::List)
+    }),
+    tool(
+        "board_read",
+        NOTHING,
+        "reads the board shared by the agents of a tree",
+        |desk| Board::with(desk, board::Act::Read),
+    ),
+    tool(
+        "board_post",
+        NOTHING,
+        "adds an entry to the board",
+        |desk| Board::with(desk, board::Act::Post),
+    ),
+    tool(
+        "board_update",
+        NOTHING,
+        "updates an entry on the board",
+        |desk| Board::with(desk, board::Act::Update),
+    ),
+    tool(
+        "board_remove",
+        NOTHING,
+        "removes an entry from the board",
+        |desk| Board::with(desk, board::Act::Remove),
+    ),
+];

@@ -1,16 +1,26 @@
 //! `pass_turn`: a model that has nothing to say says so.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use mainspring_shared::tool::Repeat;
 use serde::Deserialize;
 use serde_json::json;
 
+use crate::catalogue::{Listed, NOTHING, tool};
 use crate::files::work::arguments;
 use mainspring_worker::tool::{Effect, Invocation, Output, Tool, ToolError, ToolSpec, Traits};
 
+pub(crate) const TOOLS: [Listed<()>; 1] = [tool(
+    "pass_turn",
+    NOTHING,
+    "ends the turn without an answer",
+    |()| Arc::new(PassTurn),
+)];
+
 /// Ends the send. The kernel does it; the call itself only says so.
 #[derive(Debug)]
-pub(crate) struct PassTurn;
+struct PassTurn;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -30,6 +30,7 @@ pub(crate) use self::group::end_marked;
 pub(crate) use self::output::Kept;
 pub(crate) use self::process::{Ended, Process};
 pub(crate) use self::template::{Templated, find};
+use crate::catalogue::{Listed, SHELL, tool};
 use crate::files::list_dir::here;
 use crate::files::work::{arguments, blocking, stopped};
 use crate::files::workspace::Workspace;
@@ -40,6 +41,20 @@ use mainspring_worker::tool::{
 /// How long the kernel waits beyond the longest time of a command, so that it is the tool that
 /// says how far the command came.
 const MARGIN: Duration = Duration::from_secs(30);
+
+/// What the tools that run commands share.
+pub(crate) struct Runs {
+    pub(crate) workspace: Arc<Workspace>,
+    pub(crate) backend: Arc<dyn ShellBackend>,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+pub(crate) const TOOLS: [Listed<Runs>; 1] = [tool(
+    "shell",
+    SHELL,
+    "runs a command and waits for it",
+    |runs| Arc::new(Shell::new(runs)),
+)];
 
 #[derive(Debug)]
 pub(crate) struct Shell {
@@ -60,17 +75,13 @@ struct Arguments {
 }
 
 impl Shell {
-    pub(crate) fn new(
-        workspace: Arc<Workspace>,
-        backend: Arc<dyn ShellBackend>,
-        clock: Arc<dyn Clock>,
-    ) -> Self {
-        let running = Semaphore::new(workspace.limits.shell_running_max.max(1));
+    fn new(runs: &Runs) -> Self {
+        let running = runs.workspace.limits.shell_running_max.max(1);
         Self {
-            workspace,
-            backend,
-            clock,
-            running,
+            workspace: runs.workspace.clone(),
+            backend: runs.backend.clone(),
+            clock: runs.clock.clone(),
+            running: Semaphore::new(running),
         }
     }
 

@@ -24,6 +24,7 @@ use mainspring_worker::tool::{
 };
 use serde_json::{Map, Value, json};
 
+use crate::catalogue::{Listed, NOTHING, insert_all, tool};
 use crate::memory::patiently;
 
 pub(crate) use self::place::PlaceFiles;
@@ -43,10 +44,20 @@ pub struct Shelf {
     placing: OnceLock<Arc<dyn Tool>>,
 }
 
+pub(crate) const TOOLS: [Listed<Arc<Shelf>>; 1] = [tool(
+    "skill_read",
+    NOTHING,
+    "reads a skill, or a file of it",
+    |shelf| {
+        Arc::new(read::SkillRead {
+            shelf: shelf.clone(),
+        })
+    },
+)];
+
 /// Enters `skill_read`.
 pub fn register(shelf: &Arc<Shelf>, tools: &mut Tools) -> Result<(), ToolsError> {
-    let shelf = shelf.clone();
-    tools.insert(Arc::new(read::SkillRead { shelf }))
+    insert_all(&TOOLS, shelf, tools)
 }
 
 impl Shelf {

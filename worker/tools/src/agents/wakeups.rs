@@ -23,6 +23,7 @@ use mainspring_shared::tool::Repeat;
 use serde::Deserialize;
 use serde_json::json;
 
+use crate::catalogue::{Listed, NOTHING, tool};
 use crate::files::work::arguments;
 use mainspring_worker::tool::{Invocation, Output, Tool, ToolError, ToolSpec, Traits};
 
@@ -47,6 +48,24 @@ pub(crate) struct Wakeups {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) entropy: Arc<dyn Entropy>,
 }
+
+pub(crate) const TOOLS: [Listed<Wakeups>; 3] = [
+    tool(
+        "schedule_wakeup",
+        NOTHING,
+        "schedules a wake-up in the same conversation",
+        |all| Arc::new(ScheduleWakeup(all.clone())),
+    ),
+    tool(
+        "list_wakeups",
+        NOTHING,
+        "lists the session's wake-ups",
+        |all| Arc::new(ListWakeups(all.clone())),
+    ),
+    tool("cancel_wakeup", NOTHING, "cancels a wake-up", |all| {
+        Arc::new(CancelWakeup(all.clone()))
+    }),
+];
 
 /// Sets an alarm.
 #[derive(Debug)]

@@ -14,6 +14,7 @@ use mainspring_shared::workflow::validate::{listed, validate};
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
+use crate::catalogue::{Listed, NOTHING, insert_all, tool};
 use mainspring_worker::tool::{
     Invocation, Output, Tool, ToolError, ToolSpec, Tools, ToolsError, Traits,
 };
@@ -33,15 +34,43 @@ pub fn register(
     bus: &Arc<dyn Bus>,
     tools: &mut Tools,
 ) -> Result<(), ToolsError> {
-    tools.insert(Arc::new(ValidateWorkflow))?;
-    tools.insert(Arc::new(WorkflowStatus {
-        store: store.clone(),
-    }))?;
-    tools.insert(Arc::new(CancelWorkflow {
-        store: store.clone(),
-        bus: bus.clone(),
-    }))
+    let (store, bus) = (store.clone(), bus.clone());
+    insert_all(&TOOLS, &Workflows { store, bus }, tools)
 }
+
+/// What the tools share.
+pub(crate) struct Workflows {
+    store: Arc<dyn Store>,
+    bus: Arc<dyn Bus>,
+}
+
+pub(crate) const TOOLS: [Listed<Workflows>; 3] = [
+    tool(
+        "validate_workflow",
+        NOTHING,
+        "validates a workflow without running it",
+        |_| Arc::new(ValidateWorkflow),
+    ),
+    tool(
+        "workflow_status",
+        NOTHING,
+        "shows the conversation's workflow runs",
+        |all| {
+            Arc::new(WorkflowStatus {
+                store: all.store.clone(),
+            })
+        },
+    ),
+    tool(
+        "cancel_workflow",
+        NOTHING,
+        "cancels a workflow run",
+        |all| {
+            let (store, bus) = (all.store.clone(), all.bus.clone());
+            Arc::new(CancelWorkflow { store, bus })
+        },
+    ),
+];
 
 fn failed(error: &store::Error) -> ToolError {
     ToolError::reply(format!("the database does not answer: {error}"))

@@ -30,8 +30,6 @@ pub(super) enum Act {
 }
 
 impl Act {
-    pub(super) const ALL: [Self; 4] = [Self::Read, Self::Post, Self::Update, Self::Remove];
-
     const fn name(self) -> &'static str {
         match self {
             Self::Read => "board_read",
@@ -125,6 +123,13 @@ impl Arguments {
             }),
             Act::Remove => Some(Change::Remove { id }),
         }
+    }
+}
+
+impl Board {
+    pub(super) fn with(desk: &Arc<Desk>, act: Act) -> Arc<dyn Tool> {
+        let desk = desk.clone();
+        Arc::new(Self { desk, act })
     }
 }
 

@@ -27,7 +27,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 
 /// Where the tools read and write.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(crate) struct Desk {
     pub(super) store: Arc<dyn Store>,
     pub(super) blobs: Arc<Depot>,
     pub(super) clock: Arc<dyn Clock>,

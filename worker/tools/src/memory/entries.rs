@@ -15,6 +15,25 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::desk::{Desk, arguments};
+use crate::catalogue::{Listed, MEMORY, tool};
+
+pub(crate) const TOOLS: [Listed<Remembers>; 3] = [
+    tool(
+        "memory_search",
+        MEMORY,
+        "searches what the agent remembers beyond the session",
+        |of| Entries::with(of, Act::Search),
+    ),
+    tool("memory_save", MEMORY, "remembers something", |of| {
+        Entries::with(of, Act::Save)
+    }),
+    tool(
+        "memory_forget",
+        MEMORY,
+        "forgets an entry of the memory",
+        |of| Entries::with(of, Act::Forget),
+    ),
+];
 
 /// The tools of an agent that remembers.
 pub(crate) const MEMORY_TOOLS: [&str; 3] = ["memory_search", "memory_save", "memory_forget"];
@@ -29,15 +48,13 @@ const FOUND_MAX: u32 = 25;
 const ANSWER_MAX: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Act {
+enum Act {
     Search,
     Save,
     Forget,
 }
 
 impl Act {
-    pub(super) const ALL: [Self; 3] = [Self::Search, Self::Save, Self::Forget];
-
     const fn name(self) -> &'static str {
         MEMORY_TOOLS[self as usize]
     }
@@ -87,11 +104,17 @@ impl Act {
     }
 }
 
-#[derive(Debug)]
-pub(super) struct Entries {
+/// What the tools share.
+pub(crate) struct Remembers {
     pub(super) desk: Arc<Desk>,
     pub(super) memories: Arc<Memories>,
-    pub(super) act: Act,
+}
+
+#[derive(Debug)]
+struct Entries {
+    desk: Arc<Desk>,
+    memories: Arc<Memories>,
+    act: Act,
 }
 
 #[derive(Debug, Deserialize)]
@@ -108,6 +131,14 @@ struct Arguments {
 }
 
 impl Entries {
+    fn with(of: &Remembers, act: Act) -> Arc<dyn Tool> {
+        Arc::new(Self {
+            desk: of.desk.clone(),
+            memories: of.memories.clone(),
+            act,
+        })
+    }
+
     /// The provider and the namespace that the send began with.
     async fn place(&self, invocation: &Invocation) -> Result<(String, Namespace), ToolError> {
         let send = self

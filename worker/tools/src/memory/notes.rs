@@ -24,8 +24,6 @@ pub(super) enum Act {
 }
 
 impl Act {
-    pub(super) const ALL: [Self; 4] = [Self::Add, Self::Update, Self::Delete, Self::List];
-
     const fn name(self) -> &'static str {
         NOTE_TOOLS[self as usize]
     }
@@ -110,6 +108,13 @@ impl Arguments {
             Act::Delete => Some(Change::Remove { id }),
             Act::List => None,
         }
+    }
+}
+
+impl Notes {
+    pub(super) fn with(desk: &Arc<Desk>, act: Act) -> Arc<dyn Tool> {
+        let desk = desk.clone();
+        Arc::new(Self { desk, act })
     }
 }
 

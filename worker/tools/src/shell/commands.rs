@@ -27,6 +27,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use crate::catalogue::{Listed, SHELL, tool};
 use crate::files::list_dir::here;
 use crate::files::work::{arguments, blocking};
 use crate::files::workspace::Workspace;
@@ -74,7 +75,7 @@ pub struct Background {
 }
 
 /// A command that runs in this process.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Job {
     kept: Arc<Mutex<Kept>>,
     stop: CancellationToken,
@@ -102,9 +103,7 @@ struct Started {
     launch: Launch,
     cleanup: Option<Launch>,
     time: Duration,
-    kept: Arc<Mutex<Kept>>,
-    stop: CancellationToken,
-    over: CancellationToken,
+    job: Job,
 }
 
 impl Commands {
@@ -162,18 +161,15 @@ impl Commands {
             launch,
             cleanup,
             time,
-            kept: Arc::new(Mutex::new(Kept::new(
-                self.workspace.limits.shell_output_bytes_max,
-            ))),
-            stop: CancellationToken::new(),
-            over: CancellationToken::new(),
+            job: Job {
+                kept: Arc::new(Mutex::new(Kept::new(
+                    self.workspace.limits.shell_output_bytes_max,
+                ))),
+                stop: CancellationToken::new(),
+                over: CancellationToken::new(),
+            },
         };
-        let job = Job {
-            kept: started.kept.clone(),
-            stop: started.stop.clone(),
-            over: started.over.clone(),
-        };
-        self.jobs().insert((key, id), job);
+        self.jobs().insert((key, id), started.job.clone());
         let commands = self.clone();
         lifecycle.spawn(async move { commands.watch(started).await });
         Ok(Output::text(format!(
@@ -211,12 +207,12 @@ impl Commands {
     /// Runs a command to its end, stores what became of it, and tells its session.
     async fn watch(self: Arc<Self>, started: Started) {
         let Started { key, id, .. } = started;
-        let stop = started.stop.clone();
+        let stop = started.job.stop.clone();
         let process = Process {
             launch: &started.launch,
             cleanup: started.cleanup.clone(),
             call_id: &started.call_id,
-            kept: &started.kept,
+            kept: &started.job.kept,
             clock: self.clock.as_ref(),
             stop: &stop,
         };
@@ -251,7 +247,7 @@ impl Commands {
         // While the database is away, a stop does not wait for it: the next look says `lost`.
         let stored = self.write(key, &call_id, change).await;
         self.jobs().remove(&(key, id));
-        started.over.cancel();
+        started.job.over.cancel();
         if matches!(stored, Ok(ListOutcome::Written { .. })) {
             let text = format!("Command {id} has ended, {status}: {command}\n{output}");
             self.tell(&started, text).await;
@@ -489,15 +485,13 @@ struct Which {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Act {
+enum Act {
     Start,
     Output,
     Stop,
 }
 
 impl Act {
-    pub(crate) const ALL: [Self; 3] = [Self::Start, Self::Output, Self::Stop];
-
     fn parameters(self) -> Value {
         let id = json!({"type": "integer", "minimum": 1});
         let (required, properties) = match self {
@@ -531,10 +525,35 @@ impl Act {
     }
 }
 
+pub(crate) const TOOLS: [Listed<Arc<Commands>>; 3] = [
+    tool(
+        "command_start",
+        SHELL,
+        "starts a command in the background",
+        |all| Command::with(all, Act::Start),
+    ),
+    tool(
+        "command_output",
+        SHELL,
+        "shows the status and output of a background command",
+        |all| Command::with(all, Act::Output),
+    ),
+    tool("command_stop", SHELL, "stops a background command", |all| {
+        Command::with(all, Act::Stop)
+    }),
+];
+
 #[derive(Debug)]
-pub(crate) struct Command {
-    pub(crate) commands: Arc<Commands>,
-    pub(crate) act: Act,
+struct Command {
+    commands: Arc<Commands>,
+    act: Act,
+}
+
+impl Command {
+    fn with(commands: &Arc<Commands>, act: Act) -> Arc<dyn Tool> {
+        let commands = commands.clone();
+        Arc::new(Self { commands, act })
+    }
 }
 
 #[async_trait]
