@@ -134,7 +134,7 @@ fn start(kernel: &Arc<Kernel>, key: SessionKey, slot: OwnedSemaphorePermit) {
         return;
     }
     let kernel = kernel.clone();
-    kernel.clone().runs.spawn(async move {
+    kernel.clone().tasks.runs.spawn(async move {
         session::run(&kernel, key).await;
         while !kernel.running.leave(key) {
             // What was enqueued during a stop is another worker's.

@@ -17,9 +17,9 @@
 //! | [`Hook::round_stored`] | after each round with calls is durable | observe |
 //! | [`Hook::send_ended`] | a send is final, as this worker stored it | observe |
 //!
-//! Hooks run one after the other, by [`Hook::order`], those of one order as they were registered. The
+//! Hooks run one after the other, by [`HookTraits::order`], those of one order as they were registered. The
 //! first that answers instead or refuses is the last that is asked. A hook that fails or panics is
-//! passed over, unless it [fails closed](Hook::fails_closed): then what it was to judge does not
+//! passed over, unless it [fails closed](HookTraits::fails_closed): then what it was to judge does not
 //! happen. A call that a policy refuses is answered with `tool.denied`; a model call that it refuses
 //! ends its send as `policy.denied`, one that it could not judge is tried again as
 //! `policy.unavailable`.
@@ -102,6 +102,15 @@ pub struct HookError(pub String);
 /// What a hook's method returns.
 pub type Decision<T> = Result<Verdict<T>, HookError>;
 
+/// When a hook is asked, and what a failure of it means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct HookTraits {
+    /// Lower ones come first.
+    pub order: i32,
+    /// Whether what it cannot judge must not happen. Policies set it; observers do not.
+    pub fails_closed: bool,
+}
+
 /// Something that is asked at fixed points of every send. All methods but the name have a default
 /// that does nothing. What a method does to the world it may do twice: after a worker's death the
 /// next one asks again.
@@ -110,14 +119,9 @@ pub trait Hook: fmt::Debug + Send + Sync {
     /// Its name, unique among a worker's hooks.
     fn name(&self) -> &str;
 
-    /// Lower ones come first.
-    fn order(&self) -> i32 {
-        0
-    }
-
-    /// Whether what it cannot judge must not happen. Policies do; observers do not.
-    fn fails_closed(&self) -> bool {
-        false
+    /// When it is asked, and what a failure of it means.
+    fn traits(&self) -> HookTraits {
+        HookTraits::default()
     }
 
     /// A worker took the send.
@@ -276,7 +280,7 @@ impl Hooks {
         }
         let at = self
             .list
-            .partition_point(|other| other.order() <= hook.order());
+            .partition_point(|other| other.traits().order <= hook.traits().order);
         self.list.insert(at, hook);
         Ok(())
     }
@@ -449,7 +453,7 @@ impl Hooks {
             let done = hook.after_tool(at, call, &mut changed);
             if self.noted(hook.as_ref(), done).await {
                 *result = changed;
-            } else if hook.fails_closed() {
+            } else if hook.traits().fails_closed {
                 let text = format!(
                     "error: the hook {} could not look at the result",
                     hook.name()
@@ -491,7 +495,7 @@ impl Hooks {
             Err(error) => error,
         };
         tracing::warn!(hook.name = hook.name(), error, "a hook failed");
-        if hook.fails_closed() {
+        if hook.traits().fails_closed {
             return Err(refusal(Code::PolicyUnavailable, error));
         }
         Ok(Judged::Go)

@@ -42,7 +42,7 @@ pub(crate) async fn answer(kernel: Arc<Kernel>) {
     loop {
         let notice = tokio::select! {
             biased;
-            () = kernel.done.cancelled() => return,
+            () = kernel.tasks.done.cancelled() => return,
             notice = asks.next() => notice,
         };
         let json = match notice {
@@ -193,7 +193,7 @@ async fn preview(kernel: &Arc<Kernel>, ask: &Ask) -> Result<Preview, Answered> {
     let mut wire = None;
     if ask.with_request {
         let mut filled = request.clone();
-        let content = kernel.content.fill(ask.key.tenant, &mut filled).await;
+        let content = kernel.kept.content.fill(ask.key.tenant, &mut filled).await;
         content.map_err(|error| Answered::refused(error.code(), error.to_string()))?;
         wire = resolved.client.wire(&filled);
     }

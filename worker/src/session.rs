@@ -34,7 +34,7 @@ const ITEMS_MAX: u32 = 64;
 
 /// Runs what the session has to do, if it can be had.
 pub(crate) async fn run(kernel: &Arc<Kernel>, key: SessionKey) {
-    let cached = kernel.cache.take(key);
+    let cached = kernel.kept.cache.take(key);
     let token = LeaseToken(kernel.parts.entropy.random_id());
     let claim = ClaimSession {
         cached_fold_end: cached.as_ref().map_or(0, |c| c.window.fold_end()),
@@ -49,7 +49,7 @@ pub(crate) async fn run(kernel: &Arc<Kernel>, key: SessionKey) {
     let mut suspect = None;
     let mut answer = kernel.writes.claim(claim.clone()).await;
     if matches!(answer, Ok((ClaimOutcome::Suspect, _)))
-        && let Some(admitted) = kernel.suspects.admit()
+        && let Some(admitted) = kernel.kept.suspects.admit()
     {
         let crashes_below = admitted.crashes_below;
         suspect = Some(admitted);
@@ -65,7 +65,7 @@ pub(crate) async fn run(kernel: &Arc<Kernel>, key: SessionKey) {
         Ok((ClaimOutcome::Claimed(claimed), Some(life))) => (*claimed, life),
         Ok(_) => {
             if let Some(cached) = cached {
-                kernel.cache.put(key, cached);
+                kernel.kept.cache.put(key, cached);
             }
             return;
         }
@@ -316,7 +316,7 @@ async fn held(
             Left::Lost => return,
         }
     }
-    kernel.cache.put(key, Cached { window, version });
+    kernel.kept.cache.put(key, Cached { window, version });
 }
 
 /// The window of a session that this worker holds, read again; none where it cannot be had.

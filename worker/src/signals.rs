@@ -17,7 +17,7 @@ pub(crate) async fn listen(kernel: Arc<Kernel>) {
     loop {
         let notice = tokio::select! {
             biased;
-            () = kernel.done.cancelled() => return,
+            () = kernel.tasks.done.cancelled() => return,
             notice = notices.next() => notice,
         };
         match notice {

@@ -22,7 +22,7 @@ pub(crate) async fn watch(kernel: Arc<Kernel>) {
     loop {
         tokio::select! {
             biased;
-            () = kernel.done.cancelled() => return,
+            () = kernel.tasks.done.cancelled() => return,
             () = parts.clock.sleep(parts.config.lease_ttl / 3) => {}
         }
         let Some(life) = kernel.boot.current() else {

@@ -65,18 +65,32 @@ pub(crate) struct Kernel {
     pub(crate) boot: Arc<Boot>,
     pub(crate) writes: Writes,
     pub(crate) live: Live,
-    pub(crate) cache: Cache,
-    pub(crate) content: Arc<Content>,
+    pub(crate) kept: Kept,
     pub(crate) running: Running,
     /// One permit per send in flight.
     pub(crate) slots: Arc<Semaphore>,
-    /// Sends under which workers died.
-    pub(crate) suspects: Arc<Suspects>,
-    pub(crate) runs: TaskTracker,
+    pub(crate) tasks: Tasks,
     /// Sends from which entries are to be extracted.
     pub(crate) ended: Ended,
     pub(crate) lifecycle: Lifecycle,
-    /// Cancelled when the last run has ended.
+}
+
+/// What is kept from one send to the next.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    /// Windows of sessions.
+    pub(crate) cache: Cache,
+    /// The bytes of blobs.
+    pub(crate) content: Arc<Content>,
+    /// Sends under which workers died.
+    pub(crate) suspects: Arc<Suspects>,
+}
+
+/// The tasks that sends run in.
+#[derive(Debug, Default)]
+pub(crate) struct Tasks {
+    pub(crate) runs: TaskTracker,
+    /// Cancelled when the last of them has ended.
     pub(crate) done: CancellationToken,
 }
 
@@ -93,22 +107,23 @@ pub async fn run(mut parts: Parts, lifecycle: Lifecycle) -> store::Result<()> {
     let kernel = Arc::new(Kernel {
         writes: Writes::spawn(&parts, &boot),
         live: Live::spawn(parts.bus.clone(), parts.clock.clone()),
-        cache: Cache::new(parts.config.cache_bytes_max),
-        content: Arc::new(Content::new(
-            parts.blobs.clone(),
-            parts.config.blob_cache_bytes_max,
-        )),
+        kept: Kept {
+            cache: Cache::new(parts.config.cache_bytes_max),
+            content: Arc::new(Content::new(
+                parts.blobs.clone(),
+                parts.config.blob_cache_bytes_max,
+            )),
+            suspects: Arc::new(Suspects::new(
+                parts.clock.clone(),
+                parts.config.lease_ttl,
+                parts.config.crashes_max,
+            )),
+        },
         running: Running::default(),
         slots: Arc::new(Semaphore::new(parts.config.concurrency as usize)),
-        suspects: Arc::new(Suspects::new(
-            parts.clock.clone(),
-            parts.config.lease_ttl,
-            parts.config.crashes_max,
-        )),
-        runs: TaskTracker::new(),
+        tasks: Tasks::default(),
         ended,
         lifecycle: lifecycle.child(),
-        done: CancellationToken::new(),
         boot,
         parts,
     });
@@ -128,7 +143,7 @@ pub async fn run(mut parts: Parts, lifecycle: Lifecycle) -> store::Result<()> {
         .await;
     kernel.lifecycle.stopping().await;
     drain(&kernel).await;
-    kernel.done.cancel();
+    kernel.tasks.done.cancel();
     for task in [keeper, listener, poller, watcher, previewer, extractor] {
         if let Err(error) = task.await {
             tracing::error!(%error, "a task of the worker ended badly");
@@ -162,7 +177,12 @@ async fn keep_lease(kernel: Arc<Kernel>) {
     };
     kernel
         .boot
-        .keep(&kernel.parts, kernel.done.clone(), signalled, in_flight)
+        .keep(
+            &kernel.parts,
+            kernel.tasks.done.clone(),
+            signalled,
+            in_flight,
+        )
         .await;
 }
 
@@ -196,20 +216,23 @@ async fn poll(kernel: Arc<Kernel>) {
 
 /// Waits for the runs: softly up to the drain timeout, then they give their sessions back.
 async fn drain(kernel: &Kernel) {
-    kernel.runs.close();
+    kernel.tasks.runs.close();
     let clock = &kernel.parts.clock;
     tokio::select! {
         biased;
-        () = kernel.runs.wait() => return,
+        () = kernel.tasks.runs.wait() => return,
         () = kernel.lifecycle.aborting() => {}
         () = clock.sleep(kernel.parts.config.drain_timeout) => {}
     }
-    tracing::info!(runs = kernel.runs.len(), "answers under way are given back");
+    tracing::info!(
+        runs = kernel.tasks.runs.len(),
+        "answers under way are given back"
+    );
     kernel.lifecycle.abort();
     // Each run still has one write to make; whoever does not manage is left to the lease.
     tokio::select! {
         biased;
-        () = kernel.runs.wait() => {}
+        () = kernel.tasks.runs.wait() => {}
         () = clock.sleep(kernel.parts.config.lease_ttl) => {}
     }
 }

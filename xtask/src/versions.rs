@@ -24,29 +24,16 @@ const REDIS: [(&str, &str); 2] = [
     ),
 ];
 
-/// What runs on each Postgres. `--short` leaves out the second half: preparing every statement on every
-/// migration is what a version most likely breaks.
+/// What runs on each Postgres, as parts of the workspace so that what `test` has built serves. `--short`
+/// leaves out the second half: migrations and the preparation of every statement are what a version most
+/// likely breaks.
 const STORE: [&[&str]; 2] = [
-    &[
-        "-p",
-        "mainspring-store-postgres",
-        "--test",
-        "it",
-        "--",
-        "schema::",
-    ],
-    &[
-        "-p",
-        "mainspring-tests",
-        "--test",
-        "store",
-        "--",
-        "postgres::",
-    ],
+    &["--workspace", "--test", "it", "--", "schema::"],
+    &["--workspace", "--test", "store", "--", "postgres::"],
 ];
 
 /// What runs on each Redis.
-const QUEUE: &[&str] = &["-p", "mainspring-tests", "--test", "queue", "--", "redis::"];
+const QUEUE: &[&str] = &["--workspace", "--test", "queue", "--", "redis::"];
 
 /// Runs the suites on each server. MySQL and MariaDB are not among them: no registry has their programs,
 /// but for the MariaDB of the system that `test` runs on.

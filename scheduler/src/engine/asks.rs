@@ -39,7 +39,7 @@ impl Run {
                 match self.slots[slot].parent {
                     Some(parent) => {
                         let key = self.slots[slot].key;
-                        self.slots[parent].todo.remove(&key);
+                        self.slots[parent].below.todo.remove(&key);
                         self.enter(parent, key);
                     }
                     None => self.enter_root(),
@@ -137,8 +137,8 @@ impl Run {
             self.count_settled(self.state(slot), false);
         }
         self.slots[slot].record.state = NodeState::Blocked;
-        self.slots[slot].open = 0;
-        self.slots[slot].bad = 0;
+        self.slots[slot].below.open = 0;
+        self.slots[slot].below.bad = 0;
         self.slots[slot].rendered = None;
         self.changes.dirty.insert(slot);
     }

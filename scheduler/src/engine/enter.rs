@@ -24,7 +24,7 @@ impl Run {
 
     /// Enters a container's child, for the first time or again.
     pub(super) fn enter(&mut self, parent: SlotIx, key: u32) {
-        self.slots[parent].open += 1;
+        self.slots[parent].below.open += 1;
         let known = self.slots[parent].children.get(&key).copied();
         let slot = if let Some(slot) = known {
             slot

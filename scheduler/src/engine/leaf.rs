@@ -338,7 +338,7 @@ impl Run {
 
     /// Settles a leaf with its fallback.
     pub(super) fn fallback_ended(&mut self, slot: SlotIx) {
-        if self.slots[slot].open > 0 {
+        if self.slots[slot].below.open > 0 {
             return;
         }
         match self.slots[slot].children.get(&0).copied() {

@@ -70,7 +70,7 @@ impl Run {
     }
 
     fn child_settled(&mut self, parent: SlotIx, child: SlotIx) {
-        self.slots[parent].open = self.slots[parent].open.saturating_sub(1);
+        self.slots[parent].below.open = self.slots[parent].below.open.saturating_sub(1);
         if self.state(parent).is_settled() {
             return;
         }
@@ -89,8 +89,8 @@ impl Run {
             self.changes.dirty.insert(child);
             return;
         }
-        self.slots[parent].bad += 1;
-        if self.slots[parent].bad == 1 && !self.is_closing(parent) {
+        self.slots[parent].below.bad += 1;
+        if self.slots[parent].below.bad == 1 && !self.is_closing(parent) {
             let id = self.name_of(child);
             let detail = format!("{id} failed, and `on_error` is `halt`");
             let why = Failure::new(Code::WorkflowCancelled, detail);
@@ -112,13 +112,13 @@ impl Run {
         }
         if state == NodeState::Blocked {
             // It waited to run again: its parent does not count it as open.
-            self.slots[slot].open = 0;
+            self.slots[slot].below.open = 0;
             self.settle(slot, NodeState::Cancelled, Some(why.clone()));
             self.work.pop_back();
             if let Some(parent) = self.slots[slot].parent
                 && self.is_fan(parent)
             {
-                self.slots[parent].bad += 1;
+                self.slots[parent].below.bad += 1;
             }
             return;
         }
@@ -131,7 +131,7 @@ impl Run {
             .into_iter()
             .filter(|child| !self.state(*child).is_settled())
             .collect();
-        if open.is_empty() && self.slots[slot].open == 0 {
+        if open.is_empty() && self.slots[slot].below.open == 0 {
             self.settle(slot, NodeState::Cancelled, Some(why.clone()));
             return;
         }
@@ -141,7 +141,7 @@ impl Run {
         for child in open {
             self.close(child, why);
         }
-        if self.slots[slot].open == 0 {
+        if self.slots[slot].below.open == 0 {
             self.proceed(slot);
         }
     }
@@ -167,7 +167,7 @@ impl Run {
 
     /// Runs the one child of a container, and settles the container with it.
     pub(super) fn run_only_child(&mut self, slot: SlotIx, key: u32) {
-        if self.slots[slot].open > 0 {
+        if self.slots[slot].below.open > 0 {
             return;
         }
         match self.slots[slot].children.get(&key).copied() {

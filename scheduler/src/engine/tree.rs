@@ -26,21 +26,27 @@ pub(super) struct Slot {
     /// Its key among the parent's children: the index of a step, item, round or case.
     pub(super) key: u32,
     pub(super) children: BTreeMap<u32, SlotIx>,
-    /// Children that were entered and have not settled.
-    pub(super) open: u32,
+    pub(super) below: Below,
     /// Whether it has a send in flight, or one that this advance starts.
     pub(super) live: bool,
+    pub(super) pool: usize,
+    /// The items of a fan-out.
+    pub(super) items: Option<Arc<Vec<Value>>>,
+    /// Its output, cached.
+    pub(super) rendered: Option<Arc<NodeText>>,
+}
+
+/// How far a node's children are.
+#[derive(Debug, Default)]
+pub(super) struct Below {
+    /// Children that were entered and have not settled.
+    pub(super) open: u32,
     /// Children that failed and are not tolerated.
     pub(super) bad: u32,
     /// Children of a fan-out that are still to be entered.
     pub(super) todo: BTreeSet<u32>,
     /// The first step of a sequence that has not succeeded.
     pub(super) cursor: u32,
-    pub(super) pool: usize,
-    /// The items of a fan-out.
-    pub(super) items: Option<Arc<Vec<Value>>>,
-    /// Its output, cached.
-    pub(super) rendered: Option<Arc<NodeText>>,
 }
 
 impl Run {
@@ -203,11 +209,8 @@ impl Run {
             parent,
             key,
             children: BTreeMap::new(),
-            open: 0,
+            below: Below::default(),
             live: false,
-            bad: 0,
-            todo: BTreeSet::new(),
-            cursor: 0,
             pool: above,
             items: None,
             rendered: None,
@@ -285,13 +288,14 @@ impl Run {
         } else {
             BTreeSet::new()
         };
-        let own = &mut self.slots[slot];
-        own.open = open;
-        own.bad = bad;
-        own.cursor = 0;
-        own.todo = todo;
+        self.slots[slot].below = Below {
+            open,
+            bad,
+            todo,
+            cursor: 0,
+        };
         if self.state(slot).is_settled() {
-            self.slots[slot].todo.clear();
+            self.slots[slot].below.todo.clear();
         } else {
             self.leaves.unreached += self.todo_weight(slot);
         }
@@ -313,17 +317,17 @@ impl Run {
         };
         let own = &self.slots[slot];
         let known = |key: &&u32| !own.children.contains_key(key);
-        own.todo.iter().filter(known).count() as u64 * self.weight(body)
+        own.below.todo.iter().filter(known).count() as u64 * self.weight(body)
     }
 
     /// Drops the children that a fan-out has not entered yet.
     pub(super) fn forget_todo(&mut self, slot: SlotIx) {
-        if self.slots[slot].todo.is_empty() {
+        if self.slots[slot].below.todo.is_empty() {
             return;
         }
         let weight = self.todo_weight(slot);
         self.leaves.unreached = self.leaves.unreached.saturating_sub(weight);
-        self.slots[slot].todo.clear();
+        self.slots[slot].below.todo.clear();
     }
 
     /// Leaves below a node of the spec that will be there at least, one in any case.

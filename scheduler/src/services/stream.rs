@@ -70,24 +70,34 @@ pub struct Reader {
     app: Arc<App>,
     key: SessionKey,
     scope: Scope,
-    /// The number of the last step that was read.
-    read_to: i64,
-    /// The last durable event that was delivered.
-    seen: EventId,
-    /// Whether there may be unread steps.
-    unread: bool,
+    at: Position,
     /// Whether the stream has ended.
     ended: bool,
     progress: Progress,
     /// Messages that were read ahead.
     messages: Vec<Message>,
     watcher: Watcher<SessionKey>,
-    live: Option<BoxStream<'static, Notice>>,
+    live: Live,
+    next_beat: Duration,
+}
+
+/// How far the durable events were read.
+struct Position {
+    /// The number of the last step that was read.
+    read_to: i64,
+    /// The last durable event that was delivered.
+    seen: EventId,
+    /// Whether there may be unread steps.
+    unread: bool,
+}
+
+/// Streamed text, which is not durable.
+struct Live {
+    notices: Option<BoxStream<'static, Notice>>,
     pending: VecDeque<LiveEvent>,
     deltas: DeltaTracker,
     /// Until when deltas wait for preceding ones, whose replay was requested.
     gap_timeout_at: Duration,
-    next_beat: Duration,
 }
 
 impl fmt::Debug for Reader {
@@ -122,18 +132,22 @@ impl Reader {
             app,
             key,
             scope,
-            // The step of the last seen event is read again: there may be more events in it.
-            read_to: seen_step.max(first_step - 1).max(0),
-            seen: seen.unwrap_or_default(),
-            unread: true,
+            at: Position {
+                // The step of the last seen event is read again: there may be more events in it.
+                read_to: seen_step.max(first_step - 1).max(0),
+                seen: seen.unwrap_or_default(),
+                unread: true,
+            },
             ended: false,
             progress: Progress::default(),
             messages: Vec::new(),
             watcher,
-            live: Some(live),
-            pending: VecDeque::new(),
-            deltas: DeltaTracker::default(),
-            gap_timeout_at,
+            live: Live {
+                notices: Some(live),
+                pending: VecDeque::new(),
+                deltas: DeltaTracker::default(),
+                gap_timeout_at,
+            },
             next_beat,
         }
     }
@@ -141,7 +155,7 @@ impl Reader {
     /// The next chunk of the stream; `None` at its end.
     pub async fn next(&mut self) -> Option<Bytes> {
         while !self.ended {
-            if self.unread {
+            if self.at.unread {
                 if let Some(piece) = self.read().await {
                     return Some(piece);
                 }
@@ -162,10 +176,11 @@ impl Reader {
         let rest = self.next_beat.saturating_sub(self.app.clock.monotonic());
         // Pending deltas wait for preceding ones.
         let patience = self
+            .live
             .gap_timeout_at
             .saturating_sub(self.app.clock.monotonic());
         let live = async {
-            match &mut self.live {
+            match &mut self.live.notices {
                 Some(live) => live.next().await,
                 None => futures::future::pending().await,
             }
@@ -173,17 +188,17 @@ impl Reader {
         tokio::select! {
             biased;
             () = self.app.lifecycle.stopping() => self.ended = true,
-            () = self.watcher.woken() => self.unread = true,
+            () = self.watcher.woken() => self.at.unread = true,
             notice = live => match notice {
                 Some(Notice::Payload(payload)) => self.buffer(&payload),
                 Some(Notice::Gap) => {
-                    self.unread = true;
-                    self.gap_timeout_at = self.app.clock.monotonic() + GAP_TIMEOUT;
+                    self.at.unread = true;
+                    self.live.gap_timeout_at = self.app.clock.monotonic() + GAP_TIMEOUT;
                     request_replay(&self.app, self.key);
                 }
-                None => self.live = None,
+                None => self.live.notices = None,
             },
-            () = self.app.clock.sleep(patience), if !self.pending.is_empty() => {}
+            () = self.app.clock.sleep(patience), if !self.live.pending.is_empty() => {}
             () = self.app.clock.sleep(rest) => {
                 self.next_beat = self.app.clock.monotonic() + self.app.config.heartbeat;
                 return Some(frame::COMMENT);
@@ -217,7 +232,7 @@ impl Reader {
         let steps = self
             .app
             .store
-            .read_steps(self.key, self.read_to, STEPS)
+            .read_steps(self.key, self.at.read_to, STEPS)
             .await?;
         let count = steps.len();
         for step in steps {
@@ -228,7 +243,7 @@ impl Reader {
             if mine {
                 self.render(&step, out).await?;
             }
-            self.read_to = step.n;
+            self.at.read_to = step.n;
             if self.ended || out.len() >= CHUNK {
                 return Ok(());
             }
@@ -236,7 +251,7 @@ impl Reader {
         if count == STEPS as usize {
             return Ok(());
         }
-        self.unread = false;
+        self.at.unread = false;
         if count == 0
             && let Scope::Send { id, is_final } = self.scope
         {
@@ -247,7 +262,7 @@ impl Reader {
                 self.ended = true;
             } else if self.is_final(id).await? {
                 self.scope = Scope::Send { id, is_final: true };
-                self.unread = true;
+                self.at.unread = true;
             }
         }
         Ok(())
@@ -284,9 +299,9 @@ impl Reader {
             .filter(|message| wrote.contains(&message.seq));
         let written: Vec<_> = written.cloned().collect();
         for event in expand(step, &written, view.as_ref()) {
-            if event.id > self.seen {
+            if event.id > self.at.seen {
                 frame::durable(out, &event, step.send_id);
-                self.seen = event.id;
+                self.at.seen = event.id;
             }
             self.ended |= event.last && matches!(self.scope, Scope::Send { .. });
         }
@@ -334,9 +349,9 @@ impl Reader {
                 Scope::Session => true,
                 Scope::Send { id, .. } => event.send_id == id,
             };
-            if mine && self.pending.len() < PENDING_MAX {
-                self.unread |= !self.progress.knows(event.send_id);
-                self.pending.push_back(event);
+            if mine && self.live.pending.len() < PENDING_MAX {
+                self.at.unread |= !self.progress.knows(event.send_id);
+                self.live.pending.push_back(event);
             }
         }
     }
@@ -344,8 +359,8 @@ impl Reader {
     /// Renders the pending live events that are new.
     fn flush_pending(&mut self) -> Option<Bytes> {
         let mut out = Vec::new();
-        let wait_for_gap = self.app.clock.monotonic() < self.gap_timeout_at;
-        let mut events = std::mem::take(&mut self.pending);
+        let wait_for_gap = self.app.clock.monotonic() < self.live.gap_timeout_at;
+        let mut events = std::mem::take(&mut self.live.pending);
         loop {
             let count = events.len();
             let before = out.len();
@@ -353,7 +368,7 @@ impl Reader {
                 if !self.progress.is_new(&event) {
                     continue;
                 }
-                match self.deltas.judge(event, wait_for_gap) {
+                match self.live.deltas.judge(event, wait_for_gap) {
                     Verdict::Pass(event) => frame::live(&mut out, &event),
                     Verdict::Drop => {}
                     Verdict::Gap(event) => events.push_back(event),
@@ -364,7 +379,7 @@ impl Reader {
                 break;
             }
         }
-        self.pending = events;
+        self.live.pending = events;
         if out.is_empty() {
             None
         } else {

@@ -72,16 +72,23 @@ pub(crate) struct Ledger {
     last: BTreeMap<SessionKey, Last>,
     /// The calls of rounds, by their places.
     rounds: BTreeMap<RoundKey, Vec<CallRecord>>,
+    writes: Writes,
+    /// Until when the owners of running sends hold their leases, where that was read.
+    leases: BTreeMap<BootId, Timestamp>,
+}
+
+/// What is to be written besides the hot rows.
+#[derive(Default)]
+struct Writes {
+    /// Sends that changed.
     changed: BTreeSet<(TenantId, SendId)>,
-    /// Sends whose input gained words.
+    /// Sends whose input gained content.
     joined: BTreeSet<(TenantId, SendId)>,
     /// Calls that changed.
     settled: BTreeSet<CallKey>,
     steps: Vec<StepRow>,
     messages: Vec<(SessionKey, Message)>,
     items: Vec<ItemRow>,
-    /// Until when the owners of running sends hold their leases, where that was read.
-    leases: BTreeMap<BootId, Timestamp>,
 }
 
 /// Locks the hot rows of sessions without waiting. Returns those that someone else has locked;
@@ -132,12 +139,7 @@ impl Ledger {
             heads: BTreeMap::new(),
             last: BTreeMap::new(),
             rounds: BTreeMap::new(),
-            changed: BTreeSet::new(),
-            joined: BTreeSet::new(),
-            settled: BTreeSet::new(),
-            steps: Vec::new(),
-            messages: Vec::new(),
-            items: Vec::new(),
+            writes: Writes::default(),
             leases: BTreeMap::new(),
         })
     }
@@ -340,7 +342,7 @@ impl Ledger {
     ) {
         if let Some(send) = self.sends.get_mut(&(tenant, id)) {
             change(send);
-            self.changed.insert((tenant, id));
+            self.writes.changed.insert((tenant, id));
         }
     }
 }

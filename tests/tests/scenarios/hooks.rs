@@ -13,7 +13,9 @@ use mainspring_shared::store::CallAnswer;
 use mainspring_shared::store::prelude::*;
 use mainspring_shared::tool::{CallResult, ToolEntry};
 use mainspring_tests::world::{Fault, FaultPlan, Faulty, World};
-use mainspring_worker::hook::{At, Decision, Hook, HookError, OnFailure, ToolCall, Verdict};
+use mainspring_worker::hook::{
+    At, Decision, Hook, HookError, HookTraits, OnFailure, ToolCall, Verdict,
+};
 use mainspring_worker::llm::{Reply, Request};
 use serde_json::json;
 
@@ -319,8 +321,11 @@ impl Hook for Silent {
         "silent"
     }
 
-    fn fails_closed(&self) -> bool {
-        self.closed
+    fn traits(&self) -> HookTraits {
+        HookTraits {
+            fails_closed: self.closed,
+            ..HookTraits::default()
+        }
     }
 
     async fn send_started(&self, _at: At) -> Result<(), HookError> {

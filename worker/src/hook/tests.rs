@@ -22,12 +22,11 @@ impl Hook for Probe {
         self.name
     }
 
-    fn order(&self) -> i32 {
-        self.order
-    }
-
-    fn fails_closed(&self) -> bool {
-        self.closed
+    fn traits(&self) -> HookTraits {
+        HookTraits {
+            order: self.order,
+            fails_closed: self.closed,
+        }
     }
 
     async fn before_tool(&self, _at: At, call: &mut ToolCall) -> Decision<CallResult> {

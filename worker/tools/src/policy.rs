@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::http::Caller;
-use mainspring_worker::hook::{At, Decision, Hook, HookError, ToolCall, Verdict};
+use mainspring_worker::hook::{At, Decision, Hook, HookError, HookTraits, ToolCall, Verdict};
 use mainspring_worker::llm::{Reply, Request};
 use mainspring_worker::tool::{Invocation, Output, Tool, ToolError};
 
@@ -155,8 +155,11 @@ impl Hook for HttpPolicy {
         &self.name
     }
 
-    fn fails_closed(&self) -> bool {
-        true
+    fn traits(&self) -> HookTraits {
+        HookTraits {
+            fails_closed: true,
+            ..HookTraits::default()
+        }
     }
 
     async fn before_model(&self, at: At, request: &mut Request) -> Decision<Reply> {

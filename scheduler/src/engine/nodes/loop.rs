@@ -14,7 +14,7 @@ use crate::engine::tree::{Slot, SlotIx};
 
 impl Node for Loop {
     fn proceed(&self, run: &mut Run, slot: SlotIx) {
-        if run.slots[slot].open > 0 {
+        if run.slots[slot].below.open > 0 {
             return;
         }
         let Some((round, child)) = last_round(run, slot) else {

@@ -31,10 +31,10 @@ impl Node for Parallel {
 impl Run {
     /// Enters children of a fan-out until `most` are open; settles it when none is left.
     pub(super) fn fill(&mut self, slot: SlotIx, most: u32) {
-        while self.slots[slot].bad == 0
+        while self.slots[slot].below.bad == 0
             && !self.is_closing(slot)
-            && self.slots[slot].open < most
-            && let Some(key) = self.slots[slot].todo.pop_first()
+            && self.slots[slot].below.open < most
+            && let Some(key) = self.slots[slot].below.todo.pop_first()
         {
             if let Some(body) = self.node_of(slot).item_body()
                 && !self.slots[slot].children.contains_key(&key)
@@ -44,16 +44,16 @@ impl Run {
             }
             self.enter(slot, key);
         }
-        if self.slots[slot].open > 0 {
+        if self.slots[slot].below.open > 0 {
             return;
         }
         if let Some(why) = self.closing_reason(slot) {
-            if self.slots[slot].bad == 0 && self.is_whole(slot) {
+            if self.slots[slot].below.bad == 0 && self.is_whole(slot) {
                 self.settle(slot, NodeState::Completed, None);
             } else {
                 self.settle(slot, NodeState::Cancelled, Some(why));
             }
-        } else if self.slots[slot].bad > 0 {
+        } else if self.slots[slot].below.bad > 0 {
             let failed = self.first_failed(slot).map(|child| self.failure_of(child));
             let (state, error) = failed.unwrap_or_else(|| {
                 let error = Failure::new(Code::Internal, "a child failed");

@@ -11,14 +11,14 @@ use crate::engine::tree::SlotIx;
 
 impl Node for Sequence {
     fn proceed(&self, run: &mut Run, slot: SlotIx) {
-        let mut cursor = run.slots[slot].cursor;
+        let mut cursor = run.slots[slot].below.cursor;
         while let Some(child) = run.slots[slot].children.get(&cursor).copied()
             && run.is_good(child)
         {
             cursor += 1;
         }
-        run.slots[slot].cursor = cursor;
-        if run.slots[slot].open > 0 {
+        run.slots[slot].below.cursor = cursor;
+        if run.slots[slot].below.open > 0 {
             return;
         }
         if cursor as usize == self.steps.len() {

@@ -109,7 +109,7 @@ impl Ledger {
             send.finished_at = Some(now);
         });
         let n = self.hot.get_mut(&key).map_or(0, Hot::take_step);
-        self.steps.push(StepRow {
+        self.writes.steps.push(StepRow {
             key,
             n,
             send: id,
@@ -149,7 +149,7 @@ impl Ledger {
             refs.first_seq.get_or_insert(seq);
             refs.messages += 1;
             let message = message.at(seq, id, now, writer.epoch);
-            self.messages.push((key, message));
+            self.writes.messages.push((key, message));
         }
         let n = self.finish(key, id, result, writer, refs);
         let enqueue = self.hot.get_mut(&key).and_then(|hot| {

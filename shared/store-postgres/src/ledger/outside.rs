@@ -52,7 +52,7 @@ impl Ledger {
     pub(crate) fn join(&mut self, key: SessionKey, id: SendId, content: &[ContentPart]) {
         if let Some(send) = self.sends.get_mut(&(key.tenant, id)) {
             send.input.extend_from_slice(content);
-            self.joined.insert((key.tenant, id));
+            self.writes.joined.insert((key.tenant, id));
         }
     }
 
@@ -76,7 +76,7 @@ impl Ledger {
             return Told::default();
         };
         change(call);
-        self.settled.insert((round, call.place));
+        self.writes.settled.insert((round, call.place));
         self.tell_of_result(key, round)
     }
 
@@ -102,7 +102,7 @@ impl Ledger {
         let calls = self.rounds.get_mut(&round).into_iter().flatten();
         for call in calls.filter(|call| is_meant(call)) {
             settle(call, result.clone(), self.now);
-            self.settled.insert((round, call.place));
+            self.writes.settled.insert((round, call.place));
         }
     }
 
@@ -146,7 +146,7 @@ impl Ledger {
             created_at: now,
             settled_at: (fate != Fate::Pending).then_some(now),
         };
-        self.items.push(ItemRow {
+        self.writes.items.push(ItemRow {
             key,
             item: item.clone(),
         });

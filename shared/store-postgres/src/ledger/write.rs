@@ -82,11 +82,16 @@ impl Ledger {
     }
 
     async fn write_sends(&self, connection: &mut PgConnection) -> Written {
-        if self.changed.is_empty() {
+        if self.writes.changed.is_empty() {
             return Ok(());
         }
-        let rows = || self.changed.iter().filter_map(|id| self.sends.get(id));
-        let (tenants, ids) = send_columns(self.changed.iter().copied());
+        let rows = || {
+            self.writes
+                .changed
+                .iter()
+                .filter_map(|id| self.sends.get(id))
+        };
+        let (tenants, ids) = send_columns(self.writes.changed.iter().copied());
         let positions: Vec<Option<i64>> = rows().map(|send| send.position).collect();
         let statuses: Vec<&'static str> = rows().map(|send| send.status.as_str()).collect();
         let waiting = rows().map(|send| send.waiting_on.map(WaitingOn::as_str));
@@ -112,12 +117,16 @@ impl Ledger {
     }
 
     async fn write_inputs(&self, connection: &mut PgConnection) -> Written {
-        if self.joined.is_empty() {
+        if self.writes.joined.is_empty() {
             return Ok(());
         }
-        let rows = self.joined.iter().filter_map(|id| self.sends.get(id));
+        let rows = self
+            .writes
+            .joined
+            .iter()
+            .filter_map(|id| self.sends.get(id));
         let inputs: Vec<String> = rows.map(|send| json(&send.input)).collect();
-        let (tenants, ids) = send_columns(self.joined.iter().copied());
+        let (tenants, ids) = send_columns(self.writes.joined.iter().copied());
         sql!("ledger/write_inputs")
             .bind(tenants)
             .bind(ids)
@@ -128,10 +137,10 @@ impl Ledger {
     }
 
     async fn write_steps(&self, connection: &mut PgConnection) -> Written {
-        if self.steps.is_empty() {
+        if self.writes.steps.is_empty() {
             return Ok(());
         }
-        let rows = || self.steps.iter();
+        let rows = || self.writes.steps.iter();
         let (tenants, sessions) = key_columns(rows().map(|step| step.key));
         sql!("ledger/write_steps")
             .bind(self.now.0)
@@ -149,11 +158,11 @@ impl Ledger {
 
     /// The messages are inputs and answers: none of them asks for calls.
     async fn write_messages(&self, connection: &mut PgConnection) -> Written {
-        if self.messages.is_empty() {
+        if self.writes.messages.is_empty() {
             return Ok(());
         }
-        let rows = || self.messages.iter().map(|(_, message)| message);
-        let (tenants, sessions) = key_columns(self.messages.iter().map(|(key, _)| *key));
+        let rows = || self.writes.messages.iter().map(|(_, message)| message);
+        let (tenants, sessions) = key_columns(self.writes.messages.iter().map(|(key, _)| *key));
         let calls = rows().map(|message| maybe_text(message.tool_call_id.as_deref()));
         let names = rows().map(|message| maybe_text(message.name.as_deref()));
         sql!("ledger/write_messages")
@@ -188,7 +197,7 @@ impl Ledger {
     }
 
     async fn write_calls(&self, connection: &mut PgConnection) -> Written {
-        let changed = self.settled.iter().filter_map(|(round, place)| {
+        let changed = self.writes.settled.iter().filter_map(|(round, place)| {
             let mut calls = self.rounds.get(round)?.iter();
             let call = calls.find(|call| call.place == *place)?;
             Some((round.tenant, call))
@@ -219,11 +228,11 @@ impl Ledger {
     }
 
     async fn write_items(&self, connection: &mut PgConnection) -> Written {
-        if self.items.is_empty() {
+        if self.writes.items.is_empty() {
             return Ok(());
         }
-        let rows = || self.items.iter().map(|row| &row.item);
-        let (tenants, sessions) = key_columns(self.items.iter().map(|row| row.key));
+        let rows = || self.writes.items.iter().map(|row| &row.item);
+        let (tenants, sessions) = key_columns(self.writes.items.iter().map(|row| row.key));
         let sends: Vec<Option<Uuid>> = rows().map(|item| item.send_id.map(|id| id.0)).collect();
         sql!("inbox/insert")
             .bind(self.now.0)

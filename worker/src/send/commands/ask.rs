@@ -215,7 +215,7 @@ impl Run<'_> {
                 && self.asking.partial.is_none(),
             over,
             client,
-            content: self.kernel.content.clone(),
+            content: self.kernel.kept.content.clone(),
             request,
             left,
         }

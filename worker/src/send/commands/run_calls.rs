@@ -108,7 +108,7 @@ impl Run<'_> {
             offer: offer.clone(),
             hooks: self.kernel.parts.hooks.clone(),
             skills: self.prompt.offers.skills(&self.send.agent),
-            content: self.kernel.content.clone(),
+            content: self.kernel.kept.content.clone(),
         };
         self.announce_call(place);
         let clock = self.kernel.parts.clock.clone();

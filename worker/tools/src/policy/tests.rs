@@ -114,7 +114,7 @@ async fn another_service_allows_changes_and_denies() {
     ])
     .await;
     let policy = HttpPolicy::before_tool("policy", &url, &caller());
-    assert!(policy.fails_closed());
+    assert!(policy.traits().fails_closed);
     let at = At {
         session: SessionKey {
             tenant: TenantId::DEFAULT,
