@@ -101,6 +101,8 @@ pub(crate) enum Command {
     Scheduler(SchedulerArgs),
     /// Runs agents; run as many as you need
     Worker(WorkerArgs),
+    /// Runs both roles in one process, on any database; Redis only beside other processes
+    Serve(ServeArgs),
     /// Migrates the database schema, or prints the statements
     Migrate(MigrateArgs),
 
@@ -182,6 +184,7 @@ impl Command {
             Self::Dev(_) => "dev",
             Self::Scheduler(_) => "scheduler",
             Self::Worker(_) => "worker",
+            Self::Serve(_) => "serve",
             _ => "cli",
         }
     }
@@ -210,6 +213,25 @@ pub(crate) struct DevArgs {
 #[derive(Debug, Args)]
 pub(crate) struct SchedulerArgs {
     #[command(flatten)]
+    pub(crate) schedules: SchedulesArgs,
+    #[command(flatten)]
+    pub(crate) process: ProcessArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    #[command(flatten)]
+    pub(crate) schedules: SchedulesArgs,
+    #[command(flatten)]
+    pub(crate) runs: RunsArgs,
+    #[command(flatten)]
+    pub(crate) process: ProcessArgs,
+}
+
+/// What whoever serves the API takes.
+#[derive(Debug, Args)]
+pub(crate) struct SchedulesArgs {
+    #[command(flatten)]
     pub(crate) store: StoreArgs,
     #[command(flatten)]
     pub(crate) queue: QueueArgs,
@@ -228,8 +250,6 @@ pub(crate) struct SchedulerArgs {
     /// [env: MAINSPRING_SWEEP_INTERVAL] [default: 1s]
     #[arg(long, value_name = "DURATION")]
     pub(crate) sweep_interval: Option<String>,
-    #[command(flatten)]
-    pub(crate) process: ProcessArgs,
 }
 
 #[derive(Debug, Args)]

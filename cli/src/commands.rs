@@ -6,6 +6,7 @@ mod answer;
 mod archives;
 mod audit;
 mod bench;
+mod both;
 mod chat;
 mod completions;
 mod dev;
@@ -55,6 +56,7 @@ pub(crate) fn run(
         Command::Dev(args) => serving(dev::run(args, config)),
         Command::Scheduler(_) => serving(scheduler::run(config)),
         Command::Worker(_) => serving(worker::run(config)),
+        Command::Serve(_) => serving(both::run(config)),
         Command::Migrate(args) => asking(migrate::run(args, config)),
         Command::Send(args) => asking(send::run(args, format, Client::new(config)?)),
         Command::Chat(args) => asking(chat::run(args, Client::new(config)?)),

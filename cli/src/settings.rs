@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::config::{Config, Purpose};
 use mainspring_runtime::{Environment, Problem, Sources};
 
-use crate::args::{Cli, Command, ProcessArgs, QueueArgs, RunsArgs, StoreArgs};
+use crate::args::{Cli, Command, ProcessArgs, QueueArgs, RunsArgs, SchedulesArgs, StoreArgs};
 use crate::failure::{self, Failure};
 use crate::output;
 
@@ -32,6 +32,7 @@ pub(crate) fn load(cli: &Cli, environment: &Environment) -> Result<Config, Failu
         Some(Command::Dev(_)) => Purpose::Dev,
         Some(Command::Scheduler(_)) => Purpose::Scheduler,
         Some(Command::Worker(_)) => Purpose::Worker,
+        Some(Command::Serve(_)) => Purpose::Serve,
         Some(Command::Migrate(_) | Command::Audit(_) | Command::Diff(_)) => Purpose::Database,
         // The doctor reports problems itself; the others need only a server's address.
         _ => return Ok(config),
@@ -102,12 +103,12 @@ fn flags(cli: &Cli) -> Flags {
             process(&mut flags, &args.process);
         }
         Command::Scheduler(args) => {
-            store(&mut flags, &args.store);
-            queue(&mut flags, &args.queue);
-            add(&mut flags, "listen", args.listen.as_ref());
-            insecure(&mut flags, args.insecure);
-            add(&mut flags, "migrate", args.migrate.as_ref());
-            add(&mut flags, "sweep_interval", args.sweep_interval.as_ref());
+            schedules(&mut flags, &args.schedules);
+            process(&mut flags, &args.process);
+        }
+        Command::Serve(args) => {
+            schedules(&mut flags, &args.schedules);
+            runs(&mut flags, &args.runs);
             process(&mut flags, &args.process);
         }
         Command::Worker(args) => {
@@ -139,6 +140,15 @@ fn flags(cli: &Cli) -> Flags {
 
 fn add(flags: &mut Flags, path: &'static str, value: Option<&String>) {
     flags.extend(value.map(|value| (path, value.clone())));
+}
+
+fn schedules(flags: &mut Flags, args: &SchedulesArgs) {
+    store(flags, &args.store);
+    queue(flags, &args.queue);
+    add(flags, "listen", args.listen.as_ref());
+    insecure(flags, args.insecure);
+    add(flags, "migrate", args.migrate.as_ref());
+    add(flags, "sweep_interval", args.sweep_interval.as_ref());
 }
 
 fn insecure(flags: &mut Flags, given: bool) {

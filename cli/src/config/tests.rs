@@ -327,6 +327,7 @@ fn each_purpose_says_what_it_lacks() {
         codes(&postgres, Purpose::Worker),
         ["config.missing redis_url", "config.missing llm"]
     );
+    assert_eq!(codes(&postgres, Purpose::Serve), ["config.missing llm"]);
     let with = |name: &str, value: &str| {
         let mut pairs = vec![
             ("DATABASE_URL", "postgres://h/d"),

@@ -8,8 +8,10 @@ use super::{Config, Provider, extra};
 /// What a configuration is needed for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Both roles in one process.
+    /// Both roles in one process, to try things out.
     Dev,
+    /// Both roles in one process, for people who expect a model.
+    Serve,
     /// The API and the background loops.
     Scheduler,
     /// Running sends.
@@ -70,12 +72,12 @@ impl Config {
             }
             Backend::Sqlite if distributed => {
                 let detail = "SQLite takes one process, but a scheduler and its workers are \
-                              several: run `mainspring dev`, or use postgres:// or mysql://";
+                              several: run `mainspring serve`, or use postgres:// or mysql://";
                 add("config.unsupported", "database_url", detail);
             }
             Backend::Postgres | Backend::Mysql if distributed && self.redis_url.is_none() => {
-                let detail = "a queue is needed: --redis-url redis://HOST:6379 or \
-                              MAINSPRING_REDIS_URL";
+                let detail = "a queue is needed: --redis-url redis://HOST:6379 or MAINSPRING_REDIS_URL \
+                              (or run `mainspring serve`, which needs none)";
                 add("config.missing", "redis_url", detail);
             }
             Backend::Postgres | Backend::Sqlite | Backend::Mysql => {}
@@ -105,12 +107,12 @@ impl Config {
             add("config.invalid_value", "sweep_interval", detail);
         }
         // What answers by itself is for trying things out, never for people who expect a model.
-        if purpose == Purpose::Worker && self.has_no_provider() {
+        if matches!(purpose, Purpose::Worker | Purpose::Serve) && self.has_no_provider() {
             let detail = "a provider of models is needed: set OPENAI_API_KEY, ANTHROPIC_API_KEY or \
                           MAINSPRING_LLM_BASE_URL; --provider demo answers without a model";
             add("config.missing", "llm", detail);
         }
-        if matches!(purpose, Purpose::Dev | Purpose::Worker) {
+        if matches!(purpose, Purpose::Dev | Purpose::Worker | Purpose::Serve) {
             for (section, provider) in self.all_providers() {
                 if provider.needs_key() {
                     let usual = provider.kind.key_variable().unwrap_or_default();

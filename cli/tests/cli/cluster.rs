@@ -139,6 +139,38 @@ fn workers_come_and_go_and_every_send_is_answered() {
     }
 }
 
+#[test]
+fn both_roles_in_one_process_need_no_redis_and_meet_others_through_it() {
+    if !has_servers() {
+        return;
+    }
+    let cluster = Cluster::start();
+    let port = free_port().expect("a free port");
+    let mut command = cluster.command(&["serve", "--provider", "demo"]);
+    command.args(["--listen", &format!("127.0.0.1:{port}")]);
+    command.env_remove("MAINSPRING_REDIS_URL");
+    let mut alone = Serving::role(command, format!("http://127.0.0.1:{port}"));
+    serves(port);
+    let hello = ask(&alone.url, &["send", "--wait", "hello"]);
+    assert_eq!((hello.code, hello.stdout.as_str()), (0, "hello\n"));
+    alone.signal("TERM");
+    assert_eq!(alone.wait(), Some(0));
+
+    let serve = ["serve", "--provider", "demo", "--pool", "elsewhere"];
+    let (mut both, port) = cluster.begin(&serve, "--listen");
+    serves(port);
+    let (mut worker, worker_port) = cluster.worker("beside");
+    serves(worker_port);
+    // The default pool is the other process's alone.
+    let hello = ask(&both.url, &["send", "--wait", "hello"]);
+    assert_eq!((hello.code, hello.stdout.as_str()), (0, "hello\n"));
+    assert_eq!(cluster.audit(), (Some(0), String::new()));
+    for process in [&mut worker, &mut both] {
+        process.signal("TERM");
+        assert_eq!(process.wait(), Some(0));
+    }
+}
+
 fn cluster_doctor(cluster: &Cluster) -> String {
     let mut command = mainspring();
     command.args(["doctor", "--database-url", &cluster.database]);

@@ -1,0 +1,44 @@
+//! `mainspring serve`: both roles in one process.
+
+use futures::FutureExt;
+
+use super::access;
+use super::serve::{Base, address_of, bind};
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::wiring;
+
+pub(crate) async fn run(config: &Config) -> Result<(), Failure> {
+    let mut base = Base::prepare()?;
+    let store = base
+        .patiently(|| wiring::store(config, config.migrate))
+        .await?;
+    // Other processes are met through Redis. Alone, a process enqueues for itself.
+    let wires = match config.redis_url {
+        Some(_) => wiring::redis(config, &base.clock, &base.entropy)?,
+        None => wiring::local(),
+    };
+    base.mount_skills(config, &store).await;
+    // Last, so that whoever gets through is served.
+    let listener = bind(&config.listen, "--listen").await?;
+    let address = address_of(&listener)?;
+    let access = access::of_scheduler(config, store.as_ref(), address).await?;
+    let worker = base.worker(config, store.clone(), &wires)?;
+    let scheduler = base.scheduler(config, store, &wires, listener, access, |address| {
+        tracing::info!(%address, "serving");
+    });
+    let mut roles = vec![scheduler, worker];
+    if let Some(queue) = wires.janitor {
+        let stopping = base.lifecycle.stopping();
+        roles.push(
+            async move { queue.janitor(stopping.boxed()).await }
+                .map(Ok)
+                .boxed(),
+        );
+    }
+    let drain = config
+        .worker
+        .drain_timeout
+        .max(config.scheduler.drain_timeout);
+    base.run(roles, drain + config.lease_ttl).await
+}
