@@ -76,8 +76,8 @@ pub use sends::{
 };
 pub use sessions::{
     CALLS_EACH, CreateOutcome, DeleteOutcome, DeletedSession, ERASED_AT_ONCE, ERASED_MS_MIN,
-    Erased, ImportSession, NewSession, PruneOutcome, PruneSession, PruneTo, STAGED_MS,
-    SessionPatch, Sessions, UpdateOutcome,
+    Erased, FoldAtRest, FoldedAtRest, ImportSession, NewSession, PruneOutcome, PruneSession,
+    PruneTo, STAGED_MS, SessionPatch, Sessions, UpdateOutcome,
 };
 pub use skills::{
     ListSkills, PublishSkill, PublishSkillOutcome, SKILL_VERSIONS_MAX, SkillVersion, Skills,

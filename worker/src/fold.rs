@@ -4,27 +4,33 @@
 //! given, changes nothing, and says what it cost.
 
 mod agentic;
+pub(crate) mod resting;
 mod service;
 mod summary;
 
 use std::fmt::Debug;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use mainspring_shared::budget::Price;
+use mainspring_shared::error::{Code, Coded as _};
 use mainspring_shared::id::{SendId, SessionKey};
 use mainspring_shared::message::{Message, ToolCall};
 use mainspring_shared::model::expect_tokens;
 use mainspring_shared::session::fold::plan::Span;
 use mainspring_shared::session::fold::{FoldKind, NewFold};
+use mainspring_shared::usage::Usage;
 
-use crate::llm::{self, Reply, Request};
+use crate::llm::{self, Reply, Request, estimate_request_tokens};
 
 pub(crate) use self::agentic::{NOTE_TOOLS, distill};
 pub(crate) use self::service::ask as ask_service;
 pub(crate) use self::summary::{prompt, summarize};
+
+/// Tokens that a fold may take that somebody wrote: four times what models are asked for at most.
+const TOKENS_MAX: u64 = 20_000;
 
 /// A fold that is being written.
 pub(crate) type Writing = BoxFuture<'static, Result<Written, Fault>>;
@@ -44,6 +50,43 @@ pub(crate) struct Asked {
     pub(crate) price: Option<Price>,
     /// Tokens that came back so far, estimated.
     pub(crate) streamed: Arc<AtomicU64>,
+}
+
+impl Asked {
+    /// The call's price for what a provider counted.
+    pub(crate) fn priced(&self, mut usage: Usage) -> Usage {
+        usage.cost_usd = usage.cost_usd.or(self.price.map(|price| price.of(&usage)));
+        usage
+    }
+
+    /// What the call may have cost that broke off.
+    pub(crate) fn estimated(&self) -> (String, Usage) {
+        let mut usage = Usage {
+            input_tokens: estimate_request_tokens(&self.request),
+            output_tokens: self.streamed.load(Ordering::Relaxed),
+            estimated: true,
+            ..Usage::default()
+        };
+        usage.cost_usd = self.price.map(|price| price.at_most(&usage));
+        (self.request.model.clone(), usage)
+    }
+
+    /// What a fold cost that could not be had.
+    pub(crate) fn cost(asked: Option<&Self>, fault: &Fault) -> Option<(String, Usage)> {
+        match fault {
+            Fault::Empty { reply: Some(reply) } | Fault::Long { reply: Some(reply) } => {
+                let usage = asked.map_or(reply.usage, |asked| asked.priced(reply.usage));
+                Some((reply.model.clone(), usage))
+            }
+            Fault::Model(error) => asked
+                .filter(|asked| {
+                    let heard = asked.streamed.load(Ordering::Relaxed) > 0;
+                    heard || error.code() == Code::LlmTimeout
+                })
+                .map(Self::estimated),
+            Fault::Empty { reply: None } | Fault::Long { reply: None } | Fault::Service(_) => None,
+        }
+    }
 }
 
 /// A way to fold of an embedding program's own, in the place of the strategy `summary`.
@@ -114,12 +157,28 @@ pub(crate) enum Fault {
         /// The answer, which is paid for.
         reply: Option<Box<Reply>>,
     },
+    /// It is not shorter than it may be: whoever wrote it did not keep to what was asked.
+    #[error("the fold is too long")]
+    Long {
+        /// The answer, which is paid for.
+        reply: Option<Box<Reply>>,
+    },
     /// The user's service, or the program's own way, did not give one.
     #[error("the fold was not written: {0}")]
     Service(String),
 }
 
 impl Written {
+    /// The same, unless the text is longer than what it stands for, or than any fold should be.
+    pub(crate) fn fitting(self, span: &Span) -> Result<Self, Fault> {
+        if expect_tokens(&self.text) <= TOKENS_MAX.min(span.tokens) {
+            return Ok(self);
+        }
+        Err(Fault::Long {
+            reply: self.reply.map(Box::new),
+        })
+    }
+
     /// The row that is attached.
     pub(crate) fn row(self, span: &Span) -> NewFold {
         let tokens_after = expect_tokens(&self.text);

@@ -20,6 +20,7 @@ use crate::config::WorkerConfig;
 use crate::content::Content;
 use crate::extracting::Ended;
 use crate::fold::Fold;
+use crate::fold::resting::Resting;
 use crate::hook::Hooks;
 use crate::live::Live;
 use crate::llm::Providers;
@@ -84,6 +85,8 @@ pub(crate) struct Kept {
     pub(crate) content: Arc<Content>,
     /// Sends under which workers died.
     pub(crate) suspects: Arc<Suspects>,
+    /// Sessions whose folds are written while nothing of them is under way.
+    pub(crate) resting: Resting,
 }
 
 /// The tasks that sends run in.
@@ -118,6 +121,7 @@ pub async fn run(mut parts: Parts, lifecycle: Lifecycle) -> store::Result<()> {
                 parts.config.lease_ttl,
                 parts.config.crashes_max,
             )),
+            resting: Resting::default(),
         },
         running: Running::default(),
         slots: Arc::new(Semaphore::new(parts.config.concurrency as usize)),

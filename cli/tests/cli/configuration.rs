@@ -69,7 +69,7 @@ fn a_role_says_what_it_lacks() {
     for (environment, role, part) in [
         (&[][..], "worker", "mainspring dev"),
         (&[][..], "scheduler", "--database-url"),
-        (&sqlite[..], "scheduler", "mainspring dev"),
+        (&sqlite[..], "scheduler", "mainspring serve"),
         (&postgres[..], "worker", "--redis-url"),
         (&postgres[..], "worker", "--provider demo"),
     ] {

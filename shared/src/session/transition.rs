@@ -30,8 +30,8 @@ pub use lease::{
     start_next,
 };
 pub use outside::{
-    AtRest, Delivery, DeliveryFacts, Post, Stored, answer, deliver, item_signals, post, report,
-    resume,
+    AtRest, Delivery, DeliveryFacts, NotFolded, Post, Stored, answer, deliver, fold_at_rest,
+    item_signals, post, report, resume,
 };
 
 use super::SIGNAL_INBOX;

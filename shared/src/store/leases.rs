@@ -4,7 +4,10 @@ use super::Result;
 use async_trait::async_trait;
 use std::time::Duration;
 
+use uuid::Uuid;
+
 use super::calls::{CallChange, CallStep, Delivery, NewCall};
+use super::extractions::EXTRACT_ROUND;
 use super::sweeps::ReadySession;
 use crate::agent::AgentSpec;
 use crate::budget::{Held, Spending, Spent};
@@ -253,6 +256,19 @@ impl UsageRow {
         Self {
             round: FOLD_ROUND,
             attempt: i32::try_from(number.rem_euclid(i64::from(i32::MAX))).unwrap_or(i32::MAX),
+            model,
+            usage,
+        }
+    }
+
+    /// The row of a model call that wrote a fold behind the end of its send; `random` tells it from others.
+    pub fn of_fold_at_rest(random: Uuid, model: String, usage: Usage) -> Self {
+        /// Numbers of extractions are smaller.
+        const FIRST: i32 = 1 << 30;
+        let [.., a, b, c, d] = *random.as_bytes();
+        Self {
+            round: EXTRACT_ROUND,
+            attempt: FIRST | (i32::from_be_bytes([a, b, c, d]) & (FIRST - 1)),
             model,
             usage,
         }

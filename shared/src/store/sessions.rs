@@ -1,6 +1,6 @@
 //! Parameters of creating, copying, changing and deleting sessions.
 
-use super::{ListSessions, Page, Result, SessionUsage};
+use super::{ListSessions, Page, Result, SessionUsage, UsageRow};
 use async_trait::async_trait;
 use serde_json::{Map, Value};
 
@@ -11,7 +11,8 @@ use crate::id::{BootId, SendId, SessionId, SessionKey};
 use crate::list::List;
 use crate::message::Message;
 use crate::session::SessionRecord;
-use crate::session::fold::Fold;
+use crate::session::fold::{Fold, NewFold};
+use crate::session::transition::NotFolded;
 use crate::time::Timestamp;
 
 /// Sessions as such: their creation, change and deletion.
@@ -52,6 +53,12 @@ pub trait Sessions: Send + Sync {
     /// last message and those of the open send stay, numbers as well. `context_version` goes up.
     async fn prune_session(&self, item: PruneSession) -> Result<PruneOutcome>;
 
+    /// Stores what a fold cost that was written while nothing of its session was under way, and
+    /// attaches it, unless a worker has the session or what is shown of it changed since it was begun.
+    /// A repeat is paid for once, and attaches nothing. Nothing is stored for a session that is deleted,
+    /// or a send that is gone.
+    async fn fold_at_rest(&self, item: FoldAtRest) -> Result<FoldedAtRest>;
+
     /// A session; `None` when unknown or deleted.
     async fn get_session(&self, key: SessionKey) -> Result<Option<SessionRecord>>;
 
@@ -82,6 +89,7 @@ macro_rules! sessions_methods {
                 item: $crate::store::ImportSession
             ) -> $crate::store::CreateOutcome;
             write prune_session(item: $crate::store::PruneSession) -> $crate::store::PruneOutcome;
+            write fold_at_rest(item: $crate::store::FoldAtRest) -> $crate::store::FoldedAtRest;
             write update_session(
                 key: $crate::id::SessionKey,
                 patch: $crate::store::SessionPatch
@@ -104,6 +112,43 @@ macro_rules! sessions_methods {
             read open_children(key: $crate::id::SessionKey) -> u64;
         }
     };
+}
+
+/// What became of a fold of a session at rest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FoldedAtRest {
+    /// It is attached.
+    Attached,
+    /// Nothing was to be attached, or it never can be: the session is gone or changed.
+    Dropped,
+    /// A worker has the session; it may be attached later.
+    Busy,
+}
+
+impl From<NotFolded> for FoldedAtRest {
+    fn from(why: NotFolded) -> Self {
+        match why {
+            NotFolded::Busy => Self::Busy,
+            NotFolded::Changed => Self::Dropped,
+        }
+    }
+}
+
+/// A fold of a session at rest.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FoldAtRest {
+    /// The session.
+    pub key: SessionKey,
+    /// Its newest send when the fold was begun, which pays.
+    pub send_id: SendId,
+    /// The process that writes.
+    pub boot: BootId,
+    /// The `context_version` when it was begun.
+    pub context_version: i64,
+    /// The fold; none where none could be written, and only its cost is to be stored.
+    pub fold: Option<NewFold>,
+    /// What it cost: rows of [`EXTRACT_ROUND`](super::EXTRACT_ROUND), behind the end of the send.
+    pub usage: Vec<UsageRow>,
 }
 
 /// A session to create.

@@ -2,12 +2,15 @@
 
 use mainspring_shared::id::SessionKey;
 use mainspring_shared::session::fold::{Fold, FoldKind};
+use mainspring_shared::session::transition;
+use mainspring_shared::store::{FoldAtRest, FoldedAtRest};
 
 use crate::db::{Conn, sql};
 use crate::fault::Result;
+use crate::hot::{self, Beside};
 use crate::query::{Query, statement};
 use crate::row::Row;
-use crate::rows::Cells;
+use crate::rows::{Cells, json};
 use crate::store::Tx;
 
 /// Attaches a fold under the number that the context has with it.
@@ -16,6 +19,58 @@ pub(crate) async fn attach(tx: &mut Tx, key: SessionKey, fold: &Fold) -> Result<
         .execute(tx.conn())
         .await?;
     Ok(())
+}
+
+/// Stores what a fold cost, and attaches it where the session is as it was when it was begun.
+pub(crate) async fn at_rest(tx: &mut Tx, item: FoldAtRest) -> Result<FoldedAtRest> {
+    let key = item.key;
+    let is_free = hot::lock(tx, [key].into_iter()).await?.is_empty();
+    let Some(session) = hot::load(tx, key).await? else {
+        return Ok(FoldedAtRest::Dropped);
+    };
+    let send = statement(sql!("extractions/state"))
+        .bind(key.tenant.0)
+        .bind(item.send_id.0)
+        .fetch_optional(tx.conn())
+        .await?;
+    if send.is_none() {
+        return Ok(FoldedAtRest::Dropped);
+    }
+    for row in &item.usage {
+        statement(sql!("extractions/pay"))
+            .bind(key.tenant.0)
+            .bind(key.session.0)
+            .bind(item.send_id.0)
+            .bind(row.round)
+            .bind(row.attempt)
+            .bind(&row.model)
+            .bind(json(&row.usage)?)
+            .bind(tx.now.0)
+            .bind("fold")
+            .execute(tx.conn())
+            .await?;
+    }
+    let Some(fold) = item.fold else {
+        return Ok(FoldedAtRest::Dropped);
+    };
+    if !is_free {
+        return Ok(FoldedAtRest::Busy);
+    }
+    let change = transition::fold_at_rest(
+        &session.hot,
+        item.context_version,
+        (item.send_id, item.boot),
+        fold.reference(),
+        tx.now,
+    );
+    let change = match change {
+        Ok(change) => change,
+        Err(why) => return Ok(why.into()),
+    };
+    let done = hot::commit(tx, change, Beside::default()).await?;
+    let fold = fold.at(done.hot.context_version, item.send_id, tx.now);
+    attach(tx, key, &fold).await?;
+    Ok(FoldedAtRest::Attached)
 }
 
 /// Stores the folds of a copied session.

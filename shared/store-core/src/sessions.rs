@@ -8,9 +8,9 @@ use mainspring_shared::session::transition::{self, Grant};
 use mainspring_shared::session::{Lifecycle, SessionRecord, SessionStatus};
 use mainspring_shared::store;
 use mainspring_shared::store::{
-    CreateOutcome, DeleteOutcome, DeletedSession, ERASED_AT_ONCE, Erased, IdempotencyKey,
-    ImportSession, ListSessions, NewSession, Page, PruneOutcome, PruneSession, SessionPatch,
-    SessionUsage, Sessions, UpdateOutcome,
+    CreateOutcome, DeleteOutcome, DeletedSession, ERASED_AT_ONCE, Erased, FoldAtRest, FoldedAtRest,
+    IdempotencyKey, ImportSession, ListSessions, NewSession, Page, PruneOutcome, PruneSession,
+    SessionPatch, SessionUsage, Sessions, UpdateOutcome,
 };
 use uuid::Uuid;
 
@@ -21,7 +21,7 @@ use crate::hot::{self, Beside};
 use crate::query::{query_as, query_scalar, statement};
 use crate::rows::json;
 use crate::store::{SqlStore, Tx};
-use crate::{erase, import, lists, reads, runs, timers};
+use crate::{erase, folds, import, lists, reads, runs, timers};
 
 #[async_trait]
 impl Sessions for SqlStore {
@@ -74,6 +74,11 @@ impl Sessions for SqlStore {
 
     async fn prune_session(&self, item: PruneSession) -> store::Result<PruneOutcome> {
         self.write(item, |tx, item| Box::pin(prune(tx, item))).await
+    }
+
+    async fn fold_at_rest(&self, item: FoldAtRest) -> store::Result<FoldedAtRest> {
+        self.write(item, |tx, item| Box::pin(folds::at_rest(tx, item)))
+            .await
     }
 
     async fn get_session(&self, key: SessionKey) -> store::Result<Option<SessionRecord>> {

@@ -136,7 +136,8 @@ fn fits(send: &SendRecord) -> bool {
         && !(is_final && send.alarm_at.is_some())
 }
 
-/// Nothing of a send comes behind its final step: no step with a higher number, no message that
+/// Nothing of a send comes behind its final step: no step with a higher number, but for folds of its
+/// session at rest, no message that
 /// this step or an earlier one did not write. Copied messages, of epoch 0, have no step.
 fn finals(found: &mut Found<'_>) {
     let session = found.session;
@@ -145,7 +146,7 @@ fn finals(found: &mut Found<'_>) {
             continue;
         };
         for step in &session.steps {
-            if step.send_id == send.id && step.n > last {
+            if step.send_id == send.id && step.n > last && step.kind != StepKind::Folded {
                 found.add(
                     "send.final_is_last",
                     json!({ "send": send.id, "step": step.n }),

@@ -7,12 +7,14 @@ use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey};
 use mainspring_shared::list::ListName;
 use mainspring_shared::message::{Message, copies_behind};
 use mainspring_shared::send::{SendResult, SendStatus};
+use mainspring_shared::session::fold;
 use mainspring_shared::session::transition;
 use mainspring_shared::session::{Lifecycle, SessionRecord, SessionStatus};
 use mainspring_shared::store::{
     CALLS_EACH, CreateOutcome, DeleteOutcome, DeletedSession, ERASED_AT_ONCE, ERASED_MS_MIN,
-    Erased, IdempotencyKey, ImportSession, ListSessions, NewSession, Page, PruneOutcome,
-    PruneSession, Result, STAGED_MS, SessionPatch, SessionUsage, Sessions, UpdateOutcome,
+    Erased, FoldAtRest, FoldedAtRest, IdempotencyKey, ImportSession, ListSessions, NewSession,
+    Page, PruneOutcome, PruneSession, Result, STAGED_MS, SessionPatch, SessionUsage, Sessions,
+    UpdateOutcome,
 };
 use mainspring_shared::time::Timestamp;
 
@@ -66,6 +68,11 @@ impl Sessions for ModelStore {
     async fn prune_session(&self, item: PruneSession) -> Result<PruneOutcome> {
         let (mut state, _) = self.begin();
         Ok(prune(&mut state, item))
+    }
+
+    async fn fold_at_rest(&self, item: FoldAtRest) -> Result<FoldedAtRest> {
+        let (mut state, now) = self.begin();
+        Ok(fold_at_rest(&mut state, now, item))
     }
 
     async fn get_session(&self, key: SessionKey) -> Result<Option<SessionRecord>> {
@@ -274,6 +281,38 @@ pub(crate) fn delete(
         owner,
         last_step,
     }
+}
+
+fn fold_at_rest(state: &mut State, now: Timestamp, item: FoldAtRest) -> FoldedAtRest {
+    let session = state.sessions.get_mut(&item.key);
+    let Some(session) = session.filter(|session| session.cold.is_some()) else {
+        return FoldedAtRest::Dropped;
+    };
+    if !session.sends.contains_key(&item.send_id) {
+        return FoldedAtRest::Dropped;
+    }
+    for row in item.usage {
+        let slot = (item.send_id, row.round, row.attempt);
+        session.usage.entry(slot).or_insert(row);
+    }
+    let Some(fold) = item.fold else {
+        return FoldedAtRest::Dropped;
+    };
+    let change = transition::fold_at_rest(
+        &session.hot,
+        item.context_version,
+        (item.send_id, item.boot),
+        fold.reference(),
+        now,
+    );
+    let change = match change {
+        Ok(change) => change,
+        Err(why) => return why.into(),
+    };
+    session.commit(change, Vec::new());
+    let fold = fold.at(session.hot.context_version, item.send_id, now);
+    fold::attach(&mut session.folds, fold);
+    FoldedAtRest::Attached
 }
 
 pub(crate) fn prune(state: &mut State, item: PruneSession) -> PruneOutcome {

@@ -336,8 +336,8 @@ ORDER BY r.tenant, r.run_id
 LIMIT $1;
 
 -- name: audit/send.final_is_last
--- Steps of a send behind its final one, and messages that neither it nor an earlier step of the
--- send wrote. Copied messages, of epoch 0, have no step. What wrote a message is the last step that
+-- Steps of a send behind its final one, but for folds of its session at rest, and messages that
+-- neither it nor an earlier step of the send wrote. Copied messages, of epoch 0, have no step. What wrote a message is the last step that
 -- begins at or before it.
 WITH final_steps AS (
     SELECT tenant, session_id, send_id, min(n) AS n
@@ -364,6 +364,7 @@ FROM (
     FROM steps s
     JOIN final_steps f ON f.tenant = s.tenant AND f.session_id = s.session_id
                       AND f.send_id = s.send_id AND s.n > f.n
+    WHERE s.kind <> 'folded'
     UNION ALL
     SELECT m.tenant, m.session_id, m.send_id, 'seq', m.seq
     FROM placed m

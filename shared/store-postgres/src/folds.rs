@@ -1,12 +1,14 @@
 //! Folds: read with the window, copied with their session. A round's statement attaches them.
 
 use mainspring_shared::id::SessionKey;
-use mainspring_shared::session::fold::{Fold, FoldKind};
-use mainspring_shared::store::Result;
+use mainspring_shared::session::fold::{Fold, FoldKind, NewFold};
+use mainspring_shared::step::StepRefs;
+use mainspring_shared::store::{FoldAtRest, FoldedAtRest, Result};
+use mainspring_shared::time::Timestamp;
 use sqlx::PgConnection;
 
-use crate::columns::CopiedFolds;
-use crate::retry::{Fault, Pool, fetch, sql};
+use crate::columns::{CopiedFolds, FoldColumns, UsageColumns, json};
+use crate::retry::{Fault, Pool, fetch, repeatable, sql};
 use crate::rows::{Fields, key_columns};
 
 /// All folds of a session, by number.
@@ -17,6 +19,50 @@ pub(crate) async fn all(pool: &Pool, key: SessionKey) -> Result<Vec<Fold>> {
     .await?;
     let read = rows.iter().map(|row| read(&mut Fields::new(row, "folds")));
     read.map(|row| Ok(row?.1)).collect()
+}
+
+/// Stores what a fold of a session at rest cost, and attaches it where nothing has changed meanwhile.
+pub(crate) async fn at_rest(
+    pool: &Pool,
+    at: Option<Timestamp>,
+    item: &FoldAtRest,
+) -> Result<FoldedAtRest> {
+    repeatable!(pool, |connection| at_rest_once(connection, at, item))
+}
+
+async fn at_rest_once(
+    connection: &mut PgConnection,
+    at: Option<Timestamp>,
+    item: &FoldAtRest,
+) -> std::result::Result<FoldedAtRest, Fault> {
+    let refs = StepRefs {
+        fold: item.fold.as_ref().map(NewFold::reference),
+        ..StepRefs::default()
+    };
+    let mut usage = UsageColumns::default();
+    usage.push(0, &item.usage);
+    let mut folds = FoldColumns::default();
+    folds.push(0, item.fold.as_ref());
+    let query = sql!("folds/at_rest")
+        .bind(at.map(|at| at.0))
+        .bind(item.key.tenant.0)
+        .bind(item.key.session.0)
+        .bind(item.send_id.0)
+        .bind(item.context_version)
+        .bind(item.boot.0)
+        .bind(json(&refs));
+    let query = folds.bind(usage.bind(query));
+    let Some(row) = query.fetch_optional(connection).await? else {
+        return Ok(FoldedAtRest::Dropped);
+    };
+    let mut fields = Fields::new(&row, "session_hot");
+    let attached: bool = fields.take("attached")?;
+    let busy: bool = fields.take("busy")?;
+    Ok(match (attached, busy) {
+        (true, _) => FoldedAtRest::Attached,
+        (false, true) if item.fold.is_some() => FoldedAtRest::Busy,
+        (false, _) => FoldedAtRest::Dropped,
+    })
 }
 
 /// The folds that are shown of these sessions, each with the place of its session.

@@ -8,9 +8,9 @@ use mainspring_shared::send::SendResult;
 use mainspring_shared::session::{Lifecycle, SessionRecord, SessionStatus};
 use mainspring_shared::step::StepRefs;
 use mainspring_shared::store::{
-    CreateOutcome, DeleteOutcome, DeletedSession, ERASED_AT_ONCE, Erased, Error, IdempotencyKey,
-    ImportSession, ListSessions, NewSession, Page, PruneOutcome, PruneSession, Result,
-    SessionPatch, SessionUsage, Sessions, UpdateOutcome,
+    CreateOutcome, DeleteOutcome, DeletedSession, ERASED_AT_ONCE, Erased, Error, FoldAtRest,
+    FoldedAtRest, IdempotencyKey, ImportSession, ListSessions, NewSession, Page, PruneOutcome,
+    PruneSession, Result, SessionPatch, SessionUsage, Sessions, UpdateOutcome,
 };
 use mainspring_shared::time::Timestamp;
 use sqlx::{Connection, PgConnection};
@@ -23,7 +23,7 @@ use crate::ledger::{Active, Ledger, now};
 use crate::retry::{Attempts, Fault, Pool, Verdict, sql};
 use crate::rows::{Fields, key_columns};
 use crate::store::PostgresStore;
-use crate::{erase, import, lists, reads, runs};
+use crate::{erase, folds, import, lists, reads, runs};
 
 #[async_trait]
 impl Sessions for PostgresStore {
@@ -60,6 +60,10 @@ impl Sessions for PostgresStore {
 
     async fn prune_session(&self, item: PruneSession) -> Result<PruneOutcome> {
         prune(&self.pools.writers, self.at, item).await
+    }
+
+    async fn fold_at_rest(&self, item: FoldAtRest) -> Result<FoldedAtRest> {
+        folds::at_rest(&self.pools.writers, self.at, &item).await
     }
 
     async fn get_session(&self, key: SessionKey) -> Result<Option<SessionRecord>> {

@@ -442,24 +442,58 @@ fn a_death_at_any_write_of_sends_that_fold_changes_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_fold_beside_a_long_send_keeps_nobody_waiting() {
     let world = World::new().await;
-    let mut agent = agent(FoldStrategy::Summary, 0.02);
+    let mut agent = agent(FoldStrategy::Summary, 0.04);
     agent.system_prompt = Some("counts".to_owned());
-    agent.context.fold.soft = Some(SMALL);
+    agent.context.fold.soft = Some(0.004);
     let key = world.session(agent).await;
     let _worker = world.worker("w", world.store.clone());
     let texts = std::iter::once("fold sleeps 2000".to_owned()).chain((0..9).map(text));
     talk(&world, key, texts).await;
-    assert_eq!(
-        session(&world).await.folds,
-        [],
-        "short sends fold nothing beside"
-    );
-    // A send of two tool rounds that each take longer than the fold.
-    let plan = json!([[["slow", {"ms": 3_000}]], [["slow", {"ms": 3_000}]]]);
+    assert_eq!(for_folds(&world.script.ledger()), 0);
+    // A send that grows beyond the threshold in its first round, and has rounds that take longer than the
+    // fold.
+    let long = "a long line of what was found there, with many words in it ".repeat(8);
+    let plan = json!([
+        [["look", {"long": long}]],
+        [["slow", {"ms": 3_000}]],
+        [["slow", {"ms": 3_000}]],
+    ]);
     let id = world.send(key, &format!("plan {plan}")).await;
     let record = world.settle(&[id]).await.remove(0);
     assert_eq!(record.status, SendStatus::Completed);
     let session = session(&world).await;
     assert_eq!(session.folds.len(), 1);
+    world.audit().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_at_rest_is_folded_and_its_next_send_waits_for_nothing() {
+    let world = World::new().await;
+    let mut agent = agent(FoldStrategy::Summary, 0.02);
+    agent.system_prompt = Some("counts".to_owned());
+    agent.context.fold.soft = Some(SMALL);
+    let key = world.session(agent).await;
+    let _worker = world.worker("w", world.store.clone());
+    let mut records = talk(&world, key, std::iter::once("fold sleeps 2000".to_owned())).await;
+    for n in 0..40 {
+        records.extend(talk(&world, key, std::iter::once(text(n))).await);
+        // Some follow while a fold is written, some later.
+        world
+            .pass(Duration::from_millis(700 * (n as u64 % 5)))
+            .await;
+    }
+    world.pass(Duration::from_secs(10)).await;
+    for record in &records {
+        let took = record
+            .finished_at
+            .expect("it is final")
+            .since(record.created_at);
+        assert!(took < Duration::from_secs(1), "a send took {took:?}");
+    }
+    let session = session(&world).await;
+    assert!(session.folds.len() > 2, "{:?}", session.folds);
+    assert_eq!(session.messages.len(), 2 * records.len());
+    let paid = session.usage.iter().filter(|(_, round, _)| *round == -1);
+    assert_eq!(paid.count(), for_folds(&world.script.ledger()));
     world.audit().await;
 }

@@ -5,14 +5,14 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainspring_shared::agent::OutputFault;
+use mainspring_shared::agent::{FoldStrategy, OutputFault};
 use mainspring_shared::budget::Spent;
 use mainspring_shared::error::Failure;
 use mainspring_shared::event::{LiveEvent, LiveKind};
 use mainspring_shared::id::SessionKey;
 use mainspring_shared::lease::Lease;
 use mainspring_shared::message::{NewMessage, Role};
-use mainspring_shared::send::machine::{Command, Event, Open, Rules, State, transition};
+use mainspring_shared::send::machine::{Command, End, Event, Open, Rules, State, transition};
 use mainspring_shared::session::SIGNAL_CANCEL;
 use mainspring_shared::session::window::Window;
 use mainspring_shared::store::{Counters, Resumed, SendTotals, StartedSend, Then};
@@ -268,7 +268,11 @@ impl<'a> Run<'a> {
             }
             Command::StoreResults => Some(self.store_results().await),
             Command::End(end) => {
-                self.drop_beside();
+                // Notes are saved under the lease, and who cancels wants no more of it.
+                let strategy = self.send.agent.context.fold.strategy;
+                if strategy == FoldStrategy::Agentic || end == End::Cancelled {
+                    self.drop_beside();
+                }
                 Some(self.end(end).await)
             }
             Command::Park { on, after } => {

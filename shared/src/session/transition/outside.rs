@@ -1,13 +1,15 @@
 //! What reaches a session from outside while a send is under way: inbox items, results of calls and
 //! the ends of children.
 
-use super::{Change, wake};
+use super::{Change, Grant, wake};
 use crate::agent::OnBusy;
-use crate::id::SendId;
+use crate::id::{BootId, SendId};
 use crate::inbox::ItemKind;
 use crate::send::{SendStatus, WaitingOn};
+use crate::session::fold::FoldRef;
 use crate::session::hot::{HotRow, SendState};
 use crate::session::{SIGNAL_INBOX, SIGNAL_INTERRUPT, SIGNAL_RESULT};
+use crate::step::{StepKind, StepRefs};
 use crate::store::CallAnswer;
 use crate::time::Timestamp;
 use crate::tool::{Approval, CallRecord};
@@ -85,6 +87,41 @@ pub fn item_signals(mode: OnBusy) -> i32 {
         OnBusy::Interrupt => SIGNAL_INBOX | SIGNAL_INTERRUPT,
         OnBusy::Enqueue | OnBusy::Coalesce | OnBusy::Steer | OnBusy::Reject => SIGNAL_INBOX,
     }
+}
+
+/// Why a fold of a session at rest is not attached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotFolded {
+    /// A worker has the session; later it may be attached.
+    Busy,
+    /// What is shown of the session is not what it was when the fold was begun: another fold was
+    /// attached, or messages were pruned.
+    Changed,
+}
+
+/// Attaches a fold that was written of a session at rest, in a step of the send that was its last one then.
+/// Messages that were appended meanwhile stand behind it.
+pub fn fold_at_rest(
+    hot: &HotRow,
+    context_version: i64,
+    (send, boot): (SendId, BootId),
+    fold: FoldRef,
+    now: Timestamp,
+) -> Result<Change, NotFolded> {
+    if hot.context_version != context_version {
+        return Err(NotFolded::Changed);
+    }
+    if hot.owner.is_some() {
+        return Err(NotFolded::Busy);
+    }
+    let mut hot = hot.clone();
+    hot.context_version += 1;
+    let refs = StepRefs {
+        fold: Some(fold),
+        ..StepRefs::default()
+    };
+    let change = Change::of(hot);
+    Ok(change.with_step(send, StepKind::Folded, Grant::none(boot), now, refs))
 }
 
 /// Delivers an item to a session that may be busy. What came of the session's own work is kept for

@@ -1,5 +1,5 @@
--- Nothing of a send comes behind its final step: no step with a higher number, and no message that
--- neither this step nor an earlier one wrote. Copied messages, of epoch 0, have no step.
+-- Nothing of a send comes behind its final step: no step with a higher number, but for folds of its
+-- session at rest, and no message that neither this step nor an earlier one wrote. Copied messages, of epoch 0, have no step.
 WITH bound AS MATERIALIZED (
     SELECT
         coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now,
@@ -28,7 +28,7 @@ SELECT v.row FROM (
     FROM final f
     JOIN steps t
         ON t.tenant = f.tenant AND t.session_id = f.session_id AND t.send_id = f.send_id
-        AND t.n > f.n
+        AND t.n > f.n AND t.kind <> 'folded'
     UNION ALL
     SELECT
         m.tenant, m.session_id, m.seq,

@@ -5,7 +5,8 @@ use mainspring_shared::session::fold::{Fold, FoldKind, NewFold, copies};
 use mainspring_shared::step::StepKind;
 use mainspring_shared::store::{
     AppendOutcome, AppendRound, AuditOptions, ClaimOutcome, ClaimSession, Claimed, CreateOutcome,
-    ImportSession, Inspect, PruneSession, PruneTo, SendTotals, Then,
+    EXTRACT_ROUND, FoldAtRest, FoldedAtRest, ImportSession, Inspect, PruneSession, PruneTo,
+    SendTotals, Then,
 };
 
 use super::prelude::*;
@@ -27,7 +28,7 @@ async fn third(store: &dyn Inspect) -> Claimed {
     claim(store, 80, 1, 1, 3).await
 }
 
-fn new_fold(from_seq: i64, to_seq: i64, level: i32) -> NewFold {
+pub(super) fn new_fold(from_seq: i64, to_seq: i64, level: i32) -> NewFold {
     NewFold {
         from_seq,
         to_seq,
@@ -182,6 +183,106 @@ pub async fn of_two_who_fold_the_one_without_the_lease_attaches_nothing(store: &
         .map(|fold| fold.to_seq)
         .collect();
     assert_eq!(ends, [6]);
+}
+
+/// A fold of session 1 behind send 3, which costs one call.
+fn at_rest(claimed: &Claimed, fold: Option<NewFold>) -> FoldAtRest {
+    let usage = usage_row(EXTRACT_ROUND, 77);
+    FoldAtRest {
+        key: claimed.key,
+        send_id: claimed.send.record.id,
+        boot: boot(1),
+        context_version: claimed.counters.context_version,
+        fold,
+        usage: vec![usage],
+    }
+}
+
+/// Send 3 has ended with message 8, and nothing is under way.
+async fn rested(store: &dyn Inspect) -> Claimed {
+    let claimed = third(store).await;
+    complete(store, 90, ending(&claimed, Then::Release)).await;
+    claimed
+}
+
+async fn fold_at_rest(store: &dyn Inspect, ms: i64, item: FoldAtRest) -> FoldedAtRest {
+    let attached = store.at(time(ms)).fold_at_rest(item).await;
+    attached.expect("the store answers")
+}
+
+async fn paid_at_rest(store: &dyn Inspect) -> usize {
+    let dumped = dumped(store, 1).await;
+    let rows = dumped.usage.iter();
+    rows.filter(|(_, round, _)| *round == EXTRACT_ROUND).count()
+}
+
+pub async fn a_fold_at_rest_is_attached_and_paid_for_once(store: &dyn Inspect) {
+    let claimed = rested(store).await;
+    let item = at_rest(&claimed, Some(new_fold(1, 6, 0)));
+    let once = fold_at_rest(store, 100, item.clone()).await;
+    let twice = fold_at_rest(store, 101, item).await;
+    assert_eq!(
+        (once, twice),
+        (FoldedAtRest::Attached, FoldedAtRest::Dropped)
+    );
+    assert_eq!(
+        (folds(store, 1).await.len(), paid_at_rest(store).await),
+        (1, 1)
+    );
+    assert_sound(store).await;
+    accept(store, 110, sending(4, 1)).await;
+    let again = claim(store, 120, 1, 1, 4).await;
+    assert_eq!((again.folds.len(), seqs(&again.window)), (1, vec![7, 8]));
+    append(store, 130, folding(&again, new_fold(1, 8, 1))).await;
+    assert_sound(store).await;
+}
+
+pub async fn a_fold_at_rest_waits_for_the_worker_that_has_the_session(store: &dyn Inspect) {
+    let claimed = rested(store).await;
+    let item = at_rest(&claimed, Some(new_fold(1, 6, 0)));
+    accept(store, 100, sending(4, 1)).await;
+    let owned = claim(store, 110, 1, 1, 4).await;
+    let busy = fold_at_rest(store, 120, item.clone()).await;
+    assert_eq!(busy, FoldedAtRest::Busy);
+    // What it cost is stored all the same.
+    assert_eq!(folds(store, 1).await, []);
+    assert_eq!(paid_at_rest(store).await, 1);
+    complete(store, 130, ending(&owned, Then::Release)).await;
+    let later = fold_at_rest(store, 140, item).await;
+    assert_eq!(later, FoldedAtRest::Attached);
+    assert_eq!(paid_at_rest(store).await, 1);
+    assert_sound(store).await;
+    accept(store, 150, sending(5, 1)).await;
+    let again = claim(store, 160, 1, 1, 5).await;
+    assert_eq!(seqs(&again.window), [7, 8, 9, 10]);
+}
+
+pub async fn a_fold_at_rest_is_dropped_where_another_was_attached(store: &dyn Inspect) {
+    let claimed = rested(store).await;
+    let item = at_rest(&claimed, Some(new_fold(1, 6, 0)));
+    accept(store, 100, sending(4, 1)).await;
+    let owned = claim(store, 110, 1, 1, 4).await;
+    append(store, 120, folding(&owned, new_fold(1, 4, 0))).await;
+    let dropped = fold_at_rest(store, 130, item.clone()).await;
+    assert_eq!(dropped, FoldedAtRest::Dropped);
+    complete(store, 140, ending(&owned, Then::Release)).await;
+    let dropped = fold_at_rest(store, 150, item).await;
+    assert_eq!(dropped, FoldedAtRest::Dropped);
+    assert_eq!(folds(store, 1).await.len(), 1);
+    assert_sound(store).await;
+}
+
+pub async fn nothing_is_stored_of_a_fold_whose_session_is_gone(store: &dyn Inspect) {
+    let claimed = rested(store).await;
+    let deleted = store
+        .at(time(100))
+        .delete_session(key(1), boot(SCHEDULER))
+        .await;
+    deleted.expect("the store answers");
+    let item = at_rest(&claimed, Some(new_fold(1, 6, 0)));
+    let dropped = fold_at_rest(store, 110, item).await;
+    assert_eq!(dropped, FoldedAtRest::Dropped);
+    assert_eq!(paid_at_rest(store).await, 0);
 }
 
 pub async fn pruning_removes_messages_and_keeps_what_stands_for_them(store: &dyn Inspect) {

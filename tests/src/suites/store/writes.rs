@@ -13,10 +13,10 @@ use mainspring_shared::lease::Lease;
 use mainspring_shared::list::{Bounds, Change, List, ListName, NewEntry, WhenFull};
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::store::{
-    CallAnswer, CallBegin, ChangeMemory, ChangeTimer, ClaimRuns, Claimed, Dump, EraseMemories,
-    IdempotencyKey, ImportSession, Inspect, NewBlob, NewBoot, NewMemory, ParkUntil, PostResult,
-    PruneSession, PruneTo, ReleaseSession, RetireBlobs, RetireSends, Role, RotateKey, SaveMemory,
-    SessionPatch, TenantPatch, Then, TimerChange, WriteList,
+    CallAnswer, CallBegin, ChangeMemory, ChangeTimer, ClaimRuns, Claimed, Dump, EXTRACT_ROUND,
+    EraseMemories, FoldAtRest, IdempotencyKey, ImportSession, Inspect, NewBlob, NewBoot, NewMemory,
+    ParkUntil, PostResult, PruneSession, PruneTo, ReleaseSession, RetireBlobs, RetireSends, Role,
+    RotateKey, SaveMemory, SessionPatch, TenantPatch, Then, TimerChange, WriteList,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallResult;
@@ -24,6 +24,7 @@ use mainspring_shared::workflow::run::{DSL_VERSION, RunAsk};
 
 use super::agents::{agent_key, pointing, publish, publishing};
 use super::extractions::{claiming, ending_with, owed};
+use super::folds::new_fold;
 use super::harness::Opened;
 use super::prelude::*;
 use super::runs::{advance_of, claim_runs, created, new_run, read_run, run_key, under_way};
@@ -212,6 +213,15 @@ writes! {
             to: PruneTo::KeepLast(1),
             dry_run: false,
             limit: 500,
+        }).await;
+    fold_at_rest: |store| answered(store).await,
+        |store, _c| store.at(time(NOW)).fold_at_rest(FoldAtRest {
+            key: key(1),
+            send_id: send(1),
+            boot: boot(1),
+            context_version: 0,
+            fold: Some(new_fold(1, 2, 0)),
+            usage: vec![usage_row(EXTRACT_ROUND, 77)],
         }).await;
     publish_agent: |_store| None,
         |store, _c| store.at(time(NOW)).publish_agent(publishing("reviewer", "Review.")).await;

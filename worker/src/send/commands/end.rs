@@ -113,6 +113,8 @@ impl Run<'_> {
         if !kept {
             return self.release_as_lost().await;
         }
+        let rests = completed.next.is_none() && completed.status == SendStatus::Completed;
+        self.fold_at_rest(rests);
         self.ending.left = Left::Done(completed.next.map(Box::new));
         Event::Stored
     }

@@ -4,12 +4,13 @@
 use std::fmt::Write as _;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use futures::FutureExt as _;
 use mainspring_shared::agent::{FoldSpec, FoldStrategy};
 use mainspring_shared::error::{Code, Coded, Failure};
+use mainspring_shared::id::SendId;
 use mainspring_shared::message::ToolCall;
 use mainspring_shared::model::{Thinking, expect_message_tokens, expect_request_tokens};
 use mainspring_shared::send::machine::Event;
@@ -17,10 +18,12 @@ use mainspring_shared::session::fold::digest::of_span;
 use mainspring_shared::session::fold::plan::{self, Pressure, Room, Span};
 use mainspring_shared::session::fold::{FoldKind, end};
 use mainspring_shared::session::{SIGNAL_CANCEL, SIGNAL_INTERRUPT, SIGNAL_RESULT};
-use mainspring_shared::store::AppendRound;
+use mainspring_shared::store::{AppendRound, FoldAtRest};
 use mainspring_shared::usage::Usage;
 use serde_json::Value;
+use uuid::Uuid;
 
+use crate::fold::resting;
 use crate::fold::{
     Asked, Fault, Job, NOTE_TOOLS, Writing, Written, ask_own, ask_service, distill, prompt,
     summarize,
@@ -65,6 +68,8 @@ pub(in crate::send) struct Folding {
     harder: Option<i32>,
     /// Model calls for folds in this life.
     calls: i32,
+    /// How long the last request was, and the room that there was for it.
+    weighed: Option<(u64, Room)>,
     /// The fold that is written while the send goes on.
     pub(in crate::send) beside: Option<Beside>,
 }
@@ -86,6 +91,7 @@ impl Run<'_> {
         let answer = u64::from(request.max_tokens);
         let room = room_of(model, answer, &self.send.agent.context.fold);
         let tokens = self.expected(request, model);
+        self.folding.weighed = Some((tokens, room));
         if tokens < room.hard {
             return (tokens >= room.soft)
                 .then(|| self.fold_beside(tokens, room))
@@ -97,8 +103,9 @@ impl Run<'_> {
             self.folding.span = Some(Arc::new(span));
             return Some(Event::TooLong);
         }
-        // Where the estimate may be wrong, the provider has the last word.
-        (tokens / 2 > model.facts.window).then(|| self.cannot_fit(request, room.budget))
+        // Where the estimate or the window may be wrong, the provider has the last word.
+        let is_sure = model.facts.known && tokens / 2 > model.facts.window;
+        is_sure.then(|| self.cannot_fit(request, room.budget))
     }
 
     /// How many tokens a request is expected to have: what the provider counted of its beginning, and of the
@@ -111,12 +118,23 @@ impl Run<'_> {
     }
 
     fn choose(&self, tokens: u64, room: Room, pressure: Pressure) -> Option<Span> {
+        self.choose_beside(self.send.record.id, tokens, room, pressure)
+    }
+
+    /// The same while this send runs, or none does.
+    fn choose_beside(
+        &self,
+        running: SendId,
+        tokens: u64,
+        room: Room,
+        pressure: Pressure,
+    ) -> Option<Span> {
         let spec = &self.send.agent.context.fold;
         let window = &*self.prompt.window;
         let window = plan::Window {
             folds: window.folds(),
             messages: window.active(load::window_from(&self.bill.totals)),
-            running: self.send.record.id,
+            running,
             keep_sends: spec.keep_sends() as usize,
         };
         plan::choose(window, tokens, room, pressure, expect_message_tokens)
@@ -128,7 +146,8 @@ impl Run<'_> {
     fn fold_beside(&mut self, tokens: u64, room: Room) -> Option<Event> {
         let is_short = self.bill.totals.rounds == 0;
         let by_digests = self.send.agent.context.fold.strategy == FoldStrategy::Projection;
-        if self.folding.beside.is_some() || (is_short && !by_digests) {
+        let is_written = self.folding.beside.is_some() || self.kernel.kept.resting.has(self.key);
+        if is_written || (is_short && !by_digests) {
             return None;
         }
         // What is left of a budget is for the answers that are waited for.
@@ -186,6 +205,57 @@ impl Run<'_> {
         }
     }
 
+    /// The send has ended. A fold that is written beside it goes on without it; where there is none, one is
+    /// begun that the next send would have to wait for, once it is no longer short of room.
+    pub(in crate::send) fn fold_at_rest(&mut self, is_last: bool) {
+        let mut begun = self.folding.beside.take();
+        if begun.is_none() && is_last {
+            begun = self.begin_at_rest();
+        }
+        let Some(Beside {
+            writing,
+            asked,
+            span,
+        }) = begun
+        else {
+            return;
+        };
+        let item = FoldAtRest {
+            key: self.key,
+            send_id: self.send.record.id,
+            boot: self.hold.lease.boot,
+            context_version: *self.prompt.version,
+            fold: None,
+            usage: Vec::new(),
+        };
+        resting::spawn(self.kernel, item, (writing, asked, span));
+    }
+
+    fn begin_at_rest(&mut self) -> Option<Beside> {
+        let (tokens, room) = self.folding.weighed.filter(|(at, room)| *at >= room.soft)?;
+        let by_model = matches!(
+            self.send.agent.context.fold.strategy,
+            FoldStrategy::Summary | FoldStrategy::Http
+        );
+        // Nobody asks the budget of a send that has ended.
+        let can = by_model && self.bill.purse.is_unlimited();
+        if !can || !self.kernel.kept.resting.takes(self.key) || self.kernel.lifecycle.is_stopping()
+        {
+            return None;
+        }
+        let nobody = SendId(Uuid::nil());
+        let span = self.choose_beside(nobody, tokens, room, Pressure::Soft)?;
+        let span = Arc::new(span);
+        if !self.ask_for_fold(&span) {
+            return None;
+        }
+        self.folding.writing.take().map(|writing| Beside {
+            writing,
+            asked: self.folding.asked.take(),
+            span,
+        })
+    }
+
     /// Drops the fold that is written beside the send, because the lease goes or something more urgent
     /// came; what it may have cost is entered.
     pub(in crate::send) fn drop_beside(&mut self) {
@@ -238,14 +308,15 @@ impl Run<'_> {
     }
 
     /// A fold within its time. A defect of its own is a fold that was not written.
-    fn within(&self, writing: Writing) -> Writing {
+    fn within(&self, span: &Arc<Span>, writing: Writing) -> Writing {
         let clock = Arc::clone(&self.kernel.parts.clock);
         let limit = (self.kernel.parts.config.answer_timeout).unwrap_or(WRITTEN_WITHIN);
+        let span = Arc::clone(span);
         Box::pin(async move {
             tokio::select! {
                 written = AssertUnwindSafe(writing).catch_unwind() => written.unwrap_or_else(|_| {
                     Err(Fault::Service("it broke off by a defect of its own".to_owned()))
-                }),
+                })?.fitting(&span),
                 () = clock.sleep(limit) => Err(Fault::Model(Error::TotalTimeout)),
             }
         })
@@ -269,11 +340,12 @@ impl Run<'_> {
                 let url = spec.url.clone().unwrap_or_default();
                 let boot = self.hold.lease.boot;
                 self.folding.writing =
-                    Some(self.within(Box::pin(ask_service(tools, url, job, boot))));
+                    Some(self.within(span, Box::pin(ask_service(tools, url, job, boot))));
                 return true;
             }
             (FoldStrategy::Summary, Some(own)) => {
-                self.folding.writing = Some(self.within(Box::pin(ask_own(Arc::clone(own), job))));
+                self.folding.writing =
+                    Some(self.within(span, Box::pin(ask_own(Arc::clone(own), job))));
                 return true;
             }
             (FoldStrategy::Summary | FoldStrategy::Agentic, _) => {}
@@ -314,24 +386,27 @@ impl Run<'_> {
             && !notes.is_empty()
             && self.bill.purse.is_unlimited();
         let (hooks, at) = (self.kernel.parts.hooks.clone(), self.place());
-        self.folding.writing = Some(self.within(Box::pin(async move {
-            let mut request = request;
-            if !hooks.is_empty() {
-                let bound = request.max_tokens;
-                let asking = Arc::make_mut(&mut request);
-                let judged = hooks.before_model(at, asking).await;
-                asking.max_tokens = asking.max_tokens.min(bound);
-                if !matches!(judged, Ok(Judged::Go)) {
-                    let why = "a hook does not let the model be asked for it";
-                    return Err(Fault::Service(why.to_owned()));
+        self.folding.writing = Some(self.within(
+            span,
+            Box::pin(async move {
+                let mut request = request;
+                if !hooks.is_empty() {
+                    let bound = request.max_tokens;
+                    let asking = Arc::make_mut(&mut request);
+                    let judged = hooks.before_model(at, asking).await;
+                    asking.max_tokens = asking.max_tokens.min(bound);
+                    if !matches!(judged, Ok(Judged::Go)) {
+                        let why = "a hook does not let the model be asked for it";
+                        return Err(Fault::Service(why.to_owned()));
+                    }
                 }
-            }
-            if by_notes {
-                distill(client, request, notes, streamed).await
-            } else {
-                summarize(client, request, streamed).await
-            }
-        })));
+                if by_notes {
+                    distill(client, request, notes, streamed).await
+                } else {
+                    summarize(client, request, streamed).await
+                }
+            }),
+        ));
         true
     }
 
@@ -354,7 +429,7 @@ impl Run<'_> {
                 self.pay_for_fault(&fault);
                 match fault {
                     Fault::Model(error) => error,
-                    Fault::Empty { .. } | Fault::Service(_) => {
+                    Fault::Empty { .. } | Fault::Long { .. } | Fault::Service(_) => {
                         tracing::warn!(send.id = %self.send.record.id, %fault, "digests take a fold's place");
                         return self.attach_digest(&span).await;
                     }
@@ -477,46 +552,30 @@ impl Run<'_> {
 
     /// Enters what a fold cost that could not be had.
     fn pay_for_fault(&mut self, fault: &Fault) {
-        match fault {
-            Fault::Empty { reply: Some(reply) } => {
-                self.pay_for_fold(reply.model.clone(), reply.usage);
-            }
-            Fault::Model(error) => {
-                let asked = self.folding.asked.as_ref();
-                let heard = asked.is_some_and(|asked| asked.streamed.load(Ordering::Relaxed) > 0);
-                if heard || error.code() == Code::LlmTimeout {
-                    self.pay_for_fold_estimated();
-                }
-            }
-            Fault::Empty { reply: None } | Fault::Service(_) => {}
+        let asked = self.folding.asked.take();
+        if let Some((model, usage)) = Asked::cost(asked.as_ref(), fault) {
+            self.enter_fold(model, usage);
         }
-        self.folding.asked = None;
     }
 
-    fn pay_for_fold(&mut self, model: String, mut usage: Usage) {
-        let price = self.folding.asked.take().and_then(|asked| asked.price);
-        usage.cost_usd = usage.cost_usd.or(price.map(|price| price.of(&usage)));
+    fn pay_for_fold(&mut self, model: String, usage: Usage) {
+        let asked = self.folding.asked.take();
+        self.enter_fold(model, asked.map_or(usage, |asked| asked.priced(usage)));
+    }
+
+    /// Enters what a fold may have cost that broke off.
+    fn pay_for_fold_estimated(&mut self) {
+        if let Some((model, usage)) = self.folding.asked.take().map(|asked| asked.estimated()) {
+            self.enter_fold(model, usage);
+        }
+    }
+
+    fn enter_fold(&mut self, model: String, usage: Usage) {
         let call = (self.hold.lease.epoch, self.folding.calls);
         let (row, session) = self.bill.enter_fold(call, model, usage);
         let mut owed = self.hold.owed();
         owed.rows.push(row);
         owed.session = session;
-    }
-
-    /// Enters what a fold may have cost that broke off.
-    fn pay_for_fold_estimated(&mut self) {
-        let Some(asked) = &self.folding.asked else {
-            return;
-        };
-        let mut usage = Usage {
-            input_tokens: estimate_request_tokens(&asked.request),
-            output_tokens: asked.streamed.load(Ordering::Relaxed),
-            estimated: true,
-            ..Usage::default()
-        };
-        usage.cost_usd = asked.price.map(|price| price.at_most(&usage));
-        let model = asked.request.model.clone();
-        self.pay_for_fold(model, usage);
     }
 }
 
