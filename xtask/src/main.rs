@@ -1,6 +1,7 @@
 //! The project's own chores: `cargo xtask test | simulate | soak | lint | deps | deny | msrv |
-//! clients | versions | ci`.
+//! clients | versions | chart | ci`.
 
+mod chart;
 mod clients;
 mod deny;
 mod deps;
@@ -44,7 +45,9 @@ Usage: cargo xtask COMMAND
   versions [--short]               the suites of stores and queues on the oldest and the newest Postgres,
                                    Redis and Valkey that registries have; --short only prepares every
                                    statement on each Postgres
-  ci                               lint, test --require-all, clients, versions --short";
+  chart                            renders helm/mainspring and validates it, installs it on a stub of a cluster, and
+                                   looks through deploy/; installs helm and the schemas in target/
+  ci                               lint, test --require-all, clients, versions --short, chart";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -60,6 +63,7 @@ fn main() -> ExitCode {
         ["clients"] => clients::check(),
         ["versions"] => versions::check(false),
         ["versions", "--short"] => versions::check(true),
+        ["chart"] => chart::check(),
         ["ci"] => ci(),
         ["--help" | "-h" | "help"] => {
             tools::say(USAGE);
@@ -84,7 +88,8 @@ fn ci() -> anyhow::Result<()> {
         cargo_arguments: Vec::new(),
     })?;
     clients::check()?;
-    versions::check(true)
+    versions::check(true)?;
+    chart::check()
 }
 
 fn test_options(words: &[&str]) -> anyhow::Result<test::Options> {

