@@ -61,49 +61,39 @@ class Stub:
             def log_message(self, *_):
                 pass
 
-            def answer(self, status, body):
-                data = body if isinstance(body, bytes) else json.dumps(body).encode()
+            def answered(self):
+                body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
+                status, answer = stub.serve(self.command, self.path, body)
+                data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()
                 self.wfile.write(data)
 
-            def body(self):
-                return json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
-
-            def handle_one(self):
-                stub.serve(self)
-
-            do_GET = do_POST = do_PATCH = do_PUT = do_DELETE = handle_one
+            do_GET = do_POST = do_PATCH = do_PUT = do_DELETE = answered
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
 
-    def serve(self, request):
-        url = urlparse(request.path)
+    def serve(self, command, path, body):
+        url = urlparse(path)
         query = {key: values[0] for key, values in parse_qs(url.query).items()}
         if (discovered := discovery(url.path)) is not None:
-            return request.answer(200, discovered)
+            return 200, discovered
         found = PATH.match(url.path)
-        if not found:
-            return request.answer(404, failure(404, "NotFound", url.path))
-        group, (namespace, plural, name) = found[1] or found[2], found.group(3, 4, 5)
-        kind = RESOURCES.get(group, {}).get(plural)
-        if kind is None:
-            return request.answer(404, failure(404, "NotFound", url.path))
-        body = request.body() if request.command != "GET" else None
+        group, plural = (found[1] or found[2], found[4]) if found else ("", "")
+        if plural not in RESOURCES.get(group, {}):
+            return 404, failure(404, "NotFound", url.path)
         with self.lock:
             if "watch" in query:
-                status, answer = 200, self.watched(kind, query)
-            else:
-                status, answer = self.done(request.command, group, kind, namespace, name, body, query)
-        request.answer(status, answer)
+                return 200, self.watched(RESOURCES[group][plural], query)
+            return self.done(command, group, RESOURCES[group][plural], found[3], found[5], body, query)
 
     def done(self, command, group, kind, namespace, name, body, query):
-        key = (kind, name or (body or {}).get("metadata", {}).get("name"))
+        key = (kind, name or body.get("metadata", {}).get("name"))
         if command == "GET" and not name:
             items = [value for (of, _), value in sorted(self.objects.items()) if of == kind and selected(value, query)]
             return 200, {"apiVersion": group, "kind": f"{kind}List", "metadata": {"resourceVersion": str(self.version)}, "items": items}
@@ -135,12 +125,9 @@ class Stub:
 
 def selected(value, query):
     meta = value["metadata"]
-    for part in filter(None, query.get("fieldSelector", "").split(",")):
-        field, wanted = part.split("=", 1)
-        if field == "metadata.name" and meta["name"] != wanted.lstrip("="):
-            return False
-    labels = meta.get("labels", {})
-    return all(labels.get(key) == wanted for key, _, wanted in (part.partition("=") for part in filter(None, query.get("labelSelector", "").split(","))))
+    said = [(f"metadata.name={meta['name']}", "fieldSelector")] + [(f"{key}={text}", "labelSelector") for key, text in meta.get("labels", {}).items()]
+    wanted = [(part, kind) for kind in ("fieldSelector", "labelSelector") for part in query.get(kind, "").split(",") if part]
+    return all(part in said for part in wanted)
 
 
 def failure(code, reason, name):
@@ -148,7 +135,6 @@ def failure(code, reason, name):
 
 
 def discovery(path):
-    groups = [name for name in RESOURCES if "/" in name]
     if path == "/version":
         return {"major": "1", "minor": "34", "gitVersion": "v1.34.0"}
     if path == "/openapi/v2":
@@ -156,11 +142,11 @@ def discovery(path):
     if path == "/api":
         return {"kind": "APIVersions", "versions": ["v1"]}
     if path == "/apis":
-        versions = [(name.split("/")[0], {"groupVersion": name, "version": name.split("/")[1]}) for name in groups]
+        versions = [(name.split("/")[0], {"groupVersion": name, "version": name.split("/")[1]}) for name in RESOURCES if "/" in name]
         return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [{"name": group, "versions": [version], "preferredVersion": version} for group, version in versions]}
     group = path.removeprefix("/apis/").removeprefix("/api/")
     if group not in RESOURCES or not path.startswith("/api"):
         return None
-    verbs = ["get", "list", "watch", "create", "update", "patch", "delete"]
-    resources = [{"name": plural, "singularName": "", "namespaced": True, "kind": kind, "verbs": verbs} for plural, kind in RESOURCES[group].items()]
+    common = {"singularName": "", "namespaced": True, "verbs": ["get", "list", "watch", "create", "update", "patch", "delete"]}
+    resources = [{"name": plural, "kind": kind, **common} for plural, kind in RESOURCES[group].items()]
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group, "resources": resources}

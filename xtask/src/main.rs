@@ -1,5 +1,5 @@
 //! The project's own chores: `cargo xtask test | simulate | soak | lint | deps | deny | msrv |
-//! clients | versions | chart | ci`.
+//! clients | versions | chart | stand-in | ci`.
 
 mod chart;
 mod clients;
@@ -14,6 +14,7 @@ mod process;
 mod redis;
 mod server;
 mod simulate;
+mod stand_in;
 mod test;
 mod tools;
 mod versions;
@@ -47,6 +48,9 @@ Usage: cargo xtask COMMAND
                                    statement on each Postgres
   chart                            renders helm/mainspring and validates it, installs it on a stub of a cluster, and
                                    looks through deploy/; installs helm and the schemas in target/
+  stand-in [--binary FILE]         runs the chart's pods as processes of this machine, on servers of their own, and
+                                   upgrades, scales, drains and breaks them under load; builds the binary unless
+                                   one is given
   ci                               lint, test --require-all, clients, versions --short, chart";
 
 fn main() -> ExitCode {
@@ -64,6 +68,8 @@ fn main() -> ExitCode {
         ["versions"] => versions::check(false),
         ["versions", "--short"] => versions::check(true),
         ["chart"] => chart::check(),
+        ["stand-in"] => stand_in::check(None),
+        ["stand-in", "--binary", binary] => stand_in::check(Some(binary.as_ref())),
         ["ci"] => ci(),
         ["--help" | "-h" | "help"] => {
             tools::say(USAGE);

@@ -1,0 +1,318 @@
+"""An installation of the chart on a stand-in for a cluster: upgraded, scaled, drained and broken under load.
+
+Run by `cargo xtask stand-in`, from the top of the sources. Prints one line of figures per chapter.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.parse
+import urllib.request
+
+import yaml
+
+from kubelet import Cluster, Node, until
+
+ROOT_KEY = "the-operators-key-of-a-test"
+NAME = "rel-mainspring"
+
+
+def render(helm, *more):
+    words = [helm, "template", "rel", "helm/mainspring", "-n", "agents", "--kube-version", "1.34", "-f", "tests/chart/cluster.yaml", *more]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return [document for document in yaml.safe_load_all(done.stdout) if document]
+
+
+class Api:
+    def __init__(self, service):
+        self.service, self.failures, self.accepted = service, [], set()
+
+    def open(self, method, path, body=None, key=None, timeout=60):
+        headers = {"Authorization": f"Bearer {ROOT_KEY}", "Content-Type": "application/json"}
+        if key:
+            headers["Idempotency-Key"] = key
+        data = json.dumps(body).encode() if body is not None else None
+        request = urllib.request.Request(self.service.url + path, data, headers, method=method)
+        return urllib.request.urlopen(request, timeout=timeout)
+
+    def call(self, method, path, body=None, key=None):
+        """One request; a failure is counted, and is no answer."""
+        try:
+            with self.open(method, path, body, key) as answer:
+                return json.loads(answer.read())
+        except OSError as error:
+            self.failures.append(f"{method} {path}: {error}")
+            return None
+
+    def send(self, text, key, pool="default"):
+        send = self.call("POST", "/v1/sends", {"input": text, "session": {"agent": {"pool": pool}}}, key)
+        if send:
+            self.accepted.add(send["id"])
+        return send
+
+    def all(self):
+        """Every send that there is."""
+        sends, query = [], "?limit=100"
+        while query:
+            page = self.call("GET", f"/v1/sends{query}")
+            sends += page["data"]
+            query = page["next_cursor"] and f"?limit=100&cursor={urllib.parse.quote(page['next_cursor'])}"
+        return sends
+
+    def ended(self, id_, seconds=120):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            send = self.call("GET", f"/v1/sends/{id_}?wait=5s")
+            if send and send["status"] in ("completed", "failed", "cancelled"):
+                return send
+        raise AssertionError(f"{id_} has not ended within {seconds} s")
+
+    def follow(self, id_):
+        """The durable events of a send, read over as many connections as it takes."""
+        events, connections = [], 0
+        while not events or events[-1][1] not in ("send.completed", "send.failed", "send.cancelled"):
+            assert connections < 50, f"the stream of {id_} does not end"
+            connections += 1
+            request = urllib.request.Request(f"{self.service.url}/v1/sends/{id_}/events", headers={"Authorization": f"Bearer {ROOT_KEY}"})
+            if events:
+                request.add_header("Last-Event-ID", events[-1][0])
+            try:
+                with urllib.request.urlopen(request, timeout=30) as stream:
+                    id_of, type_ = None, None
+                    for line in stream:
+                        name, _, value = line.decode().rstrip("\n").partition(": ")
+                        if name == "id":
+                            id_of = value
+                        elif name == "event":
+                            type_ = value
+                        elif not name and type_:
+                            if id_of:
+                                events.append((id_of, type_))
+                            id_of, type_ = None, None
+            except OSError:
+                time.sleep(0.1)
+        return events, connections
+
+
+class Load:
+    """Clients that send, one after the other, and read each answer, until they are told to end."""
+
+    def __init__(self, api, clients, text, streams=0):
+        self.api, self.text, self.ending, self.sends, self.streamed = api, text, threading.Event(), [], []
+        self.threads = [threading.Thread(target=self.work, args=(f"{id(self)}-{n}",), daemon=True) for n in range(clients)]
+        self.threads += [threading.Thread(target=self.stream, args=(f"{id(self)}-s{n}",), daemon=True) for n in range(streams)]
+        for thread in self.threads:
+            thread.start()
+
+    def work(self, name):
+        turn = 0
+        while not self.ending.is_set():
+            turn += 1
+            if send := self.api.send(self.text, f"{name}-{turn}"):
+                self.sends.append(self.api.ended(send["id"]))
+
+    def stream(self, name):
+        turn = 0
+        while not self.ending.is_set():
+            turn += 1
+            if send := self.api.send("!stream 120x100ms a story", f"{name}-{turn}"):
+                seen, connections = self.api.follow(send["id"])
+                whole, _ = self.api.follow(send["id"])
+                self.streamed.append((seen == whole, connections))
+                self.sends.append(self.api.ended(send["id"]))
+
+    def end(self):
+        """What ended well, and how many; everything else fails."""
+        self.ending.set()
+        for thread in self.threads:
+            thread.join(180)
+            assert not thread.is_alive(), "a client waits for something that does not come"
+        bad = [send for send in self.sends if send["status"] != "completed"]
+        assert not bad, bad[:3]
+        gaps = [one for one in self.streamed if not one[0]]
+        assert not gaps, "a stream had a gap or said something twice"
+        return len(self.sends)
+
+
+def check_gone(deployments, since=0):
+    """Pods that were taken away ended by themselves, with exit code 0."""
+    pods = [pod for deployment in deployments for pod in deployment.everyone() if pod.gone.is_set() and pod.was_ready and pod.deleted >= since]
+    for pod in pods:
+        assert not pod.killed and pod.exits[-1:] == [0], f"{pod.name}: exits {pod.exits}, killed {pod.killed}"
+    return len(pods)
+
+
+def ready(deployment):
+    return sum(pod.ready and pod.deleted is None for pod in deployment.pods)
+
+
+def install(cluster, helm):
+    started = time.monotonic()
+    objects = render(helm)
+    assert cluster.apply(objects) is None
+    until("everything is ready", lambda: all(d.done() for d in cluster.deployments.values()), 120)
+    test = next(o for o in objects if o["metadata"]["name"] == f"{NAME}-test")
+    service = cluster.services[f"{NAME}-scheduler"]
+    code, output = cluster.job(test, {"MAINSPRING_SERVER": service.url})
+    assert code == 0 and "Say hello." in output, output
+    print(f"install: schema, {sum(d.replicas for d in cluster.deployments.values())} pods ready and a send answered in {time.monotonic() - started:.1f} s")
+
+
+def upgrade(cluster, api, helm):
+    """Everything is replaced under load: no request fails, no stream has a gap, nothing is lost or doubled."""
+    api.failures.clear()
+    load, started = Load(api, 4, "!sleep 100ms hello", streams=4), time.monotonic()
+    before = {name: {pod.name for pod in d.pods} for name, d in cluster.deployments.items()}
+    time.sleep(1)
+    assert cluster.apply(render(helm, "--set", "config.log=debug\\,apalis_core=off\\,sqlx=warn\\,hyper=warn")) is None
+    until("all pods are new", lambda: all(d.done() for d in cluster.deployments.values()), 180)
+    took = time.monotonic() - started
+    time.sleep(1)
+    sends = load.end()
+    for name, deployment in cluster.deployments.items():
+        assert not before[name] & {pod.name for pod in deployment.pods}, f"{name} has old pods"
+    gone = check_gone(cluster.deployments.values(), started)
+    assert not api.failures, api.failures[:5]
+    assert any(connections > 1 for _, connections in load.streamed), "no stream was cut: the upgrade proves nothing of streams"
+    resumed = sum(connections - 1 for _, connections in load.streamed)
+    print(f"upgrade: {gone} pods replaced in {took:.1f} s under {sends} sends: 0 requests failed, {len(load.streamed)} streams without a gap, resumed {resumed} times")
+
+
+def scale(cluster, api):
+    """From one pod to six by demand, to two under a little of it, and no call is interrupted."""
+    deployment, started = cluster.deployments[f"{NAME}-worker-default"], time.monotonic()
+    ids = [api.send("!sleep 4s hello", f"burst-{started}-{n}")["id"] for n in range(60)]
+    until("six pods are ready", lambda: ready(deployment) == 6, 120)
+    out = time.monotonic() - started
+    burst = [api.ended(id_, 180) for id_ in ids]
+    assert all(send["status"] == "completed" for send in burst), burst[:2]
+    # Six at a time are more than one pod's four, and fit into two.
+    load = Load(api, 6, "!sleep 2s hello")
+    until("two pods are left", lambda: deployment.replicas == 2 and len(deployment.pods) == 2, 120)
+    fell = time.monotonic()
+    until("they stay", lambda: time.monotonic() > fell + 5, 10)
+    assert deployment.replicas == 2, deployment.replicas
+    sends = load.end()
+    until("one pod is left", lambda: deployment.replicas == 1 and len(deployment.pods) == 1, 120)
+    gone = check_gone([deployment], started)
+    # A call that is interrupted is made again, which counts.
+    again = [send for send in burst + load.sends if send["attempts"] != 1]
+    assert gone >= 5 and not again, f"{gone} pods gone, {len(again)} sends with another attempt: {again[:2]}"
+    print(f"scale: 60 sends of 4 s: 6 pods ready after {out:.1f} s; then 2 pods under {sends} sends, then 1; {gone} pods gone, 0 calls interrupted")
+
+
+def zero(cluster, api):
+    """A pool without pods is woken by a send, and sleeps again."""
+    deployment, started = cluster.deployments[f"{NAME}-worker-night"], time.monotonic()
+    until("no pod is left", lambda: deployment.replicas == 0 and not deployment.pods, 60)
+    woken = time.monotonic()
+    send = api.send("good night", f"night-{started}", "night")
+    assert api.ended(send["id"])["status"] == "completed"
+    took = time.monotonic() - woken
+    until("no pod is left again", lambda: deployment.replicas == 0 and not deployment.pods, 60)
+    print(f"zero: a send to a pool without pods was answered after {took:.1f} s, and the pod is gone again")
+
+
+def drain(cluster, api):
+    """Every other pod is evicted, as budgets allow, while others take over."""
+    api.failures.clear()
+    load, started = Load(api, 4, "!sleep 200ms hello", streams=2), time.monotonic()
+    time.sleep(1)
+    evicted = 0
+    for deployment in cluster.deployments.values():
+        for pod in [pod for pod in deployment.pods if pod.deleted is None][::2]:
+            # maxUnavailable: 1
+            until("the budget allows it", lambda: ready(deployment) >= deployment.replicas, 60)
+            pod.delete()
+            evicted += 1
+    until("all are back", lambda: all(d.done() for d in cluster.deployments.values()), 120)
+    sends = load.end()
+    check_gone(cluster.deployments.values(), started)
+    assert not api.failures, api.failures[:5]
+    print(f"drain: {evicted} pods evicted under {sends} sends: 0 requests failed")
+
+
+def crash(cluster, api, helm):
+    """A release whose processes do not start replaces nothing, and the next one does."""
+    api.failures.clear()
+    load = Load(api, 2, "!sleep 100ms hello")
+    bad = [f"{role}.extraEnv[0].{what}" for role in ("scheduler", "worker") for what in ("name=MAINSPRING_NO_SUCH_KEY", "value=x")]
+    assert cluster.apply(render(helm, "--set", ",".join(bad))) is None
+    names = (f"{NAME}-scheduler", f"{NAME}-worker-default")
+    crashing = lambda: [max((pod.restarts for pod in cluster.deployments[name].pods), default=0) for name in names]
+    until("both crash again and again", lambda: min(crashing()) >= 2, 60)
+    assert all(ready(cluster.deployments[name]) >= cluster.deployments[name].replicas for name in names)
+    restarts = sum(crashing())
+    assert cluster.apply(render(helm)) is None
+    until("all are well", lambda: all(d.done() for d in cluster.deployments.values()), 120)
+    sends = load.end()
+    assert not api.failures, api.failures[:5]
+    print(f"crash: {restarts} restarts of pods that do not start, beside {sends} sends: 0 requests failed")
+
+
+def migration(cluster, api, helm):
+    """A migration that fails changes nothing."""
+    before = {name: [pod.name for pod in d.pods] for name, d in cluster.deployments.items()}
+    hash_ = {name: d.hash for name, d in cluster.deployments.items()}
+    output = cluster.apply(render(helm, "--set", "config.log=trace"), {"MAINSPRING_DATABASE_URL": "postgres://nobody@127.0.0.1:1/none"})
+    assert output, "the migration was to fail"
+    time.sleep(1)
+    assert hash_ == {name: d.hash for name, d in cluster.deployments.items()}
+    assert before == {name: [pod.name for pod in d.pods] for name, d in cluster.deployments.items()}
+    assert api.ended(api.send("still there?", f"migration-{time.monotonic()}")["id"])["status"] == "completed"
+    print("migration: one that failed changed nothing")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    for name in ("helm", "binary", "postgres", "redis"):
+        parser.add_argument(f"--{name}", required=True)
+    given = parser.parse_args()
+    secrets = {
+        "mainspring": {"database_url": given.postgres, "redis_url": given.redis, "root_key": ROOT_KEY},
+        "keda": {"api_key": ROOT_KEY},
+    }
+    with tempfile.TemporaryDirectory(prefix="mainspring-stand-in-") as folder:
+        cluster = Cluster(Node(os.path.abspath(given.binary), secrets, folder))
+        try:
+            install(cluster, given.helm)
+            api = Api(cluster.services[f"{NAME}-scheduler"])
+            upgrade(cluster, api, given.helm)
+            scale(cluster, api)
+            zero(cluster, api)
+            drain(cluster, api)
+            crash(cluster, api, given.helm)
+            migration(cluster, api, given.helm)
+            sends = api.all()
+            # One more: that of `helm test`.
+            assert {send["id"] for send in sends} >= api.accepted and len(sends) == len(api.accepted) + 1, f"{len(sends)} sends, {len(api.accepted)} accepted"
+            assert all(send["status"] == "completed" for send in sends)
+        except BaseException:
+            show_logs(folder)
+            raise
+        finally:
+            cluster.stop()
+        env = {"PATH": os.environ["PATH"], "MAINSPRING_DATABASE_URL": given.postgres}
+        audit = subprocess.run([given.binary, "audit"], env=env, capture_output=True, text=True, timeout=300)
+        assert audit.returncode == 0 and not audit.stdout, audit.stdout + audit.stderr
+        check_gone(cluster.deployments.values())
+    print(f"audit: {len(sends)} sends, none lost, doubled or failed, and every invariant holds")
+
+
+def show_logs(folder):
+    for name in sorted(os.listdir(folder)):
+        path = os.path.join(folder, name, "log")
+        if os.path.exists(path):
+            with open(path, errors="replace") as file:
+                lines = file.readlines()[-4:]
+            print(f"--- {name}", *lines, sep="\n", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
