@@ -9,17 +9,21 @@
 {{- end -}}
 {{- end -}}
 
+{{/* It can never be changed: a pool is known by its key here, so that it may serve another one later. */}}
 {{- define "mainspring.selector" -}}
 app.kubernetes.io/name: {{ default .root.Chart.Name .root.Values.nameOverride }}
 app.kubernetes.io/instance: {{ .root.Release.Name }}
 app.kubernetes.io/component: {{ .component }}
-{{- with .pool }}
-mainspring/pool: {{ . | quote }}
+{{- with .key }}
+mainspring/workers: {{ . | quote }}
 {{- end }}
 {{- end -}}
 
 {{- define "mainspring.labels" -}}
 {{ include "mainspring.selector" . }}
+{{- with .pool }}
+mainspring/pool: {{ . | quote }}
+{{- end }}
 app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
 app.kubernetes.io/part-of: mainspring
 app.kubernetes.io/managed-by: {{ .root.Release.Service }}
