@@ -20,6 +20,7 @@ import jsonschema
 import kubernetes_validate
 import yaml
 
+import alerts
 import install
 
 CHART = "helm/mainspring"
@@ -280,22 +281,30 @@ def check_metrics():
             problem(f"{where}: there is no metric {name}")
     for name in known - shown[f"{CHART}/dashboards/mainspring.json"]:
         problem(f"{CHART}/dashboards/mainspring.json does not show {name}")
-    alerts = {rule["alert"] for group in yaml.safe_load(rules)["groups"] for rule in group["rules"]}
+    named = {rule["alert"] for group in yaml.safe_load(rules)["groups"] for rule in group["rules"]}
     pages = {os.path.basename(path).removesuffix(".md") for path in glob.glob("docs/runbooks/*.md")} - {"README"}
-    for name in alerts ^ pages:
+    for name in named ^ pages:
         problem(f"docs/runbooks and {CHART}/rules/mainspring.yaml differ: {name}")
-    return len(known), len(alerts)
+    return len(known), len(named)
 
 
 def check_rules(tools, spec):
     if not tools.promtool:
         return
-    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
-        yaml.safe_dump(spec, file)
-        file.flush()
-        checked = run(tools.promtool, "check", "rules", file.name)
-    if checked.returncode:
-        problem(f"promtool: {checked.stdout}{checked.stderr}")
+    # Its words are for people: what is compared is which alerts fire, with which labels.
+    bare = {"groups": [{**group, "rules": [{**rule, "annotations": {}} for rule in group["rules"]]} for group in spec["groups"]]}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, content in (
+            ("rules.yaml", spec),
+            ("bare.yaml", bare),
+            ("tests.yaml", {"rule_files": ["bare.yaml"], "tests": alerts.cases(spec)}),
+        ):
+            with open(os.path.join(folder, name), "w") as file:
+                yaml.safe_dump(content, file)
+        for words in (("check", "rules", "rules.yaml"), ("test", "rules", "tests.yaml")):
+            checked = run(tools.promtool, *words, cwd=folder)
+            if checked.returncode:
+                problem(f"promtool: {checked.stdout}{checked.stderr}")
 
 
 # --- deploy
@@ -378,7 +387,7 @@ def main():
         for path in values:
             check_values_file(tools, path, settings)
         refused = check_refused(tools)
-        metrics, alerts = check_metrics()
+        metrics, pages = check_metrics()
         check_compose(settings)
         check_systemd(tools, settings)
         check_kustomize(tools, settings)
@@ -387,7 +396,7 @@ def main():
         print(f"chart: {text}", file=sys.stderr)
     skipped = [name for name in ("promtool", "kubectl", "systemd_analyze", "binary") if not getattr(tools, name)]
     print(
-        f"chart: {len(values)} files of values on Kubernetes {', '.join(VERSIONS)}, {refused} values refused, {metrics} metrics, {alerts} alerts, "
+        f"chart: {len(values)} files of values on Kubernetes {', '.join(VERSIONS)}, {refused} values refused, {metrics} metrics, {pages} alerts, "
         f"installed on a stub; {len(problems)} problems" + (f"; skipped without {', '.join(skipped)}" if skipped else "")
     )
     return 1 if problems else 0

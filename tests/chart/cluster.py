@@ -13,6 +13,7 @@ import threading
 import time
 import urllib.parse
 import urllib.request
+import uuid
 
 import yaml
 
@@ -105,8 +106,8 @@ class Load:
 
     def __init__(self, api, clients, text, streams=0):
         self.api, self.text, self.ending, self.sends, self.streamed = api, text, threading.Event(), [], []
-        self.threads = [threading.Thread(target=self.work, args=(f"{id(self)}-{n}",), daemon=True) for n in range(clients)]
-        self.threads += [threading.Thread(target=self.stream, args=(f"{id(self)}-s{n}",), daemon=True) for n in range(streams)]
+        self.threads = [threading.Thread(target=self.work, args=(uuid.uuid4().hex,), daemon=True) for _ in range(clients)]
+        self.threads += [threading.Thread(target=self.stream, args=(uuid.uuid4().hex,), daemon=True) for _ in range(streams)]
         for thread in self.threads:
             thread.start()
 
