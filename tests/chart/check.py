@@ -210,6 +210,22 @@ def check_values_file(tools, values, settings):
                     assert json.loads(o["data"]["mainspring.json"])["panels"]
 
 
+def check_guides(tools):
+    """What guides tell people to write is taken by the chart: each block of YAML is added to those before it."""
+    for path in ("docs/guides/production.md", f"{CHART}/README.md"):
+        blocks = re.findall(r"(?ms)^```yaml\n(.*?)^```$", open(path).read())
+        assert blocks, path
+        with tempfile.TemporaryDirectory() as folder:
+            files = []
+            for number, block in enumerate(blocks):
+                files.append(os.path.join(folder, f"{number}.yaml"))
+                with open(files[-1], "w") as file:
+                    file.write(block)
+                rendered = template(tools.helm, files[0], VERSIONS[1], *(word for name in files[1:] for word in ("-f", name)))
+                if rendered.returncode:
+                    problem(f"{path}: block {number + 1} of YAML: {rendered.stderr}")
+
+
 def validate(objects, where, versions):
     for o in objects:
         for version in versions:
@@ -386,6 +402,7 @@ def main():
         installed = pool.submit(install.check, tools.helm, CHART, "full-values.yaml")
         for path in values:
             check_values_file(tools, path, settings)
+        check_guides(tools)
         refused = check_refused(tools)
         metrics, pages = check_metrics()
         check_compose(settings)
