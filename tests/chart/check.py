@@ -56,7 +56,7 @@ def same(path, text):
 
 
 def run(*words, **more):
-    return subprocess.run(words, capture_output=True, text=True, timeout=120, **more)
+    return subprocess.run(words, capture_output=True, text=True, timeout=300, **more)
 
 
 def template(helm, values, version, *more):
@@ -394,6 +394,9 @@ def main():
     tools = parser.parse_args()
     if hashlib.sha256(open(tools.helm, "rb").read()).hexdigest() != HELM_SHA256:
         sys.exit("chart: helm is not the program that it should be")
+    version = tomllib.load(open("Cargo.toml", "rb"))["workspace"]["package"]["version"]
+    if yaml.safe_load(open(f"{CHART}/Chart.yaml"))["appVersion"] != version:
+        problem(f"{CHART}/Chart.yaml: appVersion is not {version}, the version of Cargo.toml")
     check_values_schema()
     settings = set(variables(config_schema()))
     values = sorted(glob.glob(f"{CHART}/ci/*-values.yaml"))

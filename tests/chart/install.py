@@ -24,7 +24,7 @@ class Helm:
 
     def __call__(self, *words, fails=False):
         env = {"PATH": os.environ["PATH"], "HOME": self.folder, "KUBECONFIG": self.config}
-        done = subprocess.run([self.program, "-n", NAMESPACE, *words], env=env, capture_output=True, text=True, timeout=60)
+        done = subprocess.run([self.program, "-n", NAMESPACE, *words], env=env, capture_output=True, text=True, timeout=300)
         assert (done.returncode != 0) == fails, (words, done.stdout, done.stderr)
         return done.stdout + done.stderr
 
