@@ -26,7 +26,7 @@ use mainspring_shared::entropy::Entropy;
 use mainspring_shared::event::LiveKind;
 use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::inbox::ItemKind;
-use mainspring_shared::memory::Memory;
+use mainspring_shared::memory::{Embedder, Memory};
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::model::FactsOverride;
 use mainspring_shared::queue::{Activation, Lane, Queue as _};
@@ -140,6 +140,8 @@ pub struct World {
     pub hooks: Hooks,
     /// The same: providers of memory beside the one in the store.
     pub memories: Vec<(String, Arc<dyn Memory>)>,
+    /// The same: what makes vectors of the entries in the store.
+    pub embedder: Option<(Arc<dyn Embedder>, Duration)>,
     /// Where the bytes of blobs are.
     pub blobs: Arc<FaultyBlobs>,
     clock: Arc<dyn Clock>,
@@ -179,6 +181,7 @@ impl World {
             tools: Arc::new(tools),
             hooks: Hooks::default(),
             memories: Vec::new(),
+            embedder: None,
             blobs,
             acts,
             script: Arc::new(Script::new(clock.clone())),
@@ -268,7 +271,7 @@ impl World {
             ..FactsOverride::default()
         };
         let providers = providers.with_facts([("roomy".to_owned(), roomy)].into());
-        let mut memories = Memories::new(store.clone(), self.theirs.clone(), None);
+        let mut memories = Memories::new(store.clone(), self.theirs.clone(), self.embedder.clone());
         for (name, memory) in &self.memories {
             memories.insert(name, memory.clone());
         }

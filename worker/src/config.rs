@@ -65,6 +65,9 @@ settings! {
             => Key::span("memory.extract_timeout", MS, HOUR);
         /// Attempts at one extraction.
         extract_attempts_max: u32 = 3 => Key::integer("memory.extract_attempts_max", 1, 100);
+        /// How often entries are looked for that have no vector yet.
+        embed_interval: Duration = Duration::from_secs(10)
+            => Key::span("memory.embed_interval", Duration::from_millis(100), DAY);
         /// Bytes of windows that are kept for sessions between their sends.
         cache_bytes_max: usize = 64 << 20 => Key::integer("worker.cache_bytes_max", 0, 1 << 40);
         /// Bytes of blobs that are kept for further model calls.

@@ -147,7 +147,7 @@ async fn attempt(kernel: &Arc<Kernel>, owed: Extraction, token: Uuid) {
         }
     });
     match parts.store.end_extraction(end(work)).await {
-        Ok(true) => {}
+        Ok(true) => parts.memories.has_saved(),
         Ok(false) => {
             tracing::debug!(send.id = %owed.send_id, "an extraction was erased or taken over");
         }

@@ -4,6 +4,7 @@
 //! [`Memory`] given to [`Memories::insert`].
 
 mod builtin;
+pub(crate) mod embedding;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use mainspring_shared::agent::memory::BUILTIN;
-use mainspring_shared::memory::{Embedder, Embedding, Memory, MemoryError};
+use mainspring_shared::memory::{Embedder, Memory, MemoryError};
 use mainspring_shared::store::Store;
 use mainspring_shared::time::Clock;
 
@@ -31,7 +32,8 @@ pub struct Memories {
 }
 
 impl Memories {
-    /// The one in the store alone. `embedder` makes the vectors of its entries, and may take this long.
+    /// The one in the store alone. `embedder` makes vectors of its entries and of questions; a
+    /// question waits this long for its own.
     pub fn new(
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
@@ -61,9 +63,19 @@ impl Memories {
         })
     }
 
-    /// The vector of an entry in the store, where it can be made.
-    pub(crate) async fn embed(&self, text: &str) -> Option<Embedding> {
-        self.builtin.embed(text).await
+    /// What makes vectors of the entries in the store.
+    pub(crate) fn embedder(&self) -> Option<Arc<dyn Embedder>> {
+        self.builtin.embedder()
+    }
+
+    /// Waits until an entry was saved in the store by this worker.
+    pub(crate) async fn saved(&self) {
+        self.builtin.saved().await;
+    }
+
+    /// Tells that an entry was saved in the store.
+    pub(crate) fn has_saved(&self) {
+        self.builtin.has_saved();
     }
 
     /// The names that agents may use.

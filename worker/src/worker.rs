@@ -24,7 +24,7 @@ use crate::fold::resting::Resting;
 use crate::hook::Hooks;
 use crate::live::Live;
 use crate::llm::Providers;
-use crate::memory::Memories;
+use crate::memory::{Memories, embedding};
 use crate::suspects::Suspects;
 use crate::tool::Tools;
 use crate::writes::Writes;
@@ -138,6 +138,7 @@ pub async fn run(mut parts: Parts, lifecycle: Lifecycle) -> store::Result<()> {
     let watcher = tokio::spawn(strays::watch(kernel.clone()));
     let previewer = tokio::spawn(preview::answer(kernel.clone()));
     let extractor = tokio::spawn(extracting::run(kernel.clone(), rung));
+    let embedder = tokio::spawn(embedding::run(kernel.clone()));
     let stop = Box::pin(kernel.lifecycle.stopping());
     let admission = Arc::new(Admission(kernel.clone()));
     kernel
@@ -148,7 +149,10 @@ pub async fn run(mut parts: Parts, lifecycle: Lifecycle) -> store::Result<()> {
     kernel.lifecycle.stopping().await;
     drain(&kernel).await;
     kernel.tasks.done.cancel();
-    for task in [keeper, listener, poller, watcher, previewer, extractor] {
+    let tasks = [
+        keeper, listener, poller, watcher, previewer, extractor, embedder,
+    ];
+    for task in tasks {
         if let Err(error) = task.await {
             tracing::error!(%error, "a task of the worker ended badly");
         }

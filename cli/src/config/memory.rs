@@ -16,7 +16,7 @@ settings! {
         provider: Option<String> => Key::text("memory.embeddings_provider");
         /// Dimensions to ask for; those that the model has by itself when none.
         dimensions: Option<u32> => Key::integer("memory.embeddings_dimensions", 1, 8_192);
-        /// How long one request may take.
+        /// How long a question waits for its vector.
         timeout: Duration = Duration::from_millis(500)
             => Key::span("memory.embeddings_timeout", MS, HOUR);
     }

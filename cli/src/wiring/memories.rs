@@ -1,6 +1,7 @@
 //! What agents may remember with.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use mainspring_providers::Embeddings;
 use mainspring_runtime::Choice as _;
@@ -20,6 +21,9 @@ use crate::failure::{Failure, usage, usage_text};
 
 /// Every address: who runs the workers decides where their memory is.
 const ANYWHERE: [&str; 2] = ["0.0.0.0/0", "::/0"];
+
+/// How long a vector of an entry may take, which nobody waits for.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The providers of memory: the one in the store, and those that the configuration names.
 pub(crate) fn memories(
@@ -77,6 +81,8 @@ fn embedder(config: &Config) -> Result<Option<Arc<dyn Embedder>>, Failure> {
             settings_of(name, provider)
         }
     };
-    let made = Embeddings::open(&provider, model, settings.dimensions, settings.timeout);
+    // Who waits for an answer has a limit of its own: entries are given more time than questions.
+    let patience = settings.timeout.max(PATIENCE);
+    let made = Embeddings::open(&provider, model, settings.dimensions, patience);
     Ok(Some(Arc::new(made.map_err(usage)?)))
 }

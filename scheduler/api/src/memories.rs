@@ -188,7 +188,6 @@ pub(super) async fn create(
             text: new.text,
             metadata: new.metadata,
             source: None,
-            embedding: None,
             expires_at: new.expires_at,
         },
         idempotency,
@@ -312,7 +311,7 @@ pub(super) async fn change(
     let item = ChangeMemory {
         tenant: caller.tenant,
         id,
-        text: body.text.map(|text| (text, None)),
+        text: body.text,
         metadata: body.metadata,
         expires_at: body.expires_at,
     };

@@ -18,7 +18,7 @@ const SCORE_PART_MIN: f64 = 0.05;
 /// Vectors less alike than this have nothing to do with each other.
 const COSINE_MIN: f64 = 0.2;
 /// Places of a ranking that count when two are fused.
-const PLACES_MAX: usize = 100;
+pub const PLACES_MAX: usize = 100;
 
 /// An entry as it is ranked.
 #[derive(Debug, Clone, PartialEq)]
@@ -70,13 +70,35 @@ pub fn lexical(query: &BTreeSet<String>, candidates: &[Candidate]) -> Vec<(Memor
     scored.into_iter().map(|(_, at, id)| (id, at)).collect()
 }
 
-/// The entries whose vectors point where the question's does, the nearest first.
-pub fn nearest(query: &[f32], candidates: &[Placed]) -> Vec<(MemoryId, Timestamp)> {
-    let scored = candidates.iter().filter_map(|candidate| {
-        let alike = cosine(query, &candidate.vector)?;
-        (alike >= COSINE_MIN).then_some((alike, candidate.updated_at, candidate.id))
+/// An entry, and how much its vector is like the question's.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Alike {
+    /// The entry.
+    pub id: MemoryId,
+    /// When it last changed.
+    pub updated_at: Timestamp,
+    /// The cosine of the angle between the two.
+    pub cosine: f64,
+}
+
+/// How much each entry's vector is like the question's; without those that cannot be compared.
+pub fn compared(query: &[f32], candidates: &[Placed]) -> Vec<Alike> {
+    let compared = candidates.iter().filter_map(|candidate| {
+        Some(Alike {
+            id: candidate.id,
+            updated_at: candidate.updated_at,
+            cosine: cosine(query, &candidate.vector)?,
+        })
     });
-    let mut scored: Vec<_> = scored.collect();
+    compared.collect()
+}
+
+/// The entries whose vectors point where the question's does, the nearest first.
+pub fn nearest(compared: &[Alike]) -> Vec<(MemoryId, Timestamp)> {
+    let near = compared.iter().filter(|one| one.cosine >= COSINE_MIN);
+    let mut scored: Vec<_> = near
+        .map(|one| (one.cosine, one.updated_at, one.id))
+        .collect();
     scored.sort_by(first_the_best);
     scored.into_iter().map(|(_, at, id)| (id, at)).collect()
 }
@@ -180,7 +202,7 @@ mod tests {
             placed(4, &[1.0]),
             placed(5, &[0.0, 0.0]),
         ];
-        let near = nearest(&[1.0, 0.0], &candidates);
+        let near = nearest(&compared(&[1.0, 0.0], &candidates));
         let near: Vec<MemoryId> = near.into_iter().map(|(id, _)| id).collect();
         assert_eq!(near, [id(2), id(3)]);
     }

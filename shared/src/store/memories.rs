@@ -1,6 +1,7 @@
 //! Parameters of the memory: entries, and how they are found and forgotten.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::{Map, Value};
@@ -8,7 +9,7 @@ use uuid::Uuid;
 
 use super::{IdempotencyKey, Page, Result};
 use crate::id::{MemoryId, TenantId};
-use crate::memory::rank::{Candidate, Placed, fused, lexical, nearest};
+use crate::memory::rank::{Alike, Candidate, fused, lexical, nearest};
 use crate::memory::{Embedding, MemoryEntry, MemorySource, Namespace, words};
 use crate::time::Timestamp;
 
@@ -21,6 +22,9 @@ pub const CANDIDATES_MAX: u32 = 300;
 
 /// Vectors that a search compares with the question's: those of the newest entries of a namespace.
 pub const VECTORS_MAX: u32 = 2_000;
+
+/// The same, where the database compares them by itself.
+pub const VECTORS_MAX_INSIDE: u32 = 20_000;
 
 /// Entries that one step of an erasure deletes.
 pub const MEMORIES_ERASED_AT_ONCE: u32 = 500;
@@ -56,6 +60,12 @@ pub trait Memories: Send + Sync {
     /// The entries of a namespace that fit a question best, the best first.
     async fn search_memories(&self, query: SearchMemories) -> Result<Vec<MemoryEntry>>;
 
+    /// Takes entries that have no vector yet, and keeps them from others for a while.
+    async fn claim_unembedded(&self, claim: ClaimUnembedded) -> Result<Vec<Unembedded>>;
+
+    /// Gives an entry its vector. False where its text is another one now, or it is gone.
+    async fn set_embedding(&self, item: SetEmbedding) -> Result<bool>;
+
     /// Deletes entries that have expired, at most `limit`. Returns how many.
     async fn expire_memories(&self, limit: u32) -> Result<u64>;
 }
@@ -89,6 +99,10 @@ macro_rules! memories_methods {
             read search_memories(
                 query: $crate::store::SearchMemories
             ) -> Vec<$crate::memory::MemoryEntry>;
+            write claim_unembedded(
+                claim: $crate::store::ClaimUnembedded
+            ) -> Vec<$crate::store::Unembedded>;
+            write set_embedding(item: $crate::store::SetEmbedding) -> bool;
         }
     };
 }
@@ -117,8 +131,6 @@ pub struct NewMemory {
     pub metadata: Map<String, Value>,
     /// Where it comes from.
     pub source: Option<MemorySource>,
-    /// Its text as a vector.
-    pub embedding: Option<Embedding>,
     /// When it is forgotten by itself.
     pub expires_at: Option<Timestamp>,
 }
@@ -164,8 +176,8 @@ pub struct ChangeMemory {
     pub tenant: TenantId,
     /// The entry.
     pub id: MemoryId,
-    /// Another text, with its vector; an old vector never stays with a new text.
-    pub text: Option<(String, Option<Embedding>)>,
+    /// Another text. The old vector goes.
+    pub text: Option<String>,
     /// Other metadata.
     pub metadata: Option<Map<String, Value>>,
     /// Another end; `Some(None)` for none.
@@ -176,7 +188,7 @@ impl ChangeMemory {
     /// The entry after the change.
     #[must_use]
     pub fn apply(&self, mut entry: MemoryEntry, now: Timestamp) -> MemoryEntry {
-        if let Some((text, _)) = &self.text {
+        if let Some(text) = &self.text {
             entry.text.clone_from(text);
         }
         if let Some(metadata) = &self.metadata {
@@ -188,6 +200,39 @@ impl ChangeMemory {
         entry.updated_at = now;
         entry
     }
+}
+
+/// Which entries to make vectors of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClaimUnembedded {
+    /// For how long nobody else gets them. Entries that have no vector then are taken again.
+    pub lease: Duration,
+    /// Entries at most, those that have waited longest.
+    pub limit: u32,
+}
+
+/// An entry without a vector.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unembedded {
+    /// The owner.
+    pub tenant: TenantId,
+    /// The entry.
+    pub id: MemoryId,
+    /// Its text.
+    pub text: String,
+}
+
+/// A vector of an entry.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SetEmbedding {
+    /// The owner.
+    pub tenant: TenantId,
+    /// The entry.
+    pub id: MemoryId,
+    /// The text that the vector was made of.
+    pub text: String,
+    /// The vector.
+    pub embedding: Embedding,
 }
 
 /// A step of an erasure.
@@ -284,12 +329,8 @@ impl SearchMemories {
     }
 
     /// The ids of the entries to show, from those that a store found.
-    pub fn order(&self, candidates: &[Candidate], vectors: &[Placed]) -> Vec<MemoryId> {
-        let mut rankings = vec![lexical(&self.words, candidates)];
-        if let Some(embedding) = &self.embedding {
-            rankings.push(nearest(&embedding.vector, vectors));
-        }
-        let mut ids = fused(&rankings);
+    pub fn order(&self, candidates: &[Candidate], compared: &[Alike]) -> Vec<MemoryId> {
+        let mut ids = fused(&[lexical(&self.words, candidates), nearest(compared)]);
         ids.truncate(self.limit as usize);
         ids
     }

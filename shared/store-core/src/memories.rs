@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use mainspring_shared::id::{MemoryId, TenantId};
-use mainspring_shared::memory::rank::Placed;
+use mainspring_shared::memory::rank::{Placed, compared};
 use mainspring_shared::memory::{Embedding, MemoryEntry, Namespace, words};
 use mainspring_shared::store::{
-    self, CANDIDATES_MAX, ChangeMemory, EraseMemories, ErasedMemories, ListMemories, Memories,
-    NewMemory, Page, SaveMemory, SaveMemoryOutcome, SearchMemories, VECTORS_MAX, candidate,
+    self, CANDIDATES_MAX, ChangeMemory, ClaimUnembedded, EraseMemories, ErasedMemories,
+    ListMemories, Memories, NewMemory, Page, SaveMemory, SaveMemoryOutcome, SearchMemories,
+    SetEmbedding, Unembedded, VECTORS_MAX, candidate,
 };
 use mainspring_shared::time::Timestamp;
 use uuid::Uuid;
@@ -16,7 +17,7 @@ use uuid::Uuid;
 use crate::accept::{self, Seen};
 use crate::db::{Conn, Statement, sql};
 use crate::fault::{Fault, Result};
-use crate::query::{Query, statement};
+use crate::query::statement;
 use crate::reads::page;
 use crate::row::Row;
 use crate::rows::{Cells, json};
@@ -70,6 +71,15 @@ impl Memories for SqlStore {
             .await
     }
 
+    async fn claim_unembedded(&self, claim: ClaimUnembedded) -> store::Result<Vec<Unembedded>> {
+        self.write(claim, |tx, claim| Box::pin(unembedded(tx, claim)))
+            .await
+    }
+
+    async fn set_embedding(&self, item: SetEmbedding) -> store::Result<bool> {
+        self.write(item, |tx, item| Box::pin(embed(tx, item))).await
+    }
+
     async fn expire_memories(&self, limit: u32) -> store::Result<u64> {
         self.write(limit, |tx, limit| Box::pin(expire(tx, limit)))
             .await
@@ -102,26 +112,19 @@ async fn save(tx: &mut Tx, item: SaveMemory) -> Result<SaveMemoryOutcome> {
 /// Enters an entry; false where its id is known.
 pub(crate) async fn insert(tx: &mut Tx, tenant: TenantId, new: &NewMemory) -> Result<bool> {
     let now = tx.now;
-    let query = statement(sql!("memories/save"))
+    let done = statement(sql!("memories/save"))
         .bind(tenant.0)
         .bind(new.id.0)
         .bind(new.namespace.stored())
         .bind(&new.text)
         .bind(json(&new.metadata)?)
         .bind(new.source.as_ref().map(json).transpose()?)
-        .bind(new.indexed(tenant));
-    let done = with_embedding(query, new.embedding.as_ref())
+        .bind(new.indexed(tenant))
         .bind(now.0)
         .bind(new.expires_at.map(|at| at.0))
         .execute(tx.conn())
         .await?;
     Ok(done.rows_affected() > 0)
-}
-
-fn with_embedding(query: Query, embedding: Option<&Embedding>) -> Query {
-    query
-        .bind(embedding.map(Embedding::bytes))
-        .bind(embedding.map(|embedding| embedding.model.clone()))
 }
 
 pub(crate) async fn change(tx: &mut Tx, item: &ChangeMemory) -> Result<Option<MemoryEntry>> {
@@ -141,12 +144,11 @@ pub(crate) async fn change(tx: &mut Tx, item: &ChangeMemory) -> Result<Option<Me
         .bind(json(&entry.metadata)?)
         .bind(now.0)
         .bind(entry.expires_at.map(|at| at.0));
-    if let Some((text, embedding)) = &item.text {
+    if let Some(text) = &item.text {
         let words = words::words(text);
         query = query
             .bind(text)
             .bind(words::indexed(tenant, &entry.namespace, &words));
-        query = with_embedding(query, embedding.as_ref());
     }
     query.execute(tx.conn()).await?;
     Ok(Some(entry))
@@ -196,6 +198,45 @@ async fn erase(tx: &mut Tx, item: EraseMemories) -> Result<ErasedMemories> {
         deleted,
         more: deleted >= u64::from(item.limit),
     })
+}
+
+async fn unembedded(tx: &mut Tx, claim: ClaimUnembedded) -> Result<Vec<Unembedded>> {
+    let now = tx.now;
+    let rows = statement(sql!("memories/unembedded"))
+        .bind(now.0)
+        .bind(claim.limit)
+        .fetch_all(tx.conn())
+        .await?;
+    let mut claimed = Vec::with_capacity(rows.len());
+    for row in &rows {
+        let mut cells = Cells::new(row, "memories");
+        let tenant = TenantId(cells.get("tenant")?);
+        let id: Uuid = cells.get("memory_id")?;
+        statement(sql!("memories/claim_unembedded"))
+            .bind(tenant.0)
+            .bind(id)
+            .bind(now.after(claim.lease).0)
+            .execute(tx.conn())
+            .await?;
+        claimed.push(Unembedded {
+            tenant,
+            id: MemoryId(id),
+            text: cells.get("text")?,
+        });
+    }
+    Ok(claimed)
+}
+
+async fn embed(tx: &mut Tx, item: SetEmbedding) -> Result<bool> {
+    let done = statement(sql!("memories/embed"))
+        .bind(item.tenant.0)
+        .bind(item.id.0)
+        .bind(&item.text)
+        .bind(item.embedding.bytes())
+        .bind(&item.embedding.model)
+        .execute(tx.conn())
+        .await?;
+    Ok(done.rows_affected() > 0)
 }
 
 async fn expire(tx: &mut Tx, limit: u32) -> Result<u64> {
@@ -310,8 +351,10 @@ async fn search(
             }
         }
     }
+    let asked = query.embedding.as_ref();
+    let compared = asked.map_or_else(Vec::new, |asked| compared(&asked.vector, &vectors));
     let mut found = Vec::new();
-    for id in query.order(&words, &vectors) {
+    for id in query.order(&words, &compared) {
         let key = (query.tenant, id);
         found.extend(entry_of(conn, sql!("memories/get"), key, now).await?);
     }

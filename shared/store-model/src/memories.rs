@@ -2,11 +2,11 @@
 
 use async_trait::async_trait;
 use mainspring_shared::id::{MemoryId, TenantId};
-use mainspring_shared::memory::rank::{Candidate, Placed};
+use mainspring_shared::memory::rank::{Candidate, Placed, compared};
 use mainspring_shared::memory::{Embedding, MemoryEntry, Namespace, words};
 use mainspring_shared::store::{
-    ChangeMemory, EraseMemories, ErasedMemories, ListMemories, Memories, Page, Result, SaveMemory,
-    SaveMemoryOutcome, SearchMemories,
+    ChangeMemory, ClaimUnembedded, EraseMemories, ErasedMemories, ListMemories, Memories, Page,
+    Result, SaveMemory, SaveMemoryOutcome, SearchMemories, SetEmbedding, Unembedded,
 };
 use mainspring_shared::time::Timestamp;
 use uuid::Uuid;
@@ -20,6 +20,8 @@ use crate::state::{Seen, State};
 pub(crate) struct Kept {
     entry: MemoryEntry,
     embedding: Option<Embedding>,
+    /// When a vector is to be made.
+    embed_at: Option<Timestamp>,
 }
 
 /// An erasure.
@@ -84,6 +86,39 @@ impl Memories for ModelStore {
         Ok(search(&state, now, &query))
     }
 
+    async fn claim_unembedded(&self, claim: ClaimUnembedded) -> Result<Vec<Unembedded>> {
+        let (mut state, now) = self.begin();
+        let mut due: Vec<_> = state
+            .memories
+            .iter()
+            .filter_map(|(key, kept)| Some((kept.embed_at?, *key)))
+            .filter(|(at, _)| *at <= now)
+            .collect();
+        due.sort();
+        let claimed = due.into_iter().take(claim.limit as usize);
+        let claimed = claimed.filter_map(|(_, key)| {
+            let kept = state.memories.get_mut(&key)?;
+            kept.embed_at = Some(now.after(claim.lease));
+            Some(Unembedded {
+                tenant: key.0,
+                id: key.1,
+                text: kept.entry.text.clone(),
+            })
+        });
+        Ok(claimed.collect())
+    }
+
+    async fn set_embedding(&self, item: SetEmbedding) -> Result<bool> {
+        let (mut state, _) = self.begin();
+        let kept = state.memories.get_mut(&(item.tenant, item.id));
+        let Some(kept) = kept.filter(|kept| kept.entry.text == item.text) else {
+            return Ok(false);
+        };
+        kept.embedding = Some(item.embedding);
+        kept.embed_at = None;
+        Ok(true)
+    }
+
     async fn expire_memories(&self, limit: u32) -> Result<u64> {
         let (mut state, now) = self.begin();
         let due = state
@@ -129,11 +164,11 @@ pub(crate) fn save(state: &mut State, now: Timestamp, item: SaveMemory) -> SaveM
         Seen::Mismatch => return SaveMemoryOutcome::Mismatch,
     }
     if is_new {
-        let embedding = item.entry.embedding.clone();
         let entry = item.entry.at(now);
         let kept = Kept {
             entry: entry.clone(),
-            embedding,
+            embedding: None,
+            embed_at: Some(now),
         };
         state.memories.insert((tenant, id), kept);
         return SaveMemoryOutcome::Saved(entry);
@@ -149,8 +184,9 @@ pub(crate) fn change(
     let entry = item.apply(get(state, now, item.tenant, item.id)?, now);
     let kept = state.memories.get_mut(&(item.tenant, item.id))?;
     kept.entry = entry.clone();
-    if let Some((_, embedding)) = &item.text {
-        kept.embedding.clone_from(embedding);
+    if item.text.is_some() {
+        kept.embedding = None;
+        kept.embed_at = Some(now);
     }
     Some(entry)
 }
@@ -208,7 +244,8 @@ fn search(state: &State, now: Timestamp, query: &SearchMemories) -> Vec<MemoryEn
         })
     });
     let vectors: Vec<_> = vectors.collect();
-    let found = query.order(&words, &vectors);
+    let compared = asked.map_or_else(Vec::new, |asked| compared(&asked.vector, &vectors));
+    let found = query.order(&words, &compared);
     let found = found.into_iter();
     found
         .filter_map(|id| get(state, now, query.tenant, id))

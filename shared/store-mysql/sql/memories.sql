@@ -1,10 +1,10 @@
 -- What MySQL says differently about what agents remember.
 
 -- name: memories/save
--- Enters an entry; does nothing where its id is known.
-INSERT INTO memories (tenant, memory_id, namespace, text, metadata, source, words, embedding,
-                      embedding_model, created_at, updated_at, expires_at)
-SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $11 FROM DUAL
+-- Enters an entry, without a vector; does nothing where its id is known.
+INSERT INTO memories (tenant, memory_id, namespace, text, metadata, source, words, created_at,
+                      updated_at, embed_at, expires_at)
+SELECT $1, $2, $3, $4, $5, $6, $7, $8, $8, $8, $9 FROM DUAL
 WHERE NOT EXISTS (SELECT 1 FROM memories WHERE tenant = $1 AND memory_id = $2);
 
 -- name: memories/lock
@@ -13,6 +13,15 @@ SELECT memory_id, namespace, text, metadata, source, created_at, updated_at, exp
 FROM memories
 WHERE tenant = $1 AND memory_id = $2 AND (expires_at IS NULL OR expires_at > $3)
 FOR UPDATE;
+
+-- name: memories/unembedded
+-- Entries of which a vector is to be made by $1, at most $2, by memories_unembedded; locked.
+SELECT tenant, memory_id, text
+FROM memories
+WHERE embed_at <= $1
+ORDER BY embed_at
+LIMIT $2
+FOR UPDATE SKIP LOCKED;
 
 -- name: memories/erase
 -- Deletes at most $4 entries of a namespace, from $2 up to $3, by the primary key.

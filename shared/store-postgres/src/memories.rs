@@ -1,13 +1,17 @@
 //! What agents remember.
 
 mod search;
+mod vectors;
+
+pub(crate) use vectors::{Wanted, prepare};
 
 use async_trait::async_trait;
 use mainspring_shared::id::{MemoryId, TenantId};
-use mainspring_shared::memory::{Embedding, MemoryEntry, Namespace, words};
+use mainspring_shared::memory::{MemoryEntry, Namespace, words};
 use mainspring_shared::store::{
-    ChangeMemory, EraseMemories, ErasedMemories, ListMemories, Memories, NewMemory, Page, Result,
-    SaveMemory, SaveMemoryOutcome, SearchMemories,
+    ChangeMemory, ClaimUnembedded, EraseMemories, ErasedMemories, ListMemories, Memories,
+    NewMemory, Page, Result, SaveMemory, SaveMemoryOutcome, SearchMemories, SetEmbedding,
+    Unembedded,
 };
 use mainspring_shared::time::Timestamp;
 use sqlx::postgres::PgRow;
@@ -18,7 +22,7 @@ use crate::accept::{Taken, take};
 use crate::columns::{json, metadata, text};
 use crate::ledger::now;
 use crate::reads::page;
-use crate::retry::{Fault, PgQuery, Pool, execute, fetch, repeatable, sql};
+use crate::retry::{Fault, Pool, execute, fetch, repeatable, sql};
 use crate::rows::Fields;
 use crate::store::PostgresStore;
 
@@ -71,7 +75,17 @@ impl Memories for PostgresStore {
     }
 
     async fn search_memories(&self, query: SearchMemories) -> Result<Vec<MemoryEntry>> {
-        search::found(&self.pools.claimers, self.at, &query).await
+        let inside = self.pgvector;
+        search::found(&self.pools.claimers, self.at, &query, inside).await
+    }
+
+    async fn claim_unembedded(&self, claim: ClaimUnembedded) -> Result<Vec<Unembedded>> {
+        let now = search::time(&self.pools.writers, self.at).await?;
+        vectors::claim(&self.pools.writers, now, claim).await
+    }
+
+    async fn set_embedding(&self, item: SetEmbedding) -> Result<bool> {
+        vectors::set(&self.pools.writers, self.pgvector, &item).await
     }
 
     async fn expire_memories(&self, limit: u32) -> Result<u64> {
@@ -150,26 +164,19 @@ pub(crate) async fn insert(
     new: &NewMemory,
     now: Timestamp,
 ) -> std::result::Result<bool, Fault> {
-    let query = sql!("memories/save")
+    let done = sql!("memories/save")
         .bind(tenant.0)
         .bind(new.id.0)
         .bind(new.namespace.stored())
         .bind(text(&new.text).into_owned())
         .bind(metadata(&new.metadata))
         .bind(new.source.as_ref().map(json))
-        .bind(new.indexed(tenant));
-    let done = with_embedding(query, new.embedding.as_ref())
+        .bind(new.indexed(tenant))
         .bind(now.0)
         .bind(new.expires_at.map(|at| at.0))
         .execute(connection)
         .await?;
     Ok(done.rows_affected() > 0)
-}
-
-fn with_embedding(query: PgQuery, embedding: Option<&Embedding>) -> PgQuery {
-    query
-        .bind(embedding.map(Embedding::bytes))
-        .bind(embedding.map(|embedding| embedding.model.clone()))
 }
 
 pub(crate) async fn change(
@@ -198,14 +205,13 @@ pub(crate) async fn change(
         .bind(metadata(&entry.metadata))
         .bind(now.0)
         .bind(entry.expires_at.map(|at| at.0));
-    if let Some((new, embedding)) = &item.text {
+    if let Some(new) = &item.text {
         let words = words::words(new);
         query = query.bind(text(new).into_owned()).bind(words::indexed(
             tenant,
             &entry.namespace,
             &words,
         ));
-        query = with_embedding(query, embedding.as_ref());
     }
     query.execute(connection).await?;
     Ok(Some(entry))

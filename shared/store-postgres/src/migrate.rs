@@ -7,6 +7,7 @@ use mainspring_shared::store::{Error, Result};
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::{Connection, PgConnection, Row, SqlStr};
 
+use crate::memories;
 use crate::retry::{Fault, is_undefined_table, refused};
 use crate::settings::{SchemaPolicy, Settings};
 
@@ -69,8 +70,8 @@ pub(crate) fn compare(found: i64) -> Result<()> {
 }
 
 /// Does what the policy says, on a connection of its own: its session ends with it, and so does
-/// the lock that keeps other processes from migrating at the same time.
-pub(crate) async fn prepare(settings: &Settings) -> Result<()> {
+/// the lock that keeps other processes from migrating at the same time. Whether pgvector is used.
+pub(crate) async fn prepare(settings: &Settings) -> Result<bool> {
     let mut connection = PgConnection::connect_with(&settings.server()?)
         .await
         .map_err(Fault::from)?;
@@ -81,9 +82,17 @@ pub(crate) async fn prepare(settings: &Settings) -> Result<()> {
             compare(found)
         }
     };
+    let wanted = match settings.schema {
+        SchemaPolicy::Create => memories::Wanted::Added,
+        SchemaPolicy::Verify => memories::Wanted::Used,
+    };
+    let pgvector = match prepared {
+        Ok(()) if settings.pgvector => memories::prepare(&mut connection, wanted).await,
+        prepared => prepared.map(|()| false),
+    };
     // Everything is committed; a failure to say goodbye changes nothing.
     let _ = connection.close().await;
-    prepared
+    pgvector
 }
 
 async fn migrate(connection: &mut PgConnection) -> Result<()> {

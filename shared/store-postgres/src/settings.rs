@@ -30,6 +30,9 @@ pub struct Settings {
     pub url: String,
     /// What happens to the schema.
     pub schema: SchemaPolicy,
+    /// Whether the extension pgvector is used where it is there, and added where the schema is created
+    /// and it can be.
+    pub pgvector: bool,
     /// Connections for what commits synchronously.
     pub writers: u32,
     /// Connections for claims, sweeps and reads by key.
@@ -58,6 +61,7 @@ impl Settings {
         Self {
             url: url.into(),
             schema: SchemaPolicy::default(),
+            pgvector: true,
             writers: 8,
             claimers: 4,
             streamers: 2,
@@ -101,6 +105,7 @@ impl fmt::Debug for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Settings")
             .field("schema", &self.schema)
+            .field("pgvector", &self.pgvector)
             .field("writers", &self.writers)
             .field("claimers", &self.claimers)
             .field("streamers", &self.streamers)

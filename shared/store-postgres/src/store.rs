@@ -16,6 +16,8 @@ use crate::settings::{Pools, Settings, pools};
 pub struct PostgresStore {
     pub(crate) pools: Pools,
     pub(crate) doubtful: Arc<Doubtful>,
+    /// Whether the database compares vectors by itself.
+    pub(crate) pgvector: bool,
     /// In place of the database's clock.
     pub(crate) at: Option<Timestamp>,
 }
@@ -26,12 +28,18 @@ impl PostgresStore {
     /// Fails with `SchemaMissing`, `SchemaNewer`, `Unavailable`, `Denied`, or `Refused` for an address that
     /// cannot be read or a migration that was changed after it was applied.
     pub async fn open(settings: &Settings) -> Result<Self> {
-        migrate::prepare(settings).await?;
+        let pgvector = migrate::prepare(settings).await?;
         Ok(Self {
+            pgvector,
             pools: pools(settings)?,
             doubtful: Arc::default(),
             at: None,
         })
+    }
+
+    /// Whether the server's extension pgvector compares the vectors of the memory.
+    pub fn has_pgvector(&self) -> bool {
+        self.pgvector
     }
 
     /// Closes every connection, once those in use are done.

@@ -468,7 +468,8 @@ async fn without_its_sandbox_no_tool_runs() -> Result<()> {
     // One that is not there is refused before anything else.
     let program = isolated(dir.path(), r#"["/nowhere/sandbox", "{child}"]"#)?;
     let data = dir.path().join("none").display().to_string();
-    let (code, _, told) = blocking(|| program.run(&["dev", "--listen", "127.0.0.1:0", "--data-dir", &data]))?;
+    let (code, _, told) =
+        blocking(|| program.run(&["dev", "--listen", "127.0.0.1:0", "--data-dir", &data]))?;
     ensure!(
         code == 2 && told.contains("/nowhere/sandbox"),
         "{code}: {told}"

@@ -91,13 +91,12 @@ pub(super) async fn decide(
             memories.get(&owed.spec.provider)?.remember(entry).await?;
             continue;
         }
-        let embedding = memories.embed(&text).await;
         let old = replaced.and_then(|place| known[place].id.parse().ok());
         if let Some(id) = old {
             found.changed.push(ChangeMemory {
                 tenant: owed.key.tenant,
                 id,
-                text: Some((text, embedding)),
+                text: Some(text),
                 metadata: None,
                 expires_at: None,
             });
@@ -108,7 +107,6 @@ pub(super) async fn decide(
                 text,
                 metadata: Map::new(),
                 source: Some(source),
-                embedding,
                 expires_at: None,
             });
         }

@@ -13,6 +13,7 @@ use mainspring_shared::store::{
 };
 use mainspring_shared::time::Clock;
 use sha2::{Digest, Sha256};
+use tokio::sync::Notify;
 use uuid::Uuid;
 
 /// Memory in the store.
@@ -20,8 +21,9 @@ use uuid::Uuid;
 pub struct Builtin {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-    /// What makes vectors, and how long it may take.
+    /// What makes vectors, and how long a question waits for its own.
     embedder: Option<(Arc<dyn Embedder>, Duration)>,
+    saved: Notify,
 }
 
 impl Builtin {
@@ -35,12 +37,25 @@ impl Builtin {
             store,
             clock,
             embedder,
+            saved: Notify::new(),
         }
     }
 
-    /// A text's vector. None where there is nothing to make it, or it is away: the text is found by its
-    /// words all the same.
-    pub(crate) async fn embed(&self, text: &str) -> Option<Embedding> {
+    pub(super) fn embedder(&self) -> Option<Arc<dyn Embedder>> {
+        self.embedder.as_ref().map(|(embedder, _)| embedder.clone())
+    }
+
+    pub(super) async fn saved(&self) {
+        self.saved.notified().await;
+    }
+
+    pub(super) fn has_saved(&self) {
+        self.saved.notify_one();
+    }
+
+    /// A question's vector. None where there is nothing to make it, or it is away: words are searched all
+    /// the same.
+    async fn embed(&self, text: &str) -> Option<Embedding> {
         let (embedder, limit) = self.embedder.as_ref()?;
         let made = tokio::select! {
             biased;
@@ -89,7 +104,6 @@ impl Memory for Builtin {
             tenant: entry.tenant,
             entry: NewMemory {
                 id,
-                embedding: self.embed(&entry.text).await,
                 namespace: entry.namespace,
                 text: entry.text,
                 metadata: entry.metadata,
@@ -104,7 +118,11 @@ impl Memory for Builtin {
             .await
             .map_err(|error| away(&error))?
         {
-            SaveMemoryOutcome::Saved(_) | SaveMemoryOutcome::Known(_) => Ok(id.to_string()),
+            SaveMemoryOutcome::Saved(_) => {
+                self.has_saved();
+                Ok(id.to_string())
+            }
+            SaveMemoryOutcome::Known(_) => Ok(id.to_string()),
             SaveMemoryOutcome::Gone | SaveMemoryOutcome::Mismatch => Err(MemoryError::Refused {
                 why: "this was kept before, and forgotten since".to_owned(),
             }),

@@ -3,42 +3,45 @@
 use std::collections::BTreeMap;
 
 use mainspring_shared::id::{MemoryId, TenantId};
-use mainspring_shared::memory::rank::Placed;
-use mainspring_shared::memory::{Embedding, MemoryEntry};
-use mainspring_shared::store::{CANDIDATES_MAX, Result, SearchMemories, VECTORS_MAX, candidate};
+use mainspring_shared::memory::MemoryEntry;
+use mainspring_shared::store::{CANDIDATES_MAX, Result, SearchMemories, candidate};
 use mainspring_shared::time::Timestamp;
 use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
-use super::entry;
+use super::{entry, vectors};
 use crate::ledger::now;
 use crate::retry::{Fault, PgQuery, Pool, repeatable, sql};
 use crate::rows::Fields;
 
+/// A statement about the entries of the question's namespace.
+pub(super) fn within(query: &SearchMemories, now: Timestamp, statement: PgQuery) -> PgQuery {
+    statement
+        .bind(query.tenant.0)
+        .bind(query.namespace.stored())
+        .bind(query.namespace.behind())
+        .bind(now.0)
+}
+
+/// `inside`: whether the database compares vectors by itself.
 async fn search(
     connection: &mut PgConnection,
     at: Option<Timestamp>,
     query: &SearchMemories,
+    inside: bool,
 ) -> std::result::Result<Vec<MemoryEntry>, Fault> {
     let now = now(connection, at).await?;
-    let within = |statement: PgQuery| {
-        statement
-            .bind(query.tenant.0)
-            .bind(query.namespace.stored())
-            .bind(query.namespace.behind())
-            .bind(now.0)
-    };
     let mut rows = Vec::new();
     if !query.words.is_empty() {
-        rows = within(sql!("memories/scan"))
+        rows = within(query, now, sql!("memories/scan"))
             .bind(i64::from(query.scan_max) + 1)
             .fetch_all(&mut *connection)
             .await?;
         if rows.len() > query.scan_max as usize {
             let mut tx = connection.begin().await?;
             sql!("memories/plan").execute(&mut *tx).await?;
-            rows = within(sql!("memories/match"))
+            rows = within(query, now, sql!("memories/match"))
                 .bind(i64::from(CANDIDATES_MAX))
                 .bind(query.tsquery())
                 .fetch_all(&mut *tx)
@@ -52,27 +55,9 @@ async fn search(
         Ok(candidate(id, at, words))
     });
     let words = words.collect::<Result<Vec<_>>>()?;
-    let mut vectors = Vec::new();
-    if let Some(embedding) = &query.embedding {
-        let rows = within(sql!("memories/vectors"))
-            .bind(embedding.model.clone())
-            .bind(i64::from(VECTORS_MAX))
-            .fetch_all(&mut *connection)
-            .await?;
-        for row in &rows {
-            let (id, updated_at) = place(row)?;
-            let bytes: &[u8] = Fields::new(row, "memories").take("embedding")?;
-            // A vector that cannot be read is one entry's loss.
-            if let Some(vector) = Embedding::vector_of(bytes) {
-                vectors.push(Placed {
-                    id,
-                    updated_at,
-                    vector,
-                });
-            }
-        }
-    }
-    entries(connection, query.tenant, query.order(&words, &vectors), now).await
+    let compared = vectors::alike(connection, query, now, inside).await?;
+    let ids = query.order(&words, &compared);
+    entries(connection, query.tenant, ids, now).await
 }
 
 /// These entries in this order, without those that are not there.
@@ -140,11 +125,12 @@ pub(super) async fn found(
     pool: &Pool,
     at: Option<Timestamp>,
     query: &SearchMemories,
+    inside: bool,
 ) -> Result<Vec<MemoryEntry>> {
-    repeatable!(pool, |connection| search(connection, at, query))
+    repeatable!(pool, |connection| search(connection, at, query, inside))
 }
 
-fn place(row: &PgRow) -> Result<(MemoryId, Timestamp)> {
+pub(super) fn place(row: &PgRow) -> Result<(MemoryId, Timestamp)> {
     let mut fields = Fields::new(row, "memories");
     let id: Uuid = fields.take("memory_id")?;
     Ok((MemoryId(id), Timestamp(fields.take("updated_at")?)))

@@ -15,6 +15,7 @@ mod text;
 mod tools;
 mod traffic;
 mod unreadable;
+mod vectors;
 mod waits;
 mod wire;
 mod world;

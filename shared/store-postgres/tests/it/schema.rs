@@ -32,6 +32,16 @@ async fn every_statement_prepares() {
         let mut found = Vec::new();
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("sql");
         statements(&root, &mut found);
+        if !world.store.has_pgvector() {
+            // These speak of a type that the server does not have.
+            let of_vectors = |path: &PathBuf| {
+                path.ends_with("pgvector/column.sql")
+                    || path.ends_with("pgvector/embed.sql")
+                    || path.ends_with("pgvector/nearest.sql")
+                    || path.ends_with("pgvector/vectors.sql")
+            };
+            found.retain(|path| !of_vectors(path));
+        }
         assert!(found.len() > 50, "only {} statements", found.len());
         for path in found {
             let text = fs::read_to_string(&path).expect("can be read");

@@ -67,7 +67,6 @@ fn entry(n: u128, text: &str) -> NewMemory {
         text: text.to_owned(),
         metadata: Map::new(),
         source: None,
-        embedding: None,
         expires_at: None,
     }
 }
@@ -205,7 +204,7 @@ pub async fn an_entry_is_brought_up_to_date(store: &dyn Inspect) {
         changed: vec![ChangeMemory {
             tenant: TenantId::DEFAULT,
             id: MemoryId(Uuid::from_u128(5)),
-            text: Some(("likes tea now".to_owned(), None)),
+            text: Some("likes tea now".to_owned()),
             metadata: None,
             expires_at: None,
         }],

@@ -315,6 +315,7 @@ macro_rules! store_cases {
                 every_store_gives_the_same_order,
                 questions_mean_nothing_to_a_database,
                 vectors_find_what_words_do_not,
+                entries_without_vectors_are_taken_by_one_at_a_time,
                 what_has_expired_is_not_found_and_goes,
                 a_namespace_is_erased_in_pieces_and_leaves_a_record,
                 writers_at_once_enter_each_entry_once,

@@ -1,13 +1,14 @@
 //! What agents remember.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use futures::future::join_all;
 use mainspring_shared::id::{MemoryId, SendId, SessionId, TenantId};
 use mainspring_shared::memory::{Embedding, MemoryEntry, MemorySource, Namespace};
 use mainspring_shared::store::{
-    ChangeMemory, EraseMemories, IdempotencyKey, Inspect, ListMemories, NewMemory, SCAN_MAX,
-    SaveMemory, SaveMemoryOutcome, SearchMemories,
+    ChangeMemory, ClaimUnembedded, EraseMemories, IdempotencyKey, Inspect, ListMemories, NewMemory,
+    SCAN_MAX, SaveMemory, SaveMemoryOutcome, SearchMemories, SetEmbedding,
 };
 use serde_json::{Map, json};
 use uuid::Uuid;
@@ -129,7 +130,6 @@ fn new(n: u128, namespace: &str, text: &str) -> NewMemory {
         text: text.to_owned(),
         metadata: Map::new(),
         source: None,
-        embedding: None,
         expires_at: None,
     }
 }
@@ -263,7 +263,7 @@ pub async fn an_entry_is_changed_in_what_is_named(store: &dyn Inspect) {
         changed.expect("the store answers")
     };
     let reworded = ChangeMemory {
-        text: Some(("likes coffee".to_owned(), None)),
+        text: Some("likes coffee".to_owned()),
         ..nothing.clone()
     };
     let changed = change(20, reworded).await.expect("it is there");
@@ -395,44 +395,110 @@ pub async fn questions_mean_nothing_to_a_database(store: &dyn Inspect) {
     }
 }
 
-pub async fn vectors_find_what_words_do_not(store: &dyn Inspect) {
-    let embedding = |model: &str, vector: &[f32]| Embedding {
+fn embedding(model: &str, vector: &[f32]) -> Embedding {
+    Embedding {
         model: model.to_owned(),
         vector: vector.to_vec(),
+    }
+}
+
+async fn embed(store: &dyn Inspect, n: u128, text: &str, embedding: Embedding) -> bool {
+    let item = SetEmbedding {
+        tenant: TenantId::DEFAULT,
+        id: id(n),
+        text: text.to_owned(),
+        embedding,
     };
+    let set = store.set_embedding(item).await;
+    set.expect("the store answers")
+}
+
+pub async fn vectors_find_what_words_do_not(store: &dyn Inspect) {
     for (n, text, vector) in [
         (1, "a kitten", [1.0, 0.1]),
         (2, "the tax return", [0.0, 1.0]),
         (3, "a cat", [0.9, 0.0]),
     ] {
-        let entry = NewMemory {
-            embedding: Some(embedding("m", &vector)),
-            ..new(n, "user/1", text)
-        };
-        save(store, 10, of_tenant(TenantId::DEFAULT, entry)).await;
+        enter(store, n, "user/1", text).await;
+        assert!(embed(store, n, text, embedding("m", &vector)).await);
     }
-    let elsewhere = NewMemory {
-        embedding: Some(embedding("other", &[1.0, 0.0])),
-        ..new(4, "user/1", "of another model")
-    };
-    save(store, 10, of_tenant(TenantId::DEFAULT, elsewhere)).await;
-    enter(store, 5, "user/1", "without a vector").await;
+    for (n, text, vector) in [
+        (4, "of another model", embedding("other", &[1.0, 0.0])),
+        (5, "of another size", embedding("m", &[1.0, 0.0, 0.0])),
+        (6, "of no direction", embedding("m", &[0.0, 0.0])),
+    ] {
+        enter(store, n, "user/1", text).await;
+        assert!(embed(store, n, text, vector).await);
+    }
+    enter(store, 7, "user/1", "without a vector").await;
+    enter(store, 8, "user/2", "a cat of somebody else").await;
+    let theirs = embedding("m", &[1.0, 0.0]);
+    assert!(embed(store, 8, "a cat of somebody else", theirs).await);
     let ask = SearchMemories {
         embedding: Some(embedding("m", &[1.0, 0.0])),
         ..question("user/1", "cat")
     };
     assert_eq!(found(store, 20, ask.clone()).await, [id(3), id(1)]);
-    // A new text without a vector is not found by the old one.
+    // A new text is not found by the vector of the old one.
     let reworded = ChangeMemory {
         tenant: TenantId::DEFAULT,
         id: id(1),
-        text: Some(("a puppy".to_owned(), None)),
+        text: Some("a puppy".to_owned()),
         metadata: None,
         expires_at: None,
     };
     let changed = store.at(time(30)).change_memory(reworded).await;
     changed.expect("the store answers");
-    assert_eq!(found(store, 40, ask).await, [id(3)]);
+    assert_eq!(found(store, 40, ask.clone()).await, [id(3)]);
+    // Nor does it get a vector that was made of the old one.
+    let late = embed(store, 1, "a kitten", embedding("m", &[1.0, 0.1]));
+    assert!(!late.await);
+    assert_eq!(found(store, 40, ask.clone()).await, [id(3)]);
+    assert!(embed(store, 1, "a puppy", embedding("m", &[1.0, 0.2])).await);
+    assert_eq!(found(store, 40, ask).await, [id(3), id(1)]);
+}
+
+pub async fn entries_without_vectors_are_taken_by_one_at_a_time(store: &dyn Inspect) {
+    let take = async |ms: i64, limit: u32| -> Vec<(MemoryId, String)> {
+        let claim = ClaimUnembedded {
+            lease: Duration::from_millis(100),
+            limit,
+        };
+        let taken = store.at(time(ms)).claim_unembedded(claim).await;
+        let taken = taken.expect("the store answers").into_iter();
+        let mut taken: Vec<_> = taken.map(|one| (one.id, one.text)).collect();
+        taken.sort();
+        taken
+    };
+    let (one, two, three) = (
+        (id(1), "one".to_owned()),
+        (id(2), "two".to_owned()),
+        (id(3), "three".to_owned()),
+    );
+    for (n, text) in [(1, "one"), (2, "two"), (3, "three")] {
+        enter(store, n, "user/1", text).await;
+    }
+    // Those that have waited longest come first, and nobody else gets them meanwhile.
+    assert_eq!(take(10, 2).await, [one.clone(), two.clone()]);
+    assert_eq!(take(11, 2).await, [three]);
+    assert_eq!(take(12, 2).await, []);
+    assert!(embed(store, 1, "one", embedding("m", &[1.0])).await);
+    // What has no vector when the lease has run out is taken again.
+    assert_eq!(take(110, 2).await, [two]);
+    assert!(embed(store, 2, "two", embedding("m", &[1.0])).await);
+    assert!(embed(store, 3, "three", embedding("m", &[1.0])).await);
+    assert_eq!(take(1_000, 5).await, []);
+    // Another text needs another vector.
+    let reworded = ChangeMemory {
+        tenant: TenantId::DEFAULT,
+        id: id(1),
+        text: Some("uno".to_owned()),
+        metadata: None,
+        expires_at: None,
+    };
+    let changed = store.at(time(1_100)).change_memory(reworded).await;
+    changed.expect("the store answers");
+    assert_eq!(take(1_200, 5).await, [(id(1), "uno".to_owned())]);
 }
 
 pub async fn what_has_expired_is_not_found_and_goes(store: &dyn Inspect) {

@@ -2,6 +2,7 @@
 //! stale writer changes nothing.
 
 use std::future::Future;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::FutureExt as _;
@@ -11,12 +12,14 @@ use mainspring_shared::blob::{BlobHash, BlobPlace};
 use mainspring_shared::id::{LeaseToken, MemoryId, TenantId};
 use mainspring_shared::lease::Lease;
 use mainspring_shared::list::{Bounds, Change, List, ListName, NewEntry, WhenFull};
+use mainspring_shared::memory::Embedding;
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::store::{
-    CallAnswer, CallBegin, ChangeMemory, ChangeTimer, ClaimRuns, Claimed, Dump, EXTRACT_ROUND,
-    EraseMemories, FoldAtRest, IdempotencyKey, ImportSession, Inspect, NewBlob, NewBoot, NewMemory,
-    ParkUntil, PostResult, PruneSession, PruneTo, ReleaseSession, RetireBlobs, RetireSends, Role,
-    RotateKey, SaveMemory, SessionPatch, TenantPatch, Then, TimerChange, WriteList,
+    CallAnswer, CallBegin, ChangeMemory, ChangeTimer, ClaimRuns, ClaimUnembedded, Claimed, Dump,
+    EXTRACT_ROUND, EraseMemories, FoldAtRest, IdempotencyKey, ImportSession, Inspect, NewBlob,
+    NewBoot, NewMemory, ParkUntil, PostResult, PruneSession, PruneTo, ReleaseSession, RetireBlobs,
+    RetireSends, Role, RotateKey, SaveMemory, SessionPatch, SetEmbedding, TenantPatch, Then,
+    TimerChange, WriteList,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallResult;
@@ -110,7 +113,7 @@ fn new_blob() -> NewBlob {
 
 /// Everything that nothing holds goes soon.
 const RETIRE_BLOBS: RetireBlobs = RetireBlobs {
-    grace: std::time::Duration::from_millis(10),
+    grace: Duration::from_millis(10),
     after: None,
     limit: 100,
 };
@@ -146,7 +149,6 @@ fn remembered(expires_at: Option<Timestamp>) -> SaveMemory {
             text: "likes tea".to_owned(),
             metadata: serde_json::Map::new(),
             source: None,
-            embedding: None,
             expires_at,
         },
         idempotency: None,
@@ -287,7 +289,7 @@ writes! {
         |store, _c| store.at(time(NOW)).change_memory(ChangeMemory {
             tenant: TenantId::DEFAULT,
             id: MemoryId(Uuid::from_u128(1)),
-            text: Some(("other".to_owned(), None)),
+            text: Some("other".to_owned()),
             metadata: None,
             expires_at: None,
         }).await;
@@ -302,6 +304,18 @@ writes! {
             erasure: Uuid::from_u128(3),
             fingerprint: "print".to_owned(),
             limit: 500,
+        }).await;
+    claim_unembedded: |store| { remember(store).await; None },
+        |store, _c| store.at(time(NOW)).claim_unembedded(ClaimUnembedded {
+            lease: Duration::from_mins(5),
+            limit: 10,
+        }).await;
+    set_embedding: |store| { remember(store).await; None },
+        |store, _c| store.at(time(NOW)).set_embedding(SetEmbedding {
+            tenant: TenantId::DEFAULT,
+            id: MemoryId(Uuid::from_u128(1)),
+            text: "likes tea".to_owned(),
+            embedding: Embedding { model: "m".to_owned(), vector: vec![1.0, 0.0] },
         }).await;
     expire_memories: |store| {
         let saved = store.at(time(0)).save_memory(remembered(Some(time(NOW)))).await;

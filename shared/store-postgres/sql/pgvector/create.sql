@@ -1,0 +1,2 @@
+-- Adds the extension, where the user may.
+CREATE EXTENSION IF NOT EXISTS vector

@@ -1,0 +1,179 @@
+//! Vectors of entries. The column `embedding` holds each of them; where the server has the extension
+//! pgvector, a second column holds what the extension compares by itself.
+
+use mainspring_shared::id::{MemoryId, TenantId};
+use mainspring_shared::memory::Embedding;
+use mainspring_shared::memory::rank::{Alike, PLACES_MAX, Placed, compared};
+use mainspring_shared::store::{
+    ClaimUnembedded, Result, SearchMemories, SetEmbedding, Unembedded, VECTORS_MAX,
+    VECTORS_MAX_INSIDE,
+};
+use mainspring_shared::time::Timestamp;
+use sqlx::{Connection, PgConnection, Row};
+
+use super::search::{place, within};
+use crate::columns::text;
+use crate::retry::{Fault, Pool, execute, fetch, sql};
+use crate::rows::Fields;
+
+/// What is to become of pgvector when the store is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// It is added, where it can be.
+    Added,
+    /// It is used where it is there.
+    Used,
+}
+
+/// Whether the extension compares the vectors of this database. Never fails for the lack of it: a
+/// server without it and a user who may not add it are told of in the log.
+pub(crate) async fn prepare(connection: &mut PgConnection, wanted: Wanted) -> Result<bool> {
+    let mut found = find(connection).await?;
+    if wanted == Wanted::Added && found.available && !found.kept {
+        if let Err(error) = add(connection, found.known).await {
+            tracing::info!(
+                %error,
+                "pgvector could not be added: vectors of the memory are compared by the program"
+            );
+        }
+        found = find(connection).await?;
+    }
+    Ok(found.kept)
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Found {
+    available: bool,
+    known: bool,
+    kept: bool,
+}
+
+async fn find(connection: &mut PgConnection) -> Result<Found> {
+    let row = sql!("pgvector/found").fetch_one(connection).await;
+    let row = row.map_err(Fault::from)?;
+    let get = |name| row.try_get(name).map_err(Fault::from);
+    Ok(Found {
+        available: get("available")?,
+        known: get("known")?,
+        kept: get("kept")?,
+    })
+}
+
+/// Under a lock of its own: of two processes that add an extension at once, one fails.
+async fn add(connection: &mut PgConnection, known: bool) -> std::result::Result<(), sqlx::Error> {
+    let mut tx = connection.begin().await?;
+    sql!("pgvector/lock").execute(&mut *tx).await?;
+    if !known {
+        sql!("pgvector/create").execute(&mut *tx).await?;
+    }
+    sql!("pgvector/column").execute(&mut *tx).await?;
+    tx.commit().await
+}
+
+pub(super) async fn claim(
+    pool: &Pool,
+    now: Timestamp,
+    claim: ClaimUnembedded,
+) -> Result<Vec<Unembedded>> {
+    let rows = fetch(pool, || {
+        sql!("memories/unembedded")
+            .bind(now.0)
+            .bind(now.after(claim.lease).0)
+            .bind(i64::from(claim.limit))
+    });
+    let rows = rows.await?;
+    let claimed = rows.iter().map(|row| {
+        let mut fields = Fields::new(row, "memories");
+        Ok(Unembedded {
+            tenant: TenantId(fields.take("tenant")?),
+            id: MemoryId(fields.take("memory_id")?),
+            text: fields.take("text")?,
+        })
+    });
+    claimed.collect()
+}
+
+pub(super) async fn set(pool: &Pool, inside: bool, item: &SetEmbedding) -> Result<bool> {
+    let done = execute(pool, || {
+        let query = if inside {
+            sql!("pgvector/embed")
+        } else {
+            sql!("memories/embed")
+        };
+        let query = query
+            .bind(item.tenant.0)
+            .bind(item.id.0)
+            .bind(text(&item.text).into_owned())
+            .bind(item.embedding.bytes())
+            .bind(text(&item.embedding.model).into_owned());
+        if inside {
+            query.bind(written(&item.embedding))
+        } else {
+            query
+        }
+    });
+    Ok(done.await? > 0)
+}
+
+/// A vector as the extension reads it.
+fn written(embedding: &Embedding) -> String {
+    let numbers: Vec<String> = embedding.vector.iter().map(f32::to_string).collect();
+    format!("[{}]", numbers.join(","))
+}
+
+/// How much the vectors of a namespace are like the question's. Those that the extension does not know
+/// are compared here.
+pub(super) async fn alike(
+    connection: &mut PgConnection,
+    query: &SearchMemories,
+    now: Timestamp,
+    inside: bool,
+) -> std::result::Result<Vec<Alike>, Fault> {
+    let Some(embedding) = &query.embedding else {
+        return Ok(Vec::new());
+    };
+    let model = text(&embedding.model).into_owned();
+    let mut found = Vec::new();
+    if inside {
+        let rows = within(query, now, sql!("pgvector/nearest"))
+            .bind(model.clone())
+            .bind(i64::from(VECTORS_MAX_INSIDE))
+            .bind(written(embedding))
+            .bind(PLACES_MAX as i64)
+            .fetch_all(&mut *connection)
+            .await?;
+        for row in &rows {
+            let (id, updated_at) = place(row)?;
+            found.push(Alike {
+                id,
+                updated_at,
+                cosine: Fields::new(row, "memories").take("cosine")?,
+            });
+        }
+    }
+    let rest = if inside {
+        sql!("pgvector/vectors")
+    } else {
+        sql!("memories/vectors")
+    };
+    let rows = within(query, now, rest)
+        .bind(model)
+        .bind(i64::from(VECTORS_MAX))
+        .fetch_all(connection)
+        .await?;
+    let mut placed = Vec::new();
+    for row in &rows {
+        let (id, updated_at) = place(row)?;
+        let bytes: &[u8] = Fields::new(row, "memories").take("embedding")?;
+        // A vector that cannot be read is one entry's loss.
+        if let Some(vector) = Embedding::vector_of(bytes) {
+            placed.push(Placed {
+                id,
+                updated_at,
+                vector,
+            });
+        }
+    }
+    found.extend(compared(&embedding.vector, &placed));
+    Ok(found)
+}

@@ -1,0 +1,135 @@
+//! Vectors of the entries in the store, made behind their saving: no send waits for them.
+//!
+//! An entry is due from its saving on until it has a vector. A worker takes those that are due, also those
+//! that were saved through the API or whose workers died, and keeps them from others for a while. Doing one
+//! twice changes nothing.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{FutureExt as _, StreamExt as _};
+use mainspring_shared::memory::{Embedder, MemoryError};
+use mainspring_shared::store::{ClaimUnembedded, SetEmbedding, Unembedded};
+
+use crate::{Kernel, metrics};
+
+/// How long a worker keeps entries from others.
+const LEASE: Duration = Duration::from_mins(5);
+
+/// Entries that are taken at once.
+const TAKEN_MAX: u32 = 64;
+
+/// Vectors that are made at once.
+const AT_ONCE: usize = 8;
+
+/// How long one may take.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// Failures without a success between, after which the embeddings count as away.
+const FAILURES_MAX: u32 = 3;
+
+/// Makes vectors until the worker stops.
+pub(crate) async fn run(kernel: Arc<Kernel>) {
+    let parts = &kernel.parts;
+    let Some(embedder) = parts.memories.embedder() else {
+        return;
+    };
+    let mut more = false;
+    loop {
+        if !more {
+            tokio::select! {
+                biased;
+                () = kernel.lifecycle.stopping() => return,
+                () = parts.memories.saved() => {}
+                () = parts.clock.sleep(parts.config.embed_interval) => {}
+            }
+        }
+        let claim = ClaimUnembedded {
+            lease: LEASE,
+            limit: TAKEN_MAX,
+        };
+        let claimed = match parts.store.claim_unembedded(claim).await {
+            Ok(claimed) => claimed,
+            Err(error) => {
+                tracing::debug!(%error, "no entries without vectors could be taken");
+                more = false;
+                continue;
+            }
+        };
+        let full = claimed.len() >= TAKEN_MAX as usize;
+        // Whatever is not done when the worker stops is due again when the lease has run out.
+        let is_there = tokio::select! {
+            biased;
+            () = kernel.lifecycle.stopping() => return,
+            is_there = embed(&kernel, &embedder, claimed) => is_there,
+        };
+        more = full && is_there;
+        if !is_there {
+            // Savings must not wake it more often than the polling.
+            tokio::select! {
+                biased;
+                () = kernel.lifecycle.stopping() => return,
+                () = parts.clock.sleep(parts.config.embed_interval) => {}
+            }
+        }
+    }
+}
+
+/// Makes these vectors; false as soon as the embeddings seem to be away.
+async fn embed(
+    kernel: &Arc<Kernel>,
+    embedder: &Arc<dyn Embedder>,
+    claimed: Vec<Unembedded>,
+) -> bool {
+    let made = claimed
+        .into_iter()
+        .map(|entry| one(kernel, embedder, entry));
+    let mut made = futures::stream::iter(made).buffer_unordered(AT_ONCE);
+    let mut failures = 0;
+    while let Some(outcome) = made.next().await {
+        metrics::embedded(outcome.is_ok());
+        match outcome {
+            Ok(()) => failures = 0,
+            Err(error) => {
+                failures += 1;
+                tracing::warn!(%error, "no vector was made of an entry of the memory");
+            }
+        }
+        if failures >= FAILURES_MAX {
+            return false;
+        }
+    }
+    true
+}
+
+async fn one(
+    kernel: &Arc<Kernel>,
+    embedder: &Arc<dyn Embedder>,
+    entry: Unembedded,
+) -> Result<(), MemoryError> {
+    let parts = &kernel.parts;
+    let away = |why: &str| MemoryError::Unavailable {
+        why: why.to_owned(),
+    };
+    // One that panics fails this entry, and not the loop.
+    let made = AssertUnwindSafe(embedder.embed(vec![entry.text.clone()])).catch_unwind();
+    let made = tokio::select! {
+        biased;
+        made = made => made.unwrap_or_else(|_| Err(away("the embeddings failed badly")))?,
+        () = parts.clock.sleep(LIMIT) => return Err(away("the embeddings did not answer in time")),
+    };
+    let embedding = made.into_iter().next();
+    let item = SetEmbedding {
+        tenant: entry.tenant,
+        id: entry.id,
+        text: entry.text,
+        embedding: embedding.ok_or_else(|| away("the embeddings made no vector"))?,
+    };
+    // An entry that has changed or gone meanwhile needs none of this text.
+    match parts.store.set_embedding(item).await {
+        Ok(_) => {}
+        Err(error) => tracing::debug!(%error, "a vector could not be stored"),
+    }
+    Ok(())
+}
