@@ -38,6 +38,7 @@ pub mod posts;
 pub mod prune;
 pub mod reads;
 pub mod ready;
+pub mod recall;
 pub mod repeats;
 pub mod retention;
 pub mod rounds;
@@ -53,7 +54,7 @@ pub mod window;
 pub mod writes;
 
 /// The modules of this folder that hold no cases.
-const WITHOUT_CASES: [&str; 4] = ["prelude", "harness", "agreement", "writes"];
+const WITHOUT_CASES: [&str; 5] = ["prelude", "harness", "agreement", "recall", "writes"];
 
 /// The text of every module with cases.
 const SOURCES: &[(&str, &str)] = &[

@@ -11,6 +11,7 @@ use mainspring_store_mysql::{MysqlStore, Settings};
 use mainspring_tests::store_suite;
 use mainspring_tests::suites::store::agreement::assert_agrees;
 use mainspring_tests::suites::store::harness::{Opened, environment};
+use mainspring_tests::suites::store::recall::assert_recalls;
 use mainspring_tests::suites::store::writes::assert_written_once;
 use tokio::process::Command;
 
@@ -73,6 +74,11 @@ async fn open() -> Option<Mysql> {
 }
 
 store_suite!(open);
+
+#[test]
+fn among_many_entries_the_right_one_is_found() {
+    assert_recalls(open);
+}
 
 #[test]
 fn every_write_takes_effect_once_and_none_by_a_stale_writer() {

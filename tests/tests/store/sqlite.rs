@@ -6,6 +6,7 @@ use mainspring_store_sqlite::{SqliteOptions, SqliteStore};
 use mainspring_tests::store_suite;
 use mainspring_tests::suites::store::agreement::assert_agrees;
 use mainspring_tests::suites::store::harness::Opened;
+use mainspring_tests::suites::store::recall::assert_recalls;
 use mainspring_tests::suites::store::writes::assert_written_once;
 use tempfile::TempDir;
 
@@ -34,6 +35,11 @@ async fn open() -> Option<Sqlite> {
 }
 
 store_suite!(open);
+
+#[test]
+fn among_many_entries_the_right_one_is_found() {
+    assert_recalls(open);
+}
 
 #[test]
 fn every_write_takes_effect_once_and_none_by_a_stale_writer() {
