@@ -84,7 +84,10 @@ impl Asked {
                     heard || error.code() == Code::LlmTimeout
                 })
                 .map(Self::estimated),
-            Fault::Empty { reply: None } | Fault::Long { reply: None } | Fault::Service(_) => None,
+            Fault::Empty { reply: None }
+            | Fault::Long { reply: None }
+            | Fault::Forbidden(_)
+            | Fault::Service(_) => None,
         }
     }
 }
@@ -163,6 +166,9 @@ pub(crate) enum Fault {
         /// The answer, which is paid for.
         reply: Option<Box<Reply>>,
     },
+    /// A hook lets nothing be folded in this round.
+    #[error("nothing is folded: {0}")]
+    Forbidden(String),
     /// The user's service, or the program's own way, did not give one.
     #[error("the fold was not written: {0}")]
     Service(String),

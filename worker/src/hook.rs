@@ -4,6 +4,7 @@
 //! | point | when | may |
 //! |---|---|---|
 //! | [`Hook::send_started`] | a worker takes a send, once per life | observe |
+//! | [`Hook::memory_recalled`] | entries were found for a send, before anything of it is stored | change what is shown, show nothing |
 //! | [`Hook::round_started`] | before the first model call of a round | observe |
 //! | [`Hook::before_model`] | before each model call, attempts counted singly | change the request, answer instead, refuse, end the send |
 //! | [`Hook::after_model`] | after each answer, before anything of it is stored | change the answer, refuse, end the send with it |
@@ -13,6 +14,8 @@
 //! | [`Hook::after_tool`] | after each call that a worker made | change the result |
 //! | [`Hook::calls_over`] | once all calls of a round have results, before the model is asked with them; again when that is repeated after a worker's death | observe |
 //! | [`Hook::before_end`] | before a final answer ends its send | send the model back with a message |
+//! | [`Hook::before_fold`] | before a part of the transcript is folded | write the fold instead, let nothing be folded in this round |
+//! | [`Hook::fold_stored`] | a fold is durable | observe |
 //! | [`Hook::messages_stored`] | messages of the send are durable | observe |
 //! | [`Hook::round_stored`] | after each round with calls is durable | observe |
 //! | [`Hook::send_ended`] | a send is final, as this worker stored it | observe |
@@ -33,12 +36,15 @@ use async_trait::async_trait;
 use futures::FutureExt;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{SendId, SessionKey};
+use mainspring_shared::memory::Recalled;
 use mainspring_shared::message::NewMessage;
 use mainspring_shared::send::SendStatus;
+use mainspring_shared::session::fold::NewFold;
 use mainspring_shared::time::Clock;
 use mainspring_shared::tool::CallResult;
 use serde_json::{Map, Value};
 
+use crate::fold::Part;
 use crate::llm::{Reply, Request};
 
 /// Names that begin so are the kernel's own.
@@ -94,6 +100,21 @@ pub enum OnFailure {
     Instead(CallResult),
 }
 
+/// A part of a transcript that is about to be folded.
+#[derive(Debug, Clone)]
+pub struct FoldPart {
+    /// What stands for messages, and the messages.
+    pub part: Part,
+    /// Its first message, also where an earlier fold stands for it.
+    pub from_seq: i64,
+    /// Its last message.
+    pub to_seq: i64,
+    /// What it has of tokens, expected.
+    pub tokens: u64,
+    /// Whether the send goes on meanwhile; otherwise its model is asked behind the fold.
+    pub beside: bool,
+}
+
 /// A hook could not decide.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -126,6 +147,26 @@ pub trait Hook: fmt::Debug + Send + Sync {
 
     /// A worker took the send.
     async fn send_started(&self, _at: At) -> Result<(), HookError> {
+        Ok(())
+    }
+
+    /// The memory has found entries for a send that begins. `Instead` is what is shown of them, the best
+    /// first, and replaces them whole; `Refuse` and `End` let none be shown, and the send goes on. What is
+    /// shown is stored with the send's first step and never asked about again; a worker that dies before
+    /// that has the next one ask anew.
+    async fn memory_recalled(&self, _at: At, _found: &[Recalled]) -> Decision<Vec<Recalled>> {
+        Ok(Verdict::Go)
+    }
+
+    /// A part of the transcript is about to be folded. `Instead` is the text that stands for it; `Refuse`
+    /// and `End` let nothing be folded in this round, whatever that means for the model's window. Asked
+    /// again when a fold is repeated after a worker's death.
+    async fn before_fold(&self, _at: At, _part: &FoldPart) -> Decision<String> {
+        Ok(Verdict::Go)
+    }
+
+    /// A fold is durable.
+    async fn fold_stored(&self, _at: At, _fold: &NewFold) -> Result<(), HookError> {
         Ok(())
     }
 
@@ -320,6 +361,48 @@ impl Hooks {
     pub(crate) async fn send_ended(&self, at: At, status: SendStatus) {
         for hook in &self.list {
             self.noted(hook.as_ref(), hook.send_ended(at, status)).await;
+        }
+    }
+
+    /// What of the memory is shown; none with the reason why.
+    pub(crate) async fn memory_recalled(
+        &self,
+        at: At,
+        mut found: Vec<Recalled>,
+    ) -> Result<Vec<Recalled>, String> {
+        for hook in &self.list {
+            let decided = hook.memory_recalled(at, &found);
+            match self.judged(hook.as_ref(), decided).await {
+                Ok(Judged::Go) => {}
+                Ok(Judged::Instead(other)) => found = other,
+                Ok(Judged::End) => return Err(format!("{}: nothing is to be shown", hook.name())),
+                Err(refusal) => return Err(refusal.message),
+            }
+        }
+        Ok(found)
+    }
+
+    /// The text of a fold that a hook wrote, if one did; the reason where nothing may be folded.
+    pub(crate) async fn before_fold(
+        &self,
+        at: At,
+        part: &FoldPart,
+    ) -> Result<Option<String>, String> {
+        for hook in &self.list {
+            let decided = hook.before_fold(at, part);
+            match self.judged(hook.as_ref(), decided).await {
+                Ok(Judged::Go) => {}
+                Ok(Judged::Instead(text)) => return Ok(Some(text)),
+                Ok(Judged::End) => return Err(format!("{}: nothing is to be folded", hook.name())),
+                Err(refusal) => return Err(refusal.message),
+            }
+        }
+        Ok(None)
+    }
+
+    pub(crate) async fn fold_stored(&self, at: At, fold: &NewFold) {
+        for hook in &self.list {
+            self.noted(hook.as_ref(), hook.fold_stored(at, fold)).await;
         }
     }
 

@@ -77,6 +77,10 @@ settings! {
         before_calls: Vec<String> = Vec::new() => Key::list("hooks.before_calls");
         /// Asked before a final answer ends its send, in this order.
         before_end: Vec<String> = Vec::new() => Key::list("hooks.before_end");
+        /// Asked before entries of the memory are shown, in this order.
+        memory_recalled: Vec<String> = Vec::new() => Key::list("hooks.memory_recalled");
+        /// Asked before a part of a transcript is folded, in this order.
+        before_fold: Vec<String> = Vec::new() => Key::list("hooks.before_fold");
         /// How long one attempt to ask may take.
         timeout: Duration = Duration::from_secs(5) => Key::span("hooks.timeout", MS, DAY);
     }

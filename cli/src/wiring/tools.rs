@@ -51,7 +51,7 @@ pub(crate) fn hooks(
     type Policy = fn(String, &str, &Caller) -> HttpPolicy;
     let caller = caller(config, (config.hooks.timeout, &[]), clock, entropy)?;
     let mut hooks = Hooks::default();
-    let points: [(&str, &[String], Policy); 4] = [
+    let points: [(&str, &[String], Policy); 6] = [
         (
             "before_model",
             &config.hooks.before_model,
@@ -71,6 +71,16 @@ pub(crate) fn hooks(
             "before_end",
             &config.hooks.before_end,
             HttpPolicy::before_end,
+        ),
+        (
+            "memory_recalled",
+            &config.hooks.memory_recalled,
+            HttpPolicy::memory_recalled,
+        ),
+        (
+            "before_fold",
+            &config.hooks.before_fold,
+            HttpPolicy::before_fold,
         ),
     ];
     for (point, urls, policy) in points {

@@ -99,7 +99,7 @@ macro_rules! memories_methods {
             read search_memories(
                 query: $crate::store::SearchMemories
             ) -> Vec<$crate::memory::MemoryEntry>;
-            write claim_unembedded(
+            read claim_unembedded(
                 claim: $crate::store::ClaimUnembedded
             ) -> Vec<$crate::store::Unembedded>;
             write set_embedding(item: $crate::store::SetEmbedding) -> bool;

@@ -7,6 +7,7 @@ mod budget;
 mod clocks;
 mod folding;
 mod grants;
+mod hooked_context;
 mod hooks;
 mod hostile;
 mod leaves;

@@ -45,7 +45,10 @@ impl Run<'_> {
             Ok(namespace) => {
                 if spec.recall == RecallMode::Auto {
                     match self.recalled(&spec, &namespace).await {
-                        Ok(found) => show(&mut memory, found, u64::from(spec.budget_tokens)),
+                        Ok(found) => match self.to_show(found).await {
+                            Ok(found) => show(&mut memory, found, u64::from(spec.budget_tokens)),
+                            Err(why) => memory.note = Some(format!("nothing is shown: {why}")),
+                        },
                         Err(error) => {
                             tracing::warn!(send.id = %self.send.record.id, %error, "nothing was recalled");
                             metrics::recall_failed();
@@ -98,6 +101,19 @@ impl Run<'_> {
         let metadata = session.map(|session| session.metadata).unwrap_or_default();
         let rendered = Namespace::render(&spec.namespace, &metadata, key.session);
         Some(rendered.map_err(none))
+    }
+
+    /// What hooks let be shown of what was found.
+    async fn to_show(&mut self, found: Vec<Recalled>) -> Result<Vec<Recalled>, String> {
+        let hooks = self.kernel.parts.hooks.clone();
+        if hooks.is_empty() || found.is_empty() {
+            return Ok(found);
+        }
+        let mut permitted = Err("the send was stopped".to_owned());
+        let place = self.place();
+        let asked = async { permitted = hooks.memory_recalled(place, found).await };
+        self.observed(asked, true).await;
+        permitted
     }
 
     async fn recalled(

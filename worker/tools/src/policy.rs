@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use mainspring_shared::id::BootId;
+use mainspring_shared::memory::Recalled;
 use mainspring_shared::message::plain_text;
 use mainspring_shared::stored::Extra;
 use mainspring_shared::tool::schema::any_object;
@@ -14,7 +15,9 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::http::Caller;
-use mainspring_worker::hook::{At, Decision, Hook, HookError, HookTraits, ToolCall, Verdict};
+use mainspring_worker::hook::{
+    At, Decision, FoldPart, Hook, HookError, HookTraits, ToolCall, Verdict,
+};
 use mainspring_worker::llm::{Reply, Request};
 use mainspring_worker::tool::{Invocation, Output, Tool, ToolError};
 
@@ -25,6 +28,8 @@ enum Point {
     Calls,
     Tool,
     End,
+    Memory,
+    Fold,
 }
 
 impl Point {
@@ -34,13 +39,15 @@ impl Point {
             Self::Calls => "before_calls",
             Self::Tool => "before_tool",
             Self::End => "before_end",
+            Self::Memory => "memory_recalled",
+            Self::Fold => "before_fold",
         }
     }
 }
 
 /// A policy that another service decides. It is asked by one signed `POST` in the form of a tool's
 /// call, named after its point, whose `arguments` say what is to happen; it answers
-/// `{"action": "allow" | "deny" | "end" | "continue", "reason"?, "arguments"?, "message"?}`. Anything
+/// `{"action": "allow" | "deny" | "end" | "continue", "reason"?, "arguments"?, "message"?, "entries"?}`. Anything
 /// else, or no answer, is no decision: then what it was asked about does not happen. Only the end of a
 /// send happens all the same.
 #[derive(Debug)]
@@ -69,6 +76,8 @@ struct Answer {
     arguments: Option<Map<String, Value>>,
     #[serde(default)]
     message: Option<String>,
+    #[serde(default)]
+    entries: Option<Vec<String>>,
 }
 
 impl HttpPolicy {
@@ -90,6 +99,16 @@ impl HttpPolicy {
     /// A policy for final answers.
     pub fn before_end(name: impl Into<String>, url: &str, caller: &Caller) -> Self {
         Self::new(name.into(), Point::End, url, caller)
+    }
+
+    /// A policy for what is shown of the memory.
+    pub fn memory_recalled(name: impl Into<String>, url: &str, caller: &Caller) -> Self {
+        Self::new(name.into(), Point::Memory, url, caller)
+    }
+
+    /// A policy for folds.
+    pub fn before_fold(name: impl Into<String>, url: &str, caller: &Caller) -> Self {
+        Self::new(name.into(), Point::Fold, url, caller)
     }
 
     fn new(name: String, point: Point, url: &str, caller: &Caller) -> Self {
@@ -216,6 +235,38 @@ impl Hook for HttpPolicy {
                 "it has to say allow, or continue with a message".to_owned(),
             )),
         }
+    }
+
+    async fn memory_recalled(&self, at: At, found: &[Recalled]) -> Decision<Vec<Recalled>> {
+        if self.point != Point::Memory {
+            return Ok(Verdict::Go);
+        }
+        let id = format!("memory_{}", at.send);
+        let answer = self.ask(at, id, json!({ "entries": found })).await?;
+        match (&answer.action, &answer.entries) {
+            (Action::Allow, Some(ids)) => {
+                let kept = ids.iter();
+                let kept = kept.filter_map(|id| found.iter().find(|entry| entry.id == *id));
+                Ok(Verdict::Instead(kept.cloned().collect()))
+            }
+            _ => verdict(answer),
+        }
+    }
+
+    async fn before_fold(&self, at: At, part: &FoldPart) -> Decision<String> {
+        if self.point != Point::Fold {
+            return Ok(Verdict::Go);
+        }
+        let id = format!("fold_{}_{}_{}", at.send, part.from_seq, part.to_seq);
+        let asked = json!({
+            "from_seq": part.from_seq,
+            "to_seq": part.to_seq,
+            "tokens": part.tokens,
+            "beside": part.beside,
+            "round": at.round,
+        });
+        let answer = self.ask(at, id, asked).await?;
+        verdict(answer)
     }
 
     async fn before_tool(&self, at: At, call: &mut ToolCall) -> Decision<CallResult> {

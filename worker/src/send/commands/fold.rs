@@ -25,7 +25,7 @@ use uuid::Uuid;
 
 use crate::fold::resting;
 use crate::fold::{
-    Asked, Fault, Job, NOTE_TOOLS, Writing, Written, ask_own, ask_service, distill, prompt,
+    Asked, Fault, Job, NOTE_TOOLS, Part, Writing, Written, ask_own, ask_service, distill, prompt,
     summarize,
 };
 use crate::hook::{self, Judged};
@@ -53,6 +53,16 @@ fn room_of(model: &Resolved, answer: u64, spec: &FoldSpec) -> Room {
     Room::new(window, answer.min(facts.output_max.unwrap_or(answer)), spec)
 }
 
+/// The digests of a part.
+fn digest_of(span: &Span) -> Written {
+    Written {
+        kind: FoldKind::Projection,
+        text: of_span(&span.folds, &span.messages, span.digest_max),
+        reply: None,
+        notes: Vec::new(),
+    }
+}
+
 /// The fold that is wanted, and how far it is.
 #[derive(Default)]
 pub(in crate::send) struct Folding {
@@ -66,6 +76,8 @@ pub(in crate::send) struct Folding {
     failures: u32,
     /// The round for which all was folded that may be, after it had not fitted.
     harder: Option<i32>,
+    /// The round in which hooks let nothing be folded.
+    forbidden: Option<i32>,
     /// Model calls for folds in this life.
     calls: i32,
     /// How long the last request was, and the room that there was for it.
@@ -85,7 +97,10 @@ impl Run<'_> {
     /// Looks whether the model has room for a request. An event when something has to be folded first, or
     /// when nothing that may be folded would help.
     pub(in crate::send) fn weigh(&mut self, request: &Request, model: &Resolved) -> Option<Event> {
-        if self.send.agent.context.fold.strategy == FoldStrategy::None {
+        let round = self.bill.totals.rounds;
+        if self.send.agent.context.fold.strategy == FoldStrategy::None
+            || self.folding.forbidden == Some(round)
+        {
             return None;
         }
         let answer = u64::from(request.max_tokens);
@@ -159,7 +174,7 @@ impl Run<'_> {
             self.folding.span = Some(span);
             return Some(Event::TooLong);
         }
-        if self.ask_for_fold(&span) {
+        if self.ask_for_fold(&span, true) {
             self.folding.beside = self.folding.writing.take().map(|writing| Beside {
                 writing,
                 asked: self.folding.asked.take(),
@@ -195,6 +210,10 @@ impl Run<'_> {
                     }
                     event => Some(event),
                 }
+            }
+            Err(Fault::Forbidden(why)) => {
+                self.forbid(&why);
+                None
             }
             Err(fault) => {
                 tracing::warn!(send.id = %self.send.record.id, %fault, "no fold beside the send");
@@ -277,7 +296,8 @@ impl Run<'_> {
         let room = Room::new(0, 0, spec);
         let round = self.bill.totals.rounds;
         let span = self.choose(0, room, Pressure::Harder);
-        let span = span.filter(|_| self.folding.harder != Some(round));
+        let tried = [self.folding.harder, self.folding.forbidden];
+        let span = span.filter(|_| !tried.contains(&Some(round)));
         let Some(span) = span else {
             return Some(self.cannot_fit(request, 0));
         };
@@ -301,10 +321,57 @@ impl Run<'_> {
         // The time for an answer begins behind the fold, which has its own.
         self.asking.since = None;
         let span = self.folding.span.clone()?;
-        if self.ask_for_fold(&span) {
+        if self.ask_for_fold(&span, false) {
             return None;
         }
-        Some(self.attach_digest(&span).await)
+        if self.kernel.parts.hooks.is_empty() {
+            return Some(self.attach_digest(&span).await);
+        }
+        let digest = Arc::clone(&span);
+        let writing = Box::pin(async move { Ok(digest_of(&digest)) });
+        self.folding.writing = Some(self.permitted(&span, writing, false));
+        None
+    }
+
+    /// The same writing, if hooks permit that this part is folded. They are asked within it, so that
+    /// whatever ends it ends them.
+    fn permitted(&self, span: &Arc<Span>, writing: Writing, beside: bool) -> Writing {
+        let (hooks, at) = (self.kernel.parts.hooks.clone(), self.place());
+        if hooks.is_empty() {
+            return writing;
+        }
+        let part = hook::FoldPart {
+            part: Part {
+                session: self.key,
+                send: self.send.record.id,
+                folds: span.folds.clone(),
+                messages: span.messages.clone(),
+            },
+            from_seq: span.from_seq,
+            to_seq: span.to_seq,
+            tokens: span.tokens,
+            beside,
+        };
+        self.within(Box::pin(async move {
+            match hooks.before_fold(at, &part).await {
+                Ok(None) => writing.await,
+                Ok(Some(text)) if !text.trim().is_empty() => Ok(Written {
+                    kind: FoldKind::Custom,
+                    text: text.trim().replace('\0', "\u{fffd}"),
+                    reply: None,
+                    notes: Vec::new(),
+                }),
+                Ok(Some(_)) => Err(Fault::Service("a hook wrote an empty fold".to_owned())),
+                Err(why) => Err(Fault::Forbidden(why)),
+            }
+        }))
+    }
+
+    /// Hooks let nothing be folded in this round.
+    fn forbid(&mut self, why: &str) {
+        tracing::info!(send.id = %self.send.record.id, why, "nothing is folded in this round");
+        self.folding.asked = None;
+        self.folding.forbidden = Some(self.bill.totals.rounds);
     }
 
     /// A fold within its time. A defect of its own is a fold that was not written.
@@ -322,8 +389,18 @@ impl Run<'_> {
         })
     }
 
-    /// Asks a model for a fold; false where digests are wanted, or no model can be asked.
-    fn ask_for_fold(&mut self, span: &Arc<Span>) -> bool {
+    /// Asks for a fold, if hooks permit it; false where digests are wanted, or no model can be asked.
+    fn ask_for_fold(&mut self, span: &Arc<Span>, beside: bool) -> bool {
+        if !self.ask_whoever_folds(span) {
+            return false;
+        }
+        if let Some(writing) = self.folding.writing.take() {
+            self.folding.writing = Some(self.permitted(span, writing, beside));
+        }
+        true
+    }
+
+    fn ask_whoever_folds(&mut self, span: &Arc<Span>) -> bool {
         let spec = &self.send.agent.context.fold;
         if self.folding.failures >= TRIES {
             return false;
@@ -429,6 +506,11 @@ impl Run<'_> {
                 self.pay_for_fault(&fault);
                 match fault {
                     Fault::Model(error) => error,
+                    Fault::Forbidden(why) => {
+                        self.folding.span = None;
+                        self.forbid(&why);
+                        return Event::Folded { cancelled: false };
+                    }
                     Fault::Empty { .. } | Fault::Long { .. } | Fault::Service(_) => {
                         tracing::warn!(send.id = %self.send.record.id, %fault, "digests take a fold's place");
                         return self.attach_digest(&span).await;
@@ -466,13 +548,7 @@ impl Run<'_> {
     async fn attach_digest(&mut self, span: &Span) -> Event {
         // Whoever could not write this one is not asked for the next one of this send either.
         self.folding.failures = TRIES;
-        let written = Written {
-            kind: FoldKind::Projection,
-            text: of_span(&span.folds, &span.messages, span.digest_max),
-            reply: None,
-            notes: Vec::new(),
-        };
-        self.attach(written, span).await
+        self.attach(digest_of(span), span).await
     }
 
     /// Attaches a fold in a step of its own.
@@ -480,12 +556,19 @@ impl Run<'_> {
         self.folding.span = None;
         let mut written = written;
         let notes = std::mem::take(&mut written.notes);
+        let fold = written.row(span);
+        let hooks = self.kernel.parts.hooks.clone();
+        let stored = (!hooks.is_empty()).then(|| fold.clone());
         let item = AppendRound {
-            fold: Some(written.row(span)),
+            fold: Some(fold),
             ..self.changes_only(Vec::new())
         };
         match self.append(item).await {
             Ok(signals) => {
+                if let Some(fold) = stored {
+                    let place = self.place();
+                    self.observed(hooks.fold_stored(place, &fold), false).await;
+                }
                 self.hold.heard |= signals & (SIGNAL_RESULT | SIGNAL_INTERRUPT);
                 self.save_notes(notes).await;
                 let cancelled = signals & SIGNAL_CANCEL != 0;

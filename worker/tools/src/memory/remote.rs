@@ -164,3 +164,6 @@ fn header(key: &str) -> String {
     let plain = |c: char| if c.is_ascii_graphic() { c } else { '_' };
     key.chars().map(plain).take(200).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -143,3 +143,67 @@ async fn another_service_allows_changes_and_denies() {
     assert!(asked[0].contains(r#""name":"before_tool""#), "{}", asked[0]);
     assert!(asked[0].to_lowercase().contains("idempotency-key: call_1"));
 }
+
+fn known(id: &str) -> Recalled {
+    Recalled {
+        id: id.to_owned(),
+        text: format!("of {id}"),
+        updated_at: None,
+    }
+}
+
+#[tokio::test]
+async fn another_service_chooses_what_is_shown_of_the_memory() {
+    let (url, served) = service(vec![
+        r#"{"action":"allow"}"#,
+        r#"{"action":"allow","entries":["c","unknown","a"]}"#,
+        r#"{"action":"deny","reason":"not hers"}"#,
+        r#"{"action":"continue"}"#,
+    ])
+    .await;
+    let policy = HttpPolicy::memory_recalled("policy", &url, &caller());
+    let found = ["a", "b", "c"].map(known);
+    assert_eq!(
+        policy.memory_recalled(place(), &found).await,
+        Ok(Verdict::Go)
+    );
+    let chosen = policy.memory_recalled(place(), &found).await;
+    assert_eq!(chosen, Ok(Verdict::Instead(vec![known("c"), known("a")])));
+    let denied = policy.memory_recalled(place(), &found).await;
+    assert_eq!(denied, Ok(Verdict::Refuse("not hers".into())));
+    assert!(policy.memory_recalled(place(), &found).await.is_err());
+    let asked = served.await.expect("served");
+    assert!(
+        asked[0].contains(r#""name":"memory_recalled""#),
+        "{}",
+        asked[0]
+    );
+    assert!(asked[0].contains(r#""text":"of b""#), "{}", asked[0]);
+}
+
+#[tokio::test]
+async fn another_service_says_whether_a_part_is_folded() {
+    let (url, served) = service(vec![
+        r#"{"action":"allow"}"#,
+        r#"{"action":"deny","reason":"not now"}"#,
+    ])
+    .await;
+    let policy = HttpPolicy::before_fold("policy", &url, &caller());
+    let part = FoldPart {
+        part: mainspring_worker::fold::Part {
+            session: place().session,
+            send: place().send,
+            folds: Vec::new(),
+            messages: Vec::new(),
+        },
+        from_seq: 3,
+        to_seq: 8,
+        tokens: 900,
+        beside: false,
+    };
+    assert_eq!(policy.before_fold(place(), &part).await, Ok(Verdict::Go));
+    let denied = policy.before_fold(place(), &part).await;
+    assert_eq!(denied, Ok(Verdict::Refuse("not now".into())));
+    let asked = served.await.expect("served");
+    assert!(asked[0].contains(r#""to_seq":8"#), "{}", asked[0]);
+}
