@@ -59,8 +59,9 @@ pub use leases::{
 pub use lists::{ListOutcome, Lists, WriteList};
 pub use memories::{
     CANDIDATES_MAX, ChangeMemory, ClaimUnembedded, EraseMemories, ErasedMemories, ListMemories,
-    MEMORIES_ERASED_AT_ONCE, Memories, NewMemory, SCAN_MAX, SaveMemory, SaveMemoryOutcome,
-    SearchMemories, SetEmbedding, Unembedded, VECTORS_MAX, VECTORS_MAX_INSIDE, candidate,
+    MEMORIES_ERASED_AT_ONCE, Memories, NewMemory, RARE_MAX, SCAN_MAX, SaveMemory,
+    SaveMemoryOutcome, SearchMemories, SetEmbedding, Unembedded, VECTORS_MAX, VECTORS_MAX_INSIDE,
+    candidate,
 };
 pub use reads::{
     AuditOptions, FindMessages, ListSends, ListSessions, ModelUsage, Page, QueueStats,

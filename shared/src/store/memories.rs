@@ -17,8 +17,18 @@ use crate::time::Timestamp;
 /// full-text index picks what is ranked.
 pub const SCAN_MAX: u32 = 1_000;
 
-/// Entries that a full-text index picks for the ranking.
+/// Entries that hold all of several common words, of which a full-text index picks so many for the ranking.
 pub const CANDIDATES_MAX: u32 = 300;
+
+/// Entries up to which a word is rare in a namespace: all that hold it are ranked, and of a common word
+/// so many. Nobody has to read and rank what half a namespace says.
+pub const RARE_MAX: u32 = 60;
+
+/// Words of a question that a full-text index is asked for.
+const PICKED_MAX: usize = 24;
+
+/// Common words of which an entry may lack one.
+const TOGETHER_MAX: usize = 6;
 
 /// Vectors that a search compares with the question's: those of the newest entries of a namespace.
 pub const VECTORS_MAX: u32 = 2_000;
@@ -302,30 +312,52 @@ impl SearchMemories {
         }
     }
 
-    /// The question for SQLite's full-text index.
-    pub fn fts5(&self) -> String {
-        format!("\"{}\" AND ({})", self.place(), self.joined("\"", " OR "))
+    /// The words that a full-text index is asked for one by one: the longest ones, which are seldom the
+    /// most common ones.
+    pub fn picked(&self) -> Vec<&str> {
+        let mut words: Vec<&str> = self.words.iter().map(String::as_str).collect();
+        words.sort_by_key(|word| std::cmp::Reverse(word.chars().count()));
+        words.truncate(PICKED_MAX);
+        words
     }
 
-    /// The question for Postgres' full-text index.
-    pub fn tsquery(&self) -> String {
-        format!("'{}' & ({})", self.place(), self.joined("'", " | "))
+    /// What a full-text index is asked for behind the single words, until it finds something: entries that
+    /// hold all words that proved common, else all but one.
+    pub fn together<'a>(common: &[&'a str]) -> Vec<Vec<&'a str>> {
+        if common.len() < 2 {
+            return Vec::new();
+        }
+        let mut sets = vec![common.to_vec()];
+        if (3..=TOGETHER_MAX).contains(&common.len()) {
+            sets.extend((0..common.len()).map(|left_out| {
+                let kept = common.iter().enumerate().filter(|(n, _)| *n != left_out);
+                kept.map(|(_, word)| *word).collect()
+            }));
+        }
+        sets
     }
 
-    /// The question for MySQL's full-text index, in boolean mode.
-    pub fn boolean(&self) -> String {
-        format!("+{} +({})", self.place(), self.joined("", " "))
+    /// The question for SQLite's full-text index: entries of the namespace that hold all these words.
+    pub fn fts5(&self, words: &[&str]) -> String {
+        let words = words.iter().map(|word| format!(" AND \"{word}\""));
+        format!("\"{}\"{}", self.place(), words.collect::<String>())
     }
 
+    /// The same for Postgres' full-text index.
+    pub fn tsquery(&self, words: &[&str]) -> String {
+        let words = words.iter().map(|word| format!(" & '{word}'"));
+        format!("'{}'{}", self.place(), words.collect::<String>())
+    }
+
+    /// The same for MySQL's full-text index, in boolean mode.
+    pub fn boolean(&self, words: &[&str]) -> String {
+        let words = words.iter().map(|word| format!(" +{word}"));
+        format!("+{}{}", self.place(), words.collect::<String>())
+    }
+
+    // Words hold letters, digits and `_` only: nothing in them has a meaning to a database.
     fn place(&self) -> String {
         words::place(self.tenant, self.namespace.as_str())
-    }
-
-    /// Words hold letters, digits and `_` only: nothing in them has a meaning to a database.
-    fn joined(&self, quote: &str, between: &str) -> String {
-        let words = self.words.iter();
-        let quoted: Vec<_> = words.map(|word| format!("{quote}{word}{quote}")).collect();
-        quoted.join(between)
     }
 
     /// The ids of the entries to show, from those that a store found.
@@ -342,5 +374,41 @@ pub fn candidate(id: MemoryId, updated_at: Timestamp, indexed: &str) -> Candidat
         id,
         updated_at,
         words: indexed.split(' ').map(str::to_owned).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asking(query: &str) -> SearchMemories {
+        let namespace = "user/1".parse().expect("a namespace");
+        SearchMemories::new(TenantId::DEFAULT, namespace, query, 5)
+    }
+
+    #[test]
+    fn an_index_is_asked_for_words_within_a_namespace() {
+        let ask = asking("the tea kettle");
+        let place = words::place(TenantId::DEFAULT, "user/1");
+        let picked = ask.picked();
+        assert_eq!(picked, ["kettle", "tea", "the"]);
+        assert_eq!(
+            ask.fts5(&picked[..2]),
+            format!("\"{place}\" AND \"kettle\" AND \"tea\"")
+        );
+        assert_eq!(ask.tsquery(&picked[..1]), format!("'{place}' & 'kettle'"));
+        assert_eq!(ask.boolean(&picked[..1]), format!("+{place} +kettle"));
+        let many: Vec<String> = (0..60).map(|n| format!("w{n:03}")).collect();
+        assert_eq!(asking(&many.join(" ")).picked().len(), PICKED_MAX);
+    }
+
+    #[test]
+    fn of_common_words_one_may_be_missing() {
+        assert_eq!(SearchMemories::together(&["one"]).len(), 0);
+        assert_eq!(SearchMemories::together(&["a", "b"]), [["a", "b"]]);
+        let sets = SearchMemories::together(&["a", "b", "c"]);
+        assert_eq!(sets[0], ["a", "b", "c"]);
+        assert_eq!(sets[1..], [["b", "c"], ["a", "c"], ["a", "b"]]);
+        assert_eq!(SearchMemories::together(&["x"; 9]).len(), 1);
     }
 }

@@ -8,8 +8,8 @@ use mainspring_shared::memory::rank::{Placed, compared};
 use mainspring_shared::memory::{Embedding, MemoryEntry, Namespace, words};
 use mainspring_shared::store::{
     self, CANDIDATES_MAX, ChangeMemory, ClaimUnembedded, EraseMemories, ErasedMemories,
-    ListMemories, Memories, NewMemory, Page, SaveMemory, SaveMemoryOutcome, SearchMemories,
-    SetEmbedding, Unembedded, VECTORS_MAX, candidate,
+    ListMemories, Memories, NewMemory, Page, RARE_MAX, SaveMemory, SaveMemoryOutcome,
+    SearchMemories, SetEmbedding, Unembedded, VECTORS_MAX, candidate,
 };
 use mainspring_shared::time::Timestamp;
 use uuid::Uuid;
@@ -296,6 +296,47 @@ async fn list(
     Ok(page(&rows, query.limit, entry))
 }
 
+/// What the full-text index picks of a namespace with many entries: all that hold a rare word of the
+/// question, some that hold a common one, and those that hold its common words together.
+async fn picked(conn: &mut Conn, query: &SearchMemories, now: Timestamp) -> Result<Vec<Row>> {
+    let mut found = Vec::new();
+    let mut common = Vec::new();
+    for word in query.picked() {
+        let rows = holding(conn, query, now, (&[word], RARE_MAX + 1)).await?;
+        if rows.len() > RARE_MAX as usize {
+            common.push(word);
+        }
+        found.extend(rows);
+    }
+    for words in SearchMemories::together(&common) {
+        let rows = holding(conn, query, now, (&words, CANDIDATES_MAX)).await?;
+        let is_enough = !rows.is_empty();
+        found.extend(rows);
+        if is_enough {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+async fn holding(
+    conn: &mut Conn,
+    query: &SearchMemories,
+    now: Timestamp,
+    (words, limit): (&[&str], u32),
+) -> Result<Vec<Row>> {
+    statement(sql!("memories/holding"))
+        .bind(query.tenant.0)
+        .bind(query.namespace.stored())
+        .bind(query.namespace.behind())
+        .bind(now.0)
+        .bind(limit)
+        .bind(query.fts5(words))
+        .bind(query.boolean(words))
+        .fetch_all(conn)
+        .await
+}
+
 async fn search(
     conn: &mut Conn,
     at: Option<Timestamp>,
@@ -316,20 +357,17 @@ async fn search(
             .fetch_all(conn)
             .await?;
         if words.len() > query.scan_max as usize {
-            words = within(sql!("memories/match"))
-                .bind(CANDIDATES_MAX)
-                .bind(query.fts5())
-                .bind(query.boolean())
-                .fetch_all(conn)
-                .await?;
+            words = picked(conn, &query, now).await?;
         }
     }
     let words = words.iter().map(|row| {
         let mut cells = Cells::new(row, "memories");
         let (id, at) = place(&mut cells)?;
-        Ok(candidate(id, at, cells.get("words")?))
+        Ok((id, candidate(id, at, cells.get("words")?)))
     });
-    let words = words.collect::<Result<Vec<_>>>()?;
+    // Several questions may have found one entry.
+    let words = words.collect::<Result<BTreeMap<_, _>>>()?;
+    let words: Vec<_> = words.into_values().collect();
     let mut vectors = Vec::new();
     if let Some(embedding) = &query.embedding {
         let rows = within(sql!("memories/vectors"))

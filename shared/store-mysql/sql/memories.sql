@@ -40,13 +40,12 @@ ON DUPLICATE KEY UPDATE deleted = deleted + VALUES(deleted), erased_at = VALUES(
 -- Deletes at most $2 entries that expired before $1, by memories_expires.
 DELETE FROM memories WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2;
 
--- name: memories/match
--- The words of the entries that the full-text index finds in a namespace, from $2 up to $3, by the
--- question $7, the best $5 by its own order.
+-- name: memories/holding
+-- The words of $5 entries that the full-text index finds in a namespace, from $2 up to $3, by the
+-- question $7, in the order in which it finds them.
 SELECT memory_id, words, updated_at
 FROM memories
 WHERE MATCH (words) AGAINST ($7 IN BOOLEAN MODE)
   AND tenant = $1 AND namespace >= $2 AND namespace < $3
   AND (expires_at IS NULL OR expires_at > $4)
-ORDER BY MATCH (words) AGAINST ($7 IN BOOLEAN MODE) DESC, memory_id DESC
 LIMIT $5;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use mainspring_shared::id::{MemoryId, TenantId};
 use mainspring_shared::memory::MemoryEntry;
-use mainspring_shared::store::{CANDIDATES_MAX, Result, SearchMemories, candidate};
+use mainspring_shared::store::{CANDIDATES_MAX, RARE_MAX, Result, SearchMemories, candidate};
 use mainspring_shared::time::Timestamp;
 use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection};
@@ -41,23 +41,70 @@ async fn search(
         if rows.len() > query.scan_max as usize {
             let mut tx = connection.begin().await?;
             sql!("memories/plan").execute(&mut *tx).await?;
-            rows = within(query, now, sql!("memories/match"))
-                .bind(i64::from(CANDIDATES_MAX))
-                .bind(query.tsquery())
-                .fetch_all(&mut *tx)
-                .await?;
+            rows = picked(&mut tx, query, now).await?;
             tx.commit().await?;
         }
     }
     let words = rows.iter().map(|row| {
         let (id, at) = place(row)?;
         let words: &str = Fields::new(row, "memories").take("words")?;
-        Ok(candidate(id, at, words))
+        Ok((id, candidate(id, at, words)))
     });
-    let words = words.collect::<Result<Vec<_>>>()?;
+    // Several questions may have found one entry.
+    let words = words.collect::<Result<BTreeMap<_, _>>>()?;
+    let words: Vec<_> = words.into_values().collect();
     let compared = vectors::alike(connection, query, now, inside).await?;
     let ids = query.order(&words, &compared);
     entries(connection, query.tenant, ids, now).await
+}
+
+/// What the full-text index picks of a namespace with many entries: all that hold a rare word of the
+/// question, some that hold a common one, and those that hold its common words together.
+async fn picked(
+    connection: &mut PgConnection,
+    query: &SearchMemories,
+    now: Timestamp,
+) -> std::result::Result<Vec<PgRow>, Fault> {
+    let words = query.picked();
+    let singly = words.iter().map(|word| query.tsquery(&[word])).collect();
+    let mut found = holding(connection, query, now, (singly, RARE_MAX + 1)).await?;
+    let mut counts = vec![0; words.len()];
+    for row in &found {
+        let question: i64 = Fields::new(row, "memories").take("question")?;
+        let place = usize::try_from(question - 1).ok();
+        if let Some(count) = place.and_then(|place| counts.get_mut(place)) {
+            *count += 1;
+        }
+    }
+    let common = words
+        .iter()
+        .zip(&counts)
+        .filter(|(_, count)| **count > RARE_MAX);
+    let common: Vec<&str> = common.map(|(word, _)| *word).collect();
+    for words in SearchMemories::together(&common) {
+        let question = vec![query.tsquery(&words)];
+        let rows = holding(connection, query, now, (question, CANDIDATES_MAX)).await?;
+        let is_enough = !rows.is_empty();
+        found.extend(rows);
+        if is_enough {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+async fn holding(
+    connection: &mut PgConnection,
+    query: &SearchMemories,
+    now: Timestamp,
+    (questions, limit): (Vec<String>, u32),
+) -> std::result::Result<Vec<PgRow>, Fault> {
+    let rows = within(query, now, sql!("memories/holding"))
+        .bind(i64::from(limit))
+        .bind(questions)
+        .fetch_all(connection)
+        .await?;
+    Ok(rows)
 }
 
 /// These entries in this order, without those that are not there.

@@ -1,7 +1,7 @@
 //! How well and how fast entries are found among many.
 //!
-//! `MAINSPRING_TEST_MEMORIES` is the number of entries, 1 000 by default; a hundred of them share a namespace.
-//! `MAINSPRING_TEST_CROWD` is the number of further entries in one large namespace, 1 500 by default. With
+//! `MAINSPRING_TEST_MEMORIES` is the number of entries, 300 by default; a hundred of them share a namespace.
+//! `MAINSPRING_TEST_CROWD` is the number of further entries in one large namespace, 1 100 by default. With
 //! `MAINSPRING_TEST_RECALL_P99_MS` the 99th percentile of searches in small namespaces
 //! may take no longer than that.
 
@@ -243,8 +243,8 @@ async fn searched(
 /// Enters all entries, and looks for some.
 async fn recall(store: &dyn Inspect) {
     let (many, crowd) = (
-        number("MAINSPRING_TEST_MEMORIES", 1_000),
-        number("MAINSPRING_TEST_CROWD", 1_500),
+        number("MAINSPRING_TEST_MEMORIES", 300),
+        number("MAINSPRING_TEST_CROWD", 1_100),
     );
     let place = |n: usize| format!("user/{}", n / OF_ONE);
     let small = (0..many).map(|n| (n, place(n), labelled(n).0));

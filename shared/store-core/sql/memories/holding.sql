@@ -1,10 +1,11 @@
--- The words of the entries that the full-text index finds in a namespace, from $2 up to $3, by the
--- question $6, the best $5 by its own order. $7 is the question as MySQL reads it.
+-- The words of the newest $5 entries that the full-text index finds in a namespace, from $2 up to $3, by
+-- the question $6: in the index's own order, so that nobody ranks what half a namespace says. $7 is the
+-- question as MySQL reads it.
 SELECT m.memory_id, m.words, m.updated_at
 FROM memory_words f
 JOIN memories m ON m.n = f.rowid
 WHERE f.memory_words MATCH $6 AND $7 IS NOT NULL
   AND m.tenant = $1 AND m.namespace >= $2 AND m.namespace < $3
   AND (m.expires_at IS NULL OR m.expires_at > $4)
-ORDER BY f.rank
+ORDER BY f.rowid DESC
 LIMIT $5;
