@@ -233,8 +233,8 @@ macro_rules! store_cases {
                 an_attempt_whose_worker_died_is_followed_by_another,
                 an_entry_is_brought_up_to_date,
                 what_failed_or_is_gone_is_not_extracted,
-                an_erased_namespace_takes_what_is_owed_along,
                 nothing_is_stored_for_a_deleted_session,
+                an_erased_namespace_takes_what_is_owed_along,
             }
             firing {
                 a_due_timer_makes_one_send_and_rings,
