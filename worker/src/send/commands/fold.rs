@@ -265,7 +265,7 @@ impl Run<'_> {
         let nobody = SendId(Uuid::nil());
         let span = self.choose_beside(nobody, tokens, room, Pressure::Soft)?;
         let span = Arc::new(span);
-        if !self.ask_for_fold(&span) {
+        if !self.ask_for_fold(&span, true) {
             return None;
         }
         self.folding.writing.take().map(|writing| Beside {
