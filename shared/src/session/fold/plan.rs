@@ -19,6 +19,9 @@ const RESERVE_MIN: u64 = 2_000;
 /// Share of the hard threshold that a fold has to free to be worth its cost, unless nothing fits without it.
 const WORTH: f64 = 0.05;
 
+/// Tokens of a text that stands for everything where nothing longer has room.
+const SHORT: u64 = 200;
+
 /// Rounds of the running send that are not folded, where nothing else is left to fold.
 const KEEP_ROUNDS: usize = 2;
 
@@ -151,6 +154,32 @@ pub fn choose(
         return None;
     }
     Some(span(window, end, freed, room))
+}
+
+/// The folds that are shown, for one text in their place of at most so many tokens, and at most half of theirs;
+/// none where they are so short that a shorter one would say nothing.
+pub fn shorten(folds: &[Arc<Fold>], most: u64) -> Option<Span> {
+    let tokens = weight(folds);
+    if tokens <= 2 * SHORT {
+        return None;
+    }
+    Some(Span {
+        from_seq: folds.iter().map(|fold| fold.from_seq).min()?,
+        to_seq: folds.iter().map(|fold| fold.to_seq).max()?,
+        level: folds.iter().map(|fold| fold.level + 1).max()?,
+        folds: folds.to_vec(),
+        messages: Vec::new(),
+        tokens,
+        digest_max: most.clamp(SHORT, tokens / 2),
+    })
+}
+
+/// About how many tokens folds take.
+pub fn weight(folds: &[Arc<Fold>]) -> u64 {
+    folds
+        .iter()
+        .map(|fold| fold.tokens_after.unsigned_abs())
+        .sum()
 }
 
 /// The first of these ends that frees so many tokens, else the last one, with what it frees.

@@ -39,6 +39,10 @@ use crate::tool::{Invocation, Place, Skills};
 /// Times that a model is asked for a fold before digests take its place.
 const TRIES: u32 = 2;
 
+/// How often a request has to exceed the window by the estimate for nobody to be asked: as often as the window
+/// and the estimate may both be half or twice of what is true.
+const DOUBT: u64 = 4;
+
 /// How long a fold may take where `retry.total_timeout` says nothing.
 const WRITTEN_WITHIN: Duration = Duration::from_mins(10);
 
@@ -114,13 +118,24 @@ impl Run<'_> {
         }
         // One at a time, and this one is waited for.
         self.drop_beside();
-        if let Some(span) = self.choose(tokens, room, Pressure::Hard) {
+        let span = self.choose(tokens, room, Pressure::Hard);
+        if let Some(span) = span.or_else(|| self.shorten(tokens, room)) {
             self.folding.span = Some(Arc::new(span));
             return Some(Event::TooLong);
         }
-        // Where the estimate or the window may be wrong, the provider has the last word.
-        let is_sure = model.facts.known && tokens / 2 > model.facts.window;
+        // Where the estimate or the facts may be wrong, the provider has the last word.
+        let is_sure = model.facts.known && tokens / DOUBT > model.facts.window;
         is_sure.then(|| self.cannot_fit(request, room.budget))
+    }
+
+    /// The folds, to be shortened by what has no room, where nothing else may be folded.
+    fn shorten(&self, tokens: u64, room: Room) -> Option<Span> {
+        let folds = self.prompt.window.folds();
+        let excess = tokens.saturating_sub(room.hard);
+        let most = plan::weight(folds).saturating_sub(excess);
+        (tokens > room.budget)
+            .then(|| plan::shorten(folds, most))
+            .flatten()
     }
 
     /// How many tokens a request is expected to have: what the provider counted of its beginning, and of the
@@ -284,8 +299,8 @@ impl Run<'_> {
         }
     }
 
-    /// The model refused a request as too long: all that may be folded is folded, once a round. None
-    /// where folds are not allowed.
+    /// The model refused a request as too long: all that may be folded is folded, once a round, and if that is
+    /// still too long, what stands for it is shortened. None where folds are not allowed.
     pub(in crate::send) fn overflowed(&mut self, request: &Request) -> Option<Event> {
         let spec = &self.send.agent.context.fold;
         if spec.strategy == FoldStrategy::None {
@@ -295,9 +310,13 @@ impl Run<'_> {
         let spec = &self.send.agent.context.fold;
         let room = Room::new(0, 0, spec);
         let round = self.bill.totals.rounds;
-        let span = self.choose(0, room, Pressure::Harder);
-        let tried = [self.folding.harder, self.folding.forbidden];
-        let span = span.filter(|_| !tried.contains(&Some(round)));
+        let is_allowed = self.folding.forbidden != Some(round);
+        let is_first = self.folding.harder != Some(round);
+        let span = (is_allowed && is_first)
+            .then(|| self.choose(0, room, Pressure::Harder))
+            .flatten();
+        let shorter = || plan::shorten(self.prompt.window.folds(), 0);
+        let span = span.or_else(|| is_allowed.then(shorter).flatten());
         let Some(span) = span else {
             return Some(self.cannot_fit(request, 0));
         };
@@ -321,7 +340,9 @@ impl Run<'_> {
         // The time for an answer begins behind the fold, which has its own.
         self.asking.since = None;
         let span = self.folding.span.clone()?;
-        if self.ask_for_fold(&span, false) {
+        // No model writes as short as that for sure.
+        let by_model = !span.messages.is_empty();
+        if by_model && self.ask_for_fold(&span, false) {
             return None;
         }
         if self.kernel.parts.hooks.is_empty() {
@@ -352,19 +373,22 @@ impl Run<'_> {
             tokens: span.tokens,
             beside,
         };
-        self.within(Box::pin(async move {
-            match hooks.before_fold(at, &part).await {
-                Ok(None) => writing.await,
-                Ok(Some(text)) if !text.trim().is_empty() => Ok(Written {
-                    kind: FoldKind::Custom,
-                    text: text.trim().replace('\0', "\u{fffd}"),
-                    reply: None,
-                    notes: Vec::new(),
-                }),
-                Ok(Some(_)) => Err(Fault::Service("a hook wrote an empty fold".to_owned())),
-                Err(why) => Err(Fault::Forbidden(why)),
-            }
-        }))
+        self.within(
+            span,
+            Box::pin(async move {
+                match hooks.before_fold(at, &part).await {
+                    Ok(None) => writing.await,
+                    Ok(Some(text)) if !text.trim().is_empty() => Ok(Written {
+                        kind: FoldKind::Custom,
+                        text: text.trim().replace('\0', "\u{fffd}"),
+                        reply: None,
+                        notes: Vec::new(),
+                    }),
+                    Ok(Some(_)) => Err(Fault::Service("a hook wrote an empty fold".to_owned())),
+                    Err(why) => Err(Fault::Forbidden(why)),
+                }
+            }),
+        )
     }
 
     /// Hooks let nothing be folded in this round.

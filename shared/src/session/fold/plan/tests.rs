@@ -165,6 +165,35 @@ fn earlier_folds_are_folded_again_with_what_follows() {
     assert_eq!((span.folds, span.tokens), (vec![fold], 107));
 }
 
+#[test]
+fn folds_are_shortened_until_they_are_short() {
+    let fold = |from_seq, to_seq, tokens_after| {
+        let new = NewFold {
+            from_seq,
+            to_seq,
+            level: 1,
+            kind: FoldKind::Summary,
+            text: "before".to_owned(),
+            model: None,
+            tokens_before: 9_000,
+            tokens_after,
+        };
+        Arc::new(new.at(to_seq, RUNNING, Timestamp(0)))
+    };
+    let folds = [fold(1, 20, 3_000), fold(21, 40, 500)];
+    let span = shorten(&folds, 1_000).expect("they are long");
+    assert_eq!((span.from_seq, span.to_seq, span.level), (1, 40, 2));
+    assert_eq!((span.folds.len(), span.messages.len()), (2, 0));
+    assert_eq!((span.tokens, span.digest_max), (3_500, 1_000));
+    let half = shorten(&folds, 9_000).expect("they are long");
+    assert_eq!(half.digest_max, 1_750, "each time they get shorter");
+    let least = shorten(&folds, 0).expect("they are long").digest_max;
+    assert!(least > 0);
+    let short = fold(1, 40, i64::try_from(least).expect("small"));
+    assert_eq!(shorten(&[short], 0), None);
+    assert_eq!(shorten(&[], 0), None);
+}
+
 proptest! {
     #[test]
     fn a_span_never_parts_a_call_from_its_results(
