@@ -7,12 +7,15 @@
 mod blobs;
 mod essence;
 pub(crate) mod faulty;
+mod manner;
 mod previews;
 mod runs;
 mod script;
+mod stores;
 pub(crate) mod tools;
 mod wires;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -32,14 +35,12 @@ use mainspring_shared::model::FactsOverride;
 use mainspring_shared::queue::{Activation, Lane, Queue as _};
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_INTERRUPT};
-use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, AuditOptions, CallAnswer, CancelOutcome, DeliverItem,
-    DeliverOutcome, Dump, Inspect as _, NewBoot, NewSession, PostOutcome, PostResult, ReadySession,
+    DeliverOutcome, Dump, Inspect, NewBoot, NewSession, PostOutcome, PostResult, ReadySession,
     Role, Store, SweepReady, Target,
 };
 use mainspring_shared::time::{Clock, Timestamp};
-use mainspring_store_model::ModelStore;
 use mainspring_tools::builtin::register_wakeups;
 use mainspring_worker::hook::Hooks;
 use mainspring_worker::memory::Memories;
@@ -50,7 +51,9 @@ use uuid::Uuid;
 pub use blobs::{FaultyBlobs, Wrong};
 pub use essence::{differences, essence};
 pub use faulty::{Fault, FaultPlan, Faulty};
+pub use manner::Manner;
 pub use script::{Asked, Script};
+pub use stores::Backing;
 pub use tools::{Act, Acts};
 pub use wires::{Wire, WireBus};
 
@@ -130,7 +133,7 @@ impl Entropy for CountingEntropy {
 #[derive(Debug)]
 pub struct World {
     /// The truth, without faults.
-    pub store: Arc<ModelStore>,
+    pub store: Arc<dyn Inspect>,
     /// The models' script and ledger.
     pub script: Arc<Script>,
     /// What the tools did.
@@ -138,6 +141,8 @@ pub struct World {
     tools: Arc<Tools>,
     /// Given to the workers that are started from now on.
     pub hooks: Hooks,
+    /// What those workers believe of models.
+    pub facts: BTreeMap<String, FactsOverride>,
     /// The same: providers of memory beside the one in the store.
     pub memories: Vec<(String, Arc<dyn Memory>)>,
     /// The same: what makes vectors of the entries in the store.
@@ -162,12 +167,20 @@ impl World {
 
     /// The same, with further tools.
     pub async fn with_tools(
-        more: impl FnOnce(&mut Tools, &Arc<ModelStore>, &Arc<dyn Clock>),
+        more: impl FnOnce(&mut Tools, &Arc<dyn Inspect>, &Arc<dyn Clock>),
+    ) -> Self {
+        Self::over(&Backing::Model, more).await
+    }
+
+    /// The same, with its rows in another store.
+    pub async fn over(
+        backing: &Backing,
+        more: impl FnOnce(&mut Tools, &Arc<dyn Inspect>, &Arc<dyn Clock>),
     ) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(SimulatedClock {
             start: tokio::time::Instant::now(),
         });
-        let store = Arc::new(ModelStore::open(clock.clone()));
+        let store = backing.open(&clock);
         let boot = BootId(Uuid::from_u128(0xb007));
         let acts = Arc::new(Acts::default());
         let entropy: Arc<CountingEntropy> = Arc::default();
@@ -182,6 +195,7 @@ impl World {
             hooks: Hooks::default(),
             memories: Vec::new(),
             embedder: None,
+            facts: BTreeMap::new(),
             blobs,
             acts,
             script: Arc::new(Script::new(clock.clone())),
@@ -208,7 +222,7 @@ impl World {
             .store
             .register_boot(scheduler)
             .await
-            .expect("the model store never fails");
+            .expect("the store takes it");
         tokio::spawn(sweep(
             world.store.clone(),
             world.wire.clone(),
@@ -270,7 +284,9 @@ impl World {
             window: Some(1_000_000_000),
             ..FactsOverride::default()
         };
-        let providers = providers.with_facts([("roomy".to_owned(), roomy)].into());
+        let mut facts = self.facts.clone();
+        facts.insert("roomy".to_owned(), roomy);
+        let providers = providers.with_facts(facts);
         let mut memories = Memories::new(store.clone(), self.theirs.clone(), self.embedder.clone());
         for (name, memory) in &self.memories {
             memories.insert(name, memory.clone());
@@ -538,7 +554,7 @@ impl Drop for World {
 
 /// What every scheduler does in a loop: serve alarms, fire timers, enqueue what was left.
 async fn sweep(
-    store: Arc<ModelStore>,
+    store: Arc<dyn Inspect>,
     wire: Wire,
     clock: Arc<dyn Clock>,
     boot: BootId,

@@ -10,7 +10,6 @@ use mainspring_shared::message::ContentPart;
 use mainspring_shared::model::Digest;
 use mainspring_shared::session::preview::{Answered, Ask};
 use mainspring_shared::store::Role;
-use mainspring_shared::store::prelude::*;
 
 use super::World;
 

@@ -9,7 +9,6 @@ use mainspring_scheduler::SchedulerConfig;
 use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::entropy::Entropy as _;
 use mainspring_shared::id::{RunId, RunKey, SessionId, SessionKey, TenantId};
-use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{CreateRunOutcome, NewRun, ReadNodes, SessionPatch, Store};
 use mainspring_shared::workflow::run::{DSL_VERSION, NodeRecord, RunAsk, RunOptions, RunRecord};
 use mainspring_shared::workflow::validate::validate;

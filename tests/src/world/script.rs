@@ -4,12 +4,16 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use mainspring_shared::message::{ContentPart, Message, Role, ToolCall, plain_text};
-use mainspring_shared::model::expect_request_tokens;
-use mainspring_shared::time::Clock;
+use mainspring_shared::id::SendId;
+use mainspring_shared::message::{ContentPart, Message, NewMessage, Role, ToolCall, plain_text};
+use mainspring_shared::model::{expect_message_tokens, expect_request_tokens};
+use mainspring_shared::time::{Clock, Timestamp};
 use mainspring_shared::usage::Usage;
 use mainspring_worker::llm::{Chunk, Error, Finish, Hold, Model, Reply, Request};
 use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::manner::{Bills, Manner};
 
 /// One call, as the model saw it.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,6 +28,10 @@ pub struct Asked {
     pub transcript: Vec<(Role, String)>,
     /// The same, whole.
     pub messages: Vec<Arc<Message>>,
+    /// All that it was asked.
+    pub request: Arc<Request>,
+    /// When.
+    pub at: Duration,
 }
 
 /// The model. What it does is written in the user's text: `tools N` asks for tools in its first N
@@ -44,6 +52,8 @@ pub struct Script {
     clock: Arc<dyn Clock>,
     ledger: Mutex<Vec<Asked>>,
     given_up: GivenUp,
+    manner: Mutex<Manner>,
+    bills: Bills,
 }
 
 /// What was asked in calls that were given up, and how long each had taken.
@@ -109,7 +119,10 @@ impl Script {
         let heads = transcript.lines().filter(|line| line.starts_with('['));
         let heads: Vec<&str> = heads.collect();
         let last = heads.last().unwrap_or(&"");
-        let text = format!("<summary>{} heads up to {last}</summary>", heads.len());
+        let manner = self.manner();
+        self.clock.sleep(manner.summary_takes).await;
+        let text = manner.summary(&format!("{} heads up to {last}", heads.len()));
+        let text = format!("<summary>{text}</summary>");
         Ok(reply(&text, Vec::new(), Finish::Stop))
     }
 
@@ -118,12 +131,39 @@ impl Script {
             clock,
             ledger: Mutex::default(),
             given_up: Arc::default(),
+            manner: Mutex::default(),
+            bills: Bills::default(),
         }
+    }
+
+    /// How it behaves from now on.
+    pub fn set_manner(&self, manner: Manner) {
+        *self.manner.lock().expect("nobody panics under it") = manner;
+    }
+
+    fn manner(&self) -> Manner {
+        *self.manner.lock().expect("nobody panics under it")
+    }
+
+    /// How many answers it gave, and what it bills for all of them.
+    pub fn billed(&self) -> (usize, Usage) {
+        self.bills.sum()
     }
 
     /// Every call so far, in order.
     pub fn ledger(&self) -> Vec<Asked> {
         self.ledger.lock().expect("nobody panics under it").clone()
+    }
+
+    /// The calls behind the first so many.
+    pub fn ledger_behind(&self, count: usize) -> Vec<Asked> {
+        let ledger = self.ledger.lock().expect("nobody panics under it");
+        ledger[count..].to_vec()
+    }
+
+    /// How often it was called.
+    pub fn asked(&self) -> usize {
+        self.ledger.lock().expect("nobody panics under it").len()
     }
 
     /// Calls with this user text.
@@ -133,6 +173,17 @@ impl Script {
             .filter(|asked| asked.user == user)
             .count()
     }
+}
+
+/// About how many tokens an answer has, as it stands in the next request.
+fn said_tokens(reply: &Reply) -> u64 {
+    let said = NewMessage {
+        role: Role::Assistant,
+        tool_calls: reply.tool_calls.clone(),
+        ..NewMessage::user(reply.content.clone(), 0)
+    };
+    let said = said.at(1, SendId(Uuid::nil()), Timestamp(0), 0);
+    expect_message_tokens(&said)
 }
 
 fn reply(content: &str, tool_calls: Vec<ToolCall>, finish: Finish) -> Reply {
@@ -159,6 +210,18 @@ fn planned(calls: &Value) -> Vec<ToolCall> {
         arguments,
     };
     calls.into_iter().map(call).collect()
+}
+
+/// How many rounds there were since the user's last words, also of those that are folded.
+fn rounds_since(messages: &[Arc<Message>]) -> usize {
+    let of = |role: Role| messages.iter().rposition(|message| message.role == role);
+    match (of(Role::User), of(Role::Assistant)) {
+        (Some(user), Some(answer)) if user < answer => {
+            let rounds = messages[answer].round - messages[user].round + 1;
+            usize::try_from(rounds).unwrap_or(0)
+        }
+        _ => 0,
+    }
 }
 
 /// How many answers of a list have been said, by the text of all that was.
@@ -211,10 +274,17 @@ impl Model for Script {
         request: &Request,
         on_chunk: &mut (dyn for<'c> FnMut(Chunk<'c>) + Send),
     ) -> Result<Reply, Error> {
+        self.clock.sleep(self.manner().answer_takes).await;
         let mut reply = self.answer(request, on_chunk).await?;
         if request.system.as_deref() == Some("counts") {
             reply.usage.input_tokens = expect_request_tokens(request);
         }
+        let manner = self.manner();
+        if let Some(factor) = manner.counts {
+            reply.usage.input_tokens = manner.count(request);
+            reply.usage.output_tokens = (said_tokens(&reply) as f64 * factor).ceil() as u64;
+        }
+        self.bills.add(&reply.usage);
         Ok(reply)
     }
 }
@@ -236,11 +306,7 @@ impl Script {
             .collect();
         let user = shown.iter().rev().find(|(role, _)| *role == Role::User);
         let user = user.map(|(_, text)| text.clone()).unwrap_or_default();
-        let since = shown
-            .iter()
-            .rev()
-            .take_while(|(role, _)| *role != Role::User);
-        let rounds = since.filter(|(role, _)| *role == Role::Assistant).count();
+        let rounds = rounds_since(&request.messages);
         let listed = listed(&shown);
         let asked = Asked {
             system: request.system.clone(),
@@ -248,11 +314,14 @@ impl Script {
             user: user.clone(),
             transcript: shown,
             messages: request.messages.clone(),
+            request: Arc::new(request.clone()),
+            at: self.clock.monotonic(),
         };
         self.ledger
             .lock()
             .expect("nobody panics under it")
             .push(asked);
+        self.manner().admit(request)?;
         if user.starts_with("<known>") {
             // What is to be found in the conversation stands in it.
             let found = user.split_once("extract ").map(|(_, rest)| rest);

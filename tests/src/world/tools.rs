@@ -6,10 +6,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use mainspring_shared::blob::Depot;
 use mainspring_shared::message::{ContentPart, ImageSource};
+use mainspring_shared::store::{Inspect, Store};
 use mainspring_shared::time::Clock;
 use mainspring_shared::tool::Repeat;
 use mainspring_shared::tool::schema::any_object;
-use mainspring_store_model::ModelStore;
 use mainspring_tools::http::Caller;
 use mainspring_tools::{agents, memory};
 use mainspring_worker::memory::Memories;
@@ -54,7 +54,8 @@ impl Acts {
 
 /// A tool that obeys its arguments: `ms` is how long it works, `fail` makes it fail, `abort` ends
 /// the send, `panic` is a defect of its own, `deaf` keeps it from stopping when it is told to, `lie`
-/// makes it answer with megabytes of what nobody asked for, `image` with a picture of so much base64.
+/// makes it answer with megabytes of what nobody asked for, `image` with a picture of so much base64,
+/// `chars` with so many characters of words that are not the same for any two values of `n`.
 #[derive(Debug)]
 struct Fake {
     name: &'static str,
@@ -131,6 +132,12 @@ impl Tool for Fake {
             });
         }
         let n = number("n").unwrap_or(0);
+        if let Some(chars) = number("chars") {
+            let words = (0..=chars / 8).map(|word| format!("{n:03}.{word:03x} "));
+            let mut text: String = words.collect();
+            text.truncate(chars as usize);
+            return Ok(Output::text(text));
+        }
         Ok(Output::text(format!("{} did {n}", self.name)))
     }
 }
@@ -138,7 +145,7 @@ impl Tool for Fake {
 /// `look` is safe, `put` is keyed, `act` may only be done once, `alone` is safe and runs alone,
 /// `slow` is safe and stops when it is interrupted.
 pub(super) fn tools(
-    store: &Arc<ModelStore>,
+    store: &Arc<dyn Inspect>,
     blobs: &Arc<Depot>,
     clock: &Arc<dyn Clock>,
     acts: &Arc<Acts>,
@@ -149,8 +156,9 @@ pub(super) fn tools(
     }
     agents::register(&mut tools).expect("new names");
     tools.add_source(Arc::new(Caller::default()));
+    let store: Arc<dyn Store> = store.clone();
     let memories = Arc::new(Memories::new(store.clone(), clock.clone(), None));
-    let (store, blobs) = (store.clone(), blobs.clone());
+    let blobs = blobs.clone();
     memory::register(store, blobs, clock.clone(), &memories, &mut tools).expect("new names");
     tools
 }

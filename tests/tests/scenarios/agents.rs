@@ -7,7 +7,6 @@ use mainspring_shared::agent::{AgentKey, AgentQuery, AgentSpec, AgentVersion};
 use mainspring_shared::id::{SessionKey, TenantId};
 use mainspring_shared::message::plain_text;
 use mainspring_shared::send::SendStatus;
-use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{AliasOutcome, PublishAgent, PublishOutcome, SetAlias};
 use mainspring_shared::tool::ToolEntry;
 use mainspring_tests::world::World;

@@ -11,11 +11,10 @@ use mainspring_shared::list::List;
 use mainspring_shared::message::{ContentPart, FileSource, ImageSource, plain_text};
 use mainspring_shared::send::{SendRecord, SendStatus};
 use mainspring_shared::store::{
-    BlobState, CreateOutcome, ImportSession, Inspect as _, NewSession, Sessions as _, Store,
+    BlobState, CreateOutcome, ImportSession, Inspect, NewSession, Store,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::ToolEntry;
-use mainspring_store_model::ModelStore;
 use mainspring_tests::world::{Fault, FaultPlan, Faulty, FaultyBlobs, World, Wrong};
 use serde_json::json;
 
@@ -190,7 +189,7 @@ async fn large_pictures_of_tools_are_stored_before_their_results() {
 }
 
 /// A sweep at a time after the grace of everything.
-async fn sweep(world: &World, store: &Arc<ModelStore>, blobs: &Arc<FaultyBlobs>) {
+async fn sweep(world: &World, store: &Arc<dyn Inspect>, blobs: &Arc<FaultyBlobs>) {
     let grace = i64::try_from(SWEEP_GRACE.as_millis()).expect("fits");
     let later = Timestamp(world.clock().now().0 + 2 * grace);
     let store: Arc<dyn Store> = store.at(later);

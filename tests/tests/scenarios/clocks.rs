@@ -6,7 +6,6 @@ use mainspring_shared::agent::{AgentSpec, SendOptions};
 use mainspring_shared::id::{SessionKey, TenantId, TimerId};
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::send::SendStatus;
-use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{CreateTimerOutcome, NewTimer};
 use mainspring_shared::time::{Span, Timestamp};
 use mainspring_shared::timer::{

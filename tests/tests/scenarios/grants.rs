@@ -9,7 +9,6 @@ use mainspring_shared::error::Code;
 use mainspring_shared::id::SessionKey;
 use mainspring_shared::message::plain_text;
 use mainspring_shared::send::{SendStatus, WaitingOn};
-use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{CallAnswer, DumpSession};
 use mainspring_shared::tool::{CallRecord, CallResult, ToolEntry};
 use mainspring_tests::world::World;

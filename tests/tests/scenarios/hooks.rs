@@ -10,7 +10,6 @@ use mainspring_shared::error::Code;
 use mainspring_shared::message::{ContentPart, NewMessage, Role, plain_text};
 use mainspring_shared::send::{SendStatus, StopReason};
 use mainspring_shared::store::CallAnswer;
-use mainspring_shared::store::prelude::*;
 use mainspring_shared::tool::{CallResult, ToolEntry};
 use mainspring_tests::world::{Fault, FaultPlan, Faulty, World};
 use mainspring_worker::hook::{

@@ -6,7 +6,6 @@ use std::time::Duration;
 use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::id::{RunId, RunKey, SessionKey, TenantId};
 use mainspring_shared::session::Lifecycle;
-use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{CreateRunOutcome, NewRun};
 use mainspring_shared::workflow::run::{DSL_VERSION, NodeState, RunOptions, RunStatus};
 use mainspring_tests::world::{Fault, FaultPlan, Faulty, World};

@@ -15,7 +15,6 @@ use mainspring_shared::id::{LeaseToken, SendId, SessionKey};
 use mainspring_shared::message::{Role, plain_text};
 use mainspring_shared::send::{SendStatus, StopReason, WaitingOn};
 use mainspring_shared::step::StepKind;
-use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{ClaimOutcome, ClaimSession, DeliverOutcome, Role as Process};
 use mainspring_shared::tool::{CallResult, ToolEntry, call_id};
 use mainspring_tests::world::{Fault, FaultPlan, Faulty, World};

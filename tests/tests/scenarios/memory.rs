@@ -13,7 +13,6 @@ use mainspring_shared::memory::{
 use mainspring_shared::message::{Role, plain_text};
 use mainspring_shared::send::{SendRecord, SendStatus};
 use mainspring_shared::session::shown::ShownMemory;
-use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{ChangeMemory, EraseMemories, NewMemory, NewSession, SaveMemory};
 use mainspring_shared::time::Clock;
 use mainspring_shared::tool::ToolEntry;

@@ -8,7 +8,6 @@ use mainspring_shared::error::Code;
 use mainspring_shared::id::{BootId, RunId, RunKey, SendId};
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::send::SendStatus;
-use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{AcceptSend, CallAnswer, NewRun, Target};
 use mainspring_shared::tool::{CallResult, ToolEntry};
 use mainspring_shared::workflow::run::{

@@ -10,7 +10,6 @@ use mainspring_shared::message::{Role, plain_text};
 use mainspring_shared::send::SendStatus;
 use mainspring_shared::skill::{SKILL_FILE, Skill, SkillSource};
 use mainspring_shared::store::PublishSkill;
-use mainspring_shared::store::prelude::*;
 use mainspring_shared::tool::ToolEntry;
 use mainspring_tests::world::World;
 use mainspring_tools::builtin::{self, Settings, Shell, WorkspaceSettings};

@@ -8,7 +8,6 @@ use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::id::{SendId, SessionKey, TenantId};
 use mainspring_shared::message::{Role, plain_text};
 use mainspring_shared::send::SendStatus;
-use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{ChangeTimer, TimerChange};
 use mainspring_shared::timer::{Occurrence, TimerRecord, TimerStatus};
 use mainspring_shared::tool::ToolEntry;

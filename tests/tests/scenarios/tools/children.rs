@@ -11,7 +11,6 @@ use mainspring_shared::message::plain_text;
 use mainspring_shared::send::{SendStatus, WaitingOn};
 use mainspring_shared::session::Lifecycle;
 use mainspring_shared::step::StepKind;
-use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{CallAnswer, PostOutcome};
 use mainspring_shared::tool::{CallResult, ToolEntry, call_id};
 use mainspring_tests::world::{Fault, FaultPlan, Faulty, World};
