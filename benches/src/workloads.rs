@@ -2,6 +2,7 @@
 
 mod batch;
 mod fanout;
+mod folded;
 mod fresh;
 mod history;
 mod latency;
@@ -41,6 +42,10 @@ pub const WORKLOADS: &[(&str, &str)] = &[
         "a send in a long session against one in a short session",
     ),
     (
+        "folded",
+        "the same with folds and digests, warm and cold; bytes read from the database",
+    ),
+    (
         "takeover",
         "from the death of a worker to another's takeover",
     ),
@@ -75,6 +80,7 @@ pub async fn run(name: &str, options: &Options, emit: &mut dyn FnMut(Value)) -> 
         "batch" => batch::run(options, emit).await,
         "streams" => streams::run(options, emit).await,
         "history" => history::run(options, emit).await,
+        "folded" => folded::run(options, emit).await,
         "takeover" => takeover::run(options, emit).await,
         "redis-memory" => memory::run(options, emit).await,
         "tools" => tools::run(options, emit).await,

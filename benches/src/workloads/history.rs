@@ -44,7 +44,7 @@ pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Resul
 }
 
 /// Brings each session to `messages` messages by sends of its own.
-async fn fill(client: &mut Client, ids: &[String], messages: usize) -> Result<()> {
+pub(super) async fn fill(client: &mut Client, ids: &[String], messages: usize) -> Result<()> {
     for id in ids {
         let mut left = messages / 2;
         while left > 0 {
