@@ -8,6 +8,7 @@ mod daily_report;
 mod fake_model;
 mod hostile;
 mod inbox;
+mod long_memory;
 mod runs;
 mod storm;
 mod tls;
