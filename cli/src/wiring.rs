@@ -8,11 +8,11 @@ mod tools;
 use std::sync::Arc;
 
 use crate::config::{Backend, BlobStore, Config, Migrate};
-use mainspring_blob_stores::FileBlobs;
+use mainspring_blob_stores::{FileBlobs, S3Blobs};
 use mainspring_queue_local::{LocalBus, LocalQueue};
 use mainspring_queue_redis::{Address, RedisBus, RedisQueue};
 use mainspring_runtime::{OsEntropy, SystemClock};
-use mainspring_shared::blob::{Blobs, Depot};
+use mainspring_shared::blob::{Blobs, Depot, Timed};
 use mainspring_shared::bus::Bus;
 use mainspring_shared::entropy::Entropy;
 use mainspring_shared::error::{Code, Coded};
@@ -208,15 +208,25 @@ pub(crate) fn store_failure(config: &Config, error: &store::Error) -> Failure {
 // Blobs ------------------------------------------------------------------------------------------
 
 /// Where the bytes of blobs are, if not in the database.
-pub(crate) fn blob_store(config: &Config) -> Option<Arc<dyn Blobs>> {
-    match config.blobs.store {
-        BlobStore::Database => None,
+pub(crate) fn blob_store(config: &Config) -> Result<Option<Arc<dyn Blobs>>, Failure> {
+    let store: Arc<dyn Blobs> = match config.blobs.store {
+        BlobStore::Database => return Ok(None),
         BlobStore::File => {
             let folder = config.blobs.dir.clone();
             let folder = folder.unwrap_or_else(|| config.data_dir.join("blobs"));
-            Some(Arc::new(FileBlobs::new(folder)))
+            Arc::new(FileBlobs::new(folder))
         }
-    }
+        BlobStore::S3 => {
+            let settings = config.blobs.s3();
+            let settings = settings.ok_or_else(|| {
+                let next = "set blobs.bucket, or another blobs.store";
+                usage_text("the store s3 needs a bucket", next)
+            })?;
+            Arc::new(S3Blobs::new(&settings).map_err(usage)?)
+        }
+    };
+    let timed = Timed::new(store, clock(), config.blobs.timeout);
+    Ok(Some(Arc::new(timed)))
 }
 
 /// The blobs of a process with this store.
@@ -224,14 +234,16 @@ pub(crate) fn depot(
     config: &Config,
     store: &Arc<dyn Store>,
     entropy: &Arc<dyn Entropy>,
-) -> Arc<Depot> {
+) -> Result<Arc<Depot>, Failure> {
     let (rows, entropy) = (store.clone(), entropy.clone());
     let settings = &config.blobs;
-    let depot = match blob_store(config) {
+    let depot = match blob_store(config)? {
         None => Depot::in_database(rows, entropy),
         Some(bytes) => Depot::new(rows, bytes, entropy),
     };
-    Arc::new(depot.bounded(settings.bytes_max, settings.spill_bytes))
+    Ok(Arc::new(
+        depot.bounded(settings.bytes_max, settings.spill_bytes),
+    ))
 }
 
 // Queue and bus ----------------------------------------------------------------------------------

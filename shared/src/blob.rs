@@ -8,6 +8,7 @@ mod hash;
 mod in_database;
 mod outputs;
 mod parts;
+mod timed;
 
 use std::fmt;
 use std::ops::Range;
@@ -24,7 +25,8 @@ use crate::store;
 pub use depot::{Depot, SWEEP_GRACE, Stored, Swept};
 pub use hash::{BlobHash, ParseBlobHashError};
 pub use in_database::{CHUNK_BYTES, InDatabase};
-pub use parts::{absent, filled};
+pub use parts::{absent, file_of_text, filled, is_text};
+pub use timed::Timed;
 
 /// Bytes that a blob may have unless the configuration says otherwise.
 pub const BLOB_BYTES_MAX: usize = 32 << 20;

@@ -32,6 +32,7 @@ const WALLS: &[(&str, &[&str])] = &[
     (
         "reqwest",
         &[
+            "mainspring-blob-stores",
             "mainspring-providers",
             "mainspring-tools",
             "mainspring-cli",
@@ -48,6 +49,8 @@ const WALLS: &[(&str, &[&str])] = &[
             "mainspring-benches",
         ],
     ),
+    ("object_store", &["mainspring-blob-stores"]),
+    ("image", &["mainspring-worker"]),
     ("tower*", &["mainspring-api", "mainspring-tests"]),
 ];
 
@@ -85,6 +88,7 @@ fn may_know(name: &str) -> Option<&'static [&'static str]> {
 
 /// What the tests of any crate may name besides: doubles and the suites.
 const IN_TESTS: &[&str] = &[
+    "mainspring-blob-stores",
     "mainspring-runtime",
     "mainspring-store-model",
     "mainspring-queue-local",

@@ -28,7 +28,7 @@ pub(crate) async fn run(args: &DevArgs, config: &Config) -> Result<(), Failure> 
     let wires = wiring::local();
     let worker = base.worker(config, store.clone(), &wires)?;
     let welcome = welcome(config);
-    let scheduler = base.scheduler(config, store, &wires, listener, access, welcome);
+    let scheduler = base.scheduler(config, store, &wires, listener, access, welcome)?;
     base.run(
         vec![scheduler, worker],
         config.worker.drain_timeout + MARGIN,

@@ -188,7 +188,10 @@ async fn database(config: &Config, clock: &dyn Clock) -> Vec<Finding> {
 
 /// Writes, reads and removes a blob where their bytes are, if not in the database.
 async fn blobs(config: &Config) -> Option<Finding> {
-    let store = wiring::blob_store(config)?;
+    let store = match wiring::blob_store(config) {
+        Ok(store) => store?,
+        Err(failure) => return Some(Finding::bad("blobs", failure.message, "see [blobs]")),
+    };
     Some(match store.check().await {
         Ok(()) => Finding::good("blobs", store.describe()),
         Err(error) => {

@@ -51,7 +51,7 @@ pub(crate) async fn embedded(
         // Whoever waits for it may have gone.
         let _ = tell.send(address);
     };
-    let scheduler = base.scheduler(&config, store, &wires, listener, Access::Open, accepting);
+    let scheduler = base.scheduler(&config, store, &wires, listener, Access::Open, accepting)?;
     let lifecycle = base.lifecycle.clone();
     let work = async {
         let address = told.await.map_err(|error| {

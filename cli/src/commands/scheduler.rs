@@ -19,7 +19,7 @@ pub(crate) async fn run(config: &Config) -> Result<(), Failure> {
     let listener = bind(&config.listen, "--listen").await?;
     let address = address_of(&listener)?;
     let access = access::of_scheduler(config, store.as_ref(), address).await?;
-    let mut roles = vec![base.scheduler(config, store, &wires, listener, access, |_| {})];
+    let mut roles = vec![base.scheduler(config, store, &wires, listener, access, |_| {})?];
     if let Some(queue) = wires.janitor {
         let stopping = base.lifecycle.stopping();
         let janitor = async move { queue.janitor(stopping.boxed()).await };

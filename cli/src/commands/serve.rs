@@ -111,11 +111,11 @@ impl Base {
         listener: TcpListener,
         access: Access,
         accepting: impl FnOnce(SocketAddr) + Send + 'static,
-    ) -> Running {
+    ) -> Result<Running, Failure> {
         let open = matches!(access, Access::Open);
         let metrics = self.metrics.clone();
         let parts = mainspring_scheduler::Parts {
-            blobs: wiring::depot(config, &store, &self.entropy),
+            blobs: wiring::depot(config, &store, &self.entropy)?,
             store,
             queue: wires.queue.clone(),
             bus: wires.bus.clone(),
@@ -134,12 +134,12 @@ impl Base {
             access,
         };
         let running = mainspring_api::run(parts, serving, listener, self.lifecycle.clone());
-        async {
+        let role = async {
             running
                 .await
                 .map_err(|error| Failure::new(Exit::Failure, causes(&error)))
-        }
-        .boxed()
+        };
+        Ok(role.boxed())
     }
 
     /// The worker's role.
@@ -163,7 +163,7 @@ impl Base {
         )?);
         let tools = wiring::tools(config, &self.clock, &self.entropy, &background, &memories)?;
         let parts = mainspring_worker::Parts {
-            blobs: wiring::depot(config, &store, &self.entropy),
+            blobs: wiring::depot(config, &store, &self.entropy)?,
             store,
             queue: wires.queue.clone(),
             bus: wires.bus.clone(),

@@ -498,3 +498,33 @@ fn what_is_no_fact_of_a_model_is_refused() {
         assert!(found[0].1.starts_with(&detail), "{found:?}");
     }
 }
+
+#[test]
+fn a_bucket_needs_its_name_and_both_halves_of_a_key() {
+    let s3 = ("MAINSPRING_BLOBS_STORE", "s3");
+    let bucket = ("MAINSPRING_BLOBS_BUCKET", "agents");
+    let id = ("MAINSPRING_BLOBS_ACCESS_KEY_ID", "AKIAEXAMPLE");
+    let secret = ("MAINSPRING_BLOBS_SECRET_ACCESS_KEY", "very-secret");
+    let lacking = |pairs: &[(&str, &str)]| {
+        let problems = load(pairs).validate(Purpose::Dev);
+        let ours = problems
+            .into_iter()
+            .filter(|it| it.origin.starts_with("blobs"));
+        ours.map(|it| (it.code, it.origin)).collect::<Vec<_>>()
+    };
+    let missing = |origin: &str| vec![("config.missing", origin.to_owned())];
+    assert_eq!(lacking(&[s3]), missing("blobs.bucket"));
+    assert_eq!(lacking(&[s3, bucket, id]), missing("blobs.access_key_id"));
+    assert_eq!(
+        lacking(&[s3, bucket, secret]),
+        missing("blobs.access_key_id")
+    );
+    assert_eq!(lacking(&[s3, bucket]), []);
+    assert_eq!(lacking(&[id]), []);
+    let config = load(&[s3, bucket, id, secret]);
+    assert_eq!(config.validate(Purpose::Dev), []);
+    let settings = config.blobs.s3().expect("has a bucket");
+    assert_eq!(settings.secret_access_key.as_deref(), Some("very-secret"));
+    let shown = format!("{} {config:?} {settings:?}", config.print());
+    assert!(!shown.contains("very-secret"), "{shown}");
+}

@@ -102,6 +102,9 @@ impl Config {
                 add("config.invalid_value", &origin, &fault.to_string());
             }
         }
+        if let Some((origin, detail)) = self.blobs.missing() {
+            add("config.missing", origin, detail);
+        }
         if self.scheduler.sweep_interval > self.lease_ttl {
             let detail = "must not be longer than lease_ttl";
             add("config.invalid_value", "sweep_interval", detail);

@@ -164,7 +164,7 @@ pub(crate) fn tools(
     .map_err(usage)?;
     skills::register(&shelf, &mut tools).map_err(usage)?;
     let store = background.store.clone();
-    let blobs = depot(config, &background.store, entropy);
+    let blobs = depot(config, &background.store, entropy)?;
     memory::register(store, blobs, clock.clone(), memories, &mut tools).map_err(usage)?;
     builtin::register_wakeups(&background.store, entropy, &mut tools).map_err(usage)?;
     workflow::register(&background.store, &background.bus, &mut tools).map_err(usage)?;

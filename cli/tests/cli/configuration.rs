@@ -263,3 +263,30 @@ fn a_probe_prints_facts_to_paste() {
     let refused = run(&[], &["doctor", "--data-dir", folder, "--model", "demo"]);
     assert_eq!(refused.code, 2, "{}", refused.stderr);
 }
+
+#[test]
+fn a_bucket_that_is_away_is_found_without_its_secret() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path().to_str().expect("UTF-8");
+    let env = [
+        ("MAINSPRING_BLOBS_STORE", "s3"),
+        ("MAINSPRING_BLOBS_BUCKET", "agents"),
+        ("MAINSPRING_BLOBS_ENDPOINT", "http://127.0.0.1:9"),
+        ("MAINSPRING_BLOBS_ACCESS_KEY_ID", "AKIAEXAMPLE"),
+        ("MAINSPRING_BLOBS_SECRET_ACCESS_KEY", "very-secret"),
+    ];
+    let doctor = run(&env, &["doctor", "--data-dir", folder]);
+    assert_eq!(doctor.code, 1);
+    for part in ["problem  blobs", "bucket agents of http://127.0.0.1:9"] {
+        assert!(doctor.stdout.contains(part), "{}", doctor.stdout);
+    }
+    let said = format!("{} {}", doctor.stdout, doctor.stderr);
+    assert!(!said.contains("very-secret"), "{said}");
+    // Without a bucket, it is the configuration that is at fault.
+    let doctor = run(&env[..1], &["doctor", "--data-dir", folder]);
+    assert!(
+        doctor.stdout.contains("the store s3 needs a bucket"),
+        "{}",
+        doctor.stdout
+    );
+}

@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use mainspring_shared::blob::{BlobHash, BlobPlace, Blobs, Error};
-use mainspring_shared::id::TenantId;
+use mainspring_shared::blob::{BlobPlace, Blobs, Error};
 use uuid::Uuid;
 
 /// The store `file`: a file for each blob, `TENANT/AA/SHA256-GENERATION`, where `AA` is how the hash
@@ -129,7 +128,7 @@ fn remove(path: &Path) -> io::Result<()> {
 impl Blobs for FileBlobs {
     async fn put(&self, place: BlobPlace, data: Bytes) -> Result<(), Error> {
         let path = self.path(place);
-        beside(move || write(&path, &data, part_name())).await
+        beside(move || write(&path, &data, crate::own_name())).await
     }
 
     async fn get(
@@ -152,20 +151,7 @@ impl Blobs for FileBlobs {
     }
 
     async fn check(&self) -> Result<(), Error> {
-        let data = Bytes::from_static(b"check");
-        let place = BlobPlace {
-            tenant: TenantId(0),
-            sha256: BlobHash::of(&data),
-            generation: part_name(),
-        };
-        self.put(place, data.clone()).await?;
-        let found = self.get(place, None).await?;
-        self.delete(place).await?;
-        if found.as_ref() == Some(&data) {
-            Ok(())
-        } else {
-            Err(Error::unavailable("a file that was written is not there"))
-        }
+        crate::write_read_delete(self).await
     }
 
     fn describe(&self) -> String {
@@ -173,17 +159,11 @@ impl Blobs for FileBlobs {
     }
 }
 
-/// A name that no other writer has.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "it decides nothing, and no test repeats it"
-)]
-fn part_name() -> Uuid {
-    Uuid::new_v4()
-}
-
 #[cfg(test)]
 mod tests {
+    use mainspring_shared::blob::BlobHash;
+    use mainspring_shared::id::TenantId;
+
     use super::*;
 
     fn place(n: u128) -> BlobPlace {

@@ -100,24 +100,34 @@ pub fn filled(part: &ContentPart, data: &[u8]) -> ContentPart {
             name,
             source: FileSource::Blob { media_type, .. },
         } => {
-            let text = media_type.starts_with("text/");
-            let text = text.then(|| String::from_utf8(data.to_vec()));
-            let source = match text {
-                Some(Ok(text)) => FileSource::Text {
-                    text: text.replace('\0', "\u{fffd}"),
-                },
-                Some(Err(_)) | None => FileSource::Base64 {
-                    media_type: media_type.clone(),
-                    data: STANDARD.encode(data),
-                },
-            };
             let name = name.clone();
+            if is_text(media_type) {
+                return file_of_text(name, data);
+            }
+            let source = FileSource::Base64 {
+                media_type: media_type.clone(),
+                data: STANDARD.encode(data),
+            };
             ContentPart::File { name, source }
         }
         ContentPart::Text { .. }
         | ContentPart::Reasoning { .. }
         | ContentPart::Image { .. }
         | ContentPart::File { .. } => part.clone(),
+    }
+}
+
+/// Whether files of this type are shown as the text that they are.
+pub fn is_text(media_type: &str) -> bool {
+    media_type.starts_with("text/")
+}
+
+/// A file of words. What is no UTF-8 in it, and U+0000, reads U+FFFD: the rest can be read all the same.
+pub fn file_of_text(name: String, data: &[u8]) -> ContentPart {
+    let text = String::from_utf8_lossy(data).replace('\0', "\u{fffd}");
+    ContentPart::File {
+        name,
+        source: FileSource::Text { text },
     }
 }
 
