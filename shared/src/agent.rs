@@ -250,19 +250,29 @@ pub struct ContextSpec {
     pub extra: Extra,
 }
 
-/// Which pictures and files of the window a model call contains. Others are replaced by a line that
-/// says what they were.
+/// Which pictures and files of the window a model call contains, and how large. Others are replaced by a
+/// line that says what they were.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ImagesSpec {
     /// The newest ones that are always shown, at least 1; all are shown when null. To keep providers'
     /// prompt caches of use, older ones go in blocks: once there are twice as many, as many of them.
     #[serde(default = "ImagesSpec::keep_default")]
     pub keep: Option<u32>,
+    /// The longest edge in pixels, from 64 to 8192, that pictures are shown with: larger ones are scaled
+    /// down, but for those that the provider fetches. As they are when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_edge: Option<u32>,
     /// What this release does not know of it.
     #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
     #[schema(ignore)]
     pub extra: Extra,
 }
+
+/// The least [`ImagesSpec::max_edge`]: in less nothing is told apart.
+pub const IMAGES_EDGE_MIN: u32 = 64;
+
+/// The largest [`ImagesSpec::max_edge`]: providers take no more.
+pub const IMAGES_EDGE_MAX: u32 = 8_192;
 
 impl ImagesSpec {
     #[expect(
@@ -282,6 +292,7 @@ impl Default for ImagesSpec {
     fn default() -> Self {
         Self {
             keep: Self::keep_default(),
+            max_edge: None,
             extra: Extra::default(),
         }
     }

@@ -66,6 +66,9 @@ pub struct Request {
     pub thinking_tokens: Option<u32>,
     /// The tools on offer, in the order in which the model sees them.
     pub tools: Vec<Arc<ToolSpec>>,
+    /// The longest edge of pictures that are here or among the blobs: larger ones are scaled down before
+    /// the transport gets them. As they are when absent.
+    pub images_max_edge: Option<u32>,
     /// The shape of the final answer. Unless the model's facts say that its provider enforces it, it
     /// is in the system prompt or the tail, too, and a transport need not do anything about it.
     pub output: Option<Arc<OutputSpec>>,

@@ -1,17 +1,26 @@
-//! The content of pictures and files that messages only name.
+//! The content of pictures and files that messages only name, as models are shown it.
+
+mod picture;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use lru::LruCache;
 use mainspring_shared::blob::{self, BlobHash, Depot, absent, filled};
 use mainspring_shared::error::Coded as _;
 use mainspring_shared::id::{SessionKey, TenantId};
-use mainspring_shared::message::{ContentPart, Message};
+use mainspring_shared::message::{ContentPart, ImageSource, Message};
 use mainspring_shared::tool::CallResult;
+use tokio::sync::Semaphore;
 
+use self::picture::{Fault, Scaled};
 use crate::llm::{Error, Request};
 use crate::metrics;
+
+/// Pictures that are scaled at once: each may take some hundred megabytes and one core.
+static SCALING: Semaphore = Semaphore::const_new(2);
 
 /// Blobs that were read lately, bounded by bytes, over those of the deployment. Content never changes
 /// under its name, so that what is here needs no check.
@@ -25,6 +34,8 @@ pub(crate) struct Content {
 #[derive(Debug)]
 struct Inner {
     blobs: LruCache<(TenantId, BlobHash), Bytes>,
+    /// What pictures became that were to be scaled to an edge.
+    scaled: LruCache<(TenantId, BlobHash, u32), Result<Scaled, Fault>>,
     bytes: usize,
 }
 
@@ -32,6 +43,7 @@ impl Content {
     pub(crate) fn new(depot: Arc<Depot>, bytes_max: usize) -> Self {
         let inner = Inner {
             blobs: LruCache::unbounded(),
+            scaled: LruCache::unbounded(),
             bytes: 0,
         };
         Self {
@@ -41,17 +53,29 @@ impl Content {
         }
     }
 
-    /// Puts content in the place of its names, as the model is shown it. What is gone or damaged is
-    /// replaced by words that say so. A store that is away fails the attempt, which is repeated like
-    /// one whose provider is away.
-    pub(crate) async fn fill(&self, tenant: TenantId, request: &mut Request) -> Result<(), Error> {
-        for message in &mut request.messages {
-            if !message.content.iter().any(|part| part.blob().is_some()) {
+    /// Puts content in the place of its names, as the model is shown it, and scales down pictures that are
+    /// larger than the request says. What is gone or damaged is replaced by words that say so. A store
+    /// that is away fails the attempt, which is repeated like one whose provider is away.
+    pub(crate) async fn fill(
+        &self,
+        tenant: TenantId,
+        request: &mut Arc<Request>,
+    ) -> Result<(), Error> {
+        let edge = request.images_max_edge;
+        let changes = |part: &ContentPart| {
+            part.blob().is_some() || (edge.is_some() && part.inline().is_some())
+        };
+        let changed = |message: &Arc<Message>| message.content.iter().any(changes);
+        if !request.messages.iter().any(changed) {
+            return Ok(());
+        }
+        for message in &mut Arc::make_mut(request).messages {
+            if !changed(message) {
                 continue;
             }
             let mut parts = Vec::with_capacity(message.content.len());
             for part in &message.content {
-                parts.push(self.shown(tenant, part).await?);
+                parts.push(self.shown(tenant, part, edge).await?);
             }
             *message = Arc::new(Message {
                 content: parts,
@@ -61,12 +85,26 @@ impl Content {
         Ok(())
     }
 
-    async fn shown(&self, tenant: TenantId, part: &ContentPart) -> Result<ContentPart, Error> {
+    async fn shown(
+        &self,
+        tenant: TenantId,
+        part: &ContentPart,
+        edge: Option<u32>,
+    ) -> Result<ContentPart, Error> {
         let Some(sha256) = part.blob() else {
-            return Ok(part.clone());
+            return Ok(self.inline(tenant, part, edge).await);
         };
+        let edge = edge.filter(|_| matches!(part, ContentPart::Image { .. }));
+        let key = edge.map(|edge| (tenant, sha256, edge));
+        // What was scaled before need not be read again.
+        if let Some(known) = key.and_then(|key| self.scaled(&key)) {
+            return Ok(replaced(part, known));
+        }
         match self.read(tenant, sha256).await {
-            Ok(Some(data)) => Ok(filled(part, &data)),
+            Ok(Some(data)) => Ok(match key {
+                Some(key) => self.fitted(part, key, &data).await,
+                None => filled(part, &data),
+            }),
             Ok(None) => Ok(absent(part, "its content is gone")),
             Err(blob::Error::Corrupt { .. }) => {
                 tracing::error!(blob.sha256 = %sha256, "the blob store gave other content");
@@ -77,6 +115,50 @@ impl Content {
                 code: error.code(),
                 message: error.to_string(),
             }),
+        }
+    }
+
+    /// A part that names no blob.
+    async fn inline(&self, tenant: TenantId, part: &ContentPart, edge: Option<u32>) -> ContentPart {
+        let (
+            ContentPart::Image {
+                source: ImageSource::Base64 { data, .. },
+            },
+            Some(edge),
+        ) = (part, edge)
+        else {
+            return part.clone();
+        };
+        match STANDARD.decode(data) {
+            Ok(data) => {
+                let key = (tenant, BlobHash::of(&data), edge);
+                match self.scaled(&key) {
+                    Some(known) => replaced(part, known),
+                    None => self.fitted(part, key, &data.into()).await,
+                }
+            }
+            Err(_) => absent(part, Fault::Unreadable.why()),
+        }
+    }
+
+    /// What a picture became, where that is known.
+    fn scaled(&self, key: &(TenantId, BlobHash, u32)) -> Option<Result<Scaled, Fault>> {
+        self.lock().scaled.get(key).cloned()
+    }
+
+    /// A picture with this content, no larger than the edge.
+    async fn fitted(
+        &self,
+        part: &ContentPart,
+        key: (TenantId, BlobHash, u32),
+        data: &Bytes,
+    ) -> ContentPart {
+        match scaled(data.clone(), key.2).await.transpose() {
+            None => filled(part, data),
+            Some(scaled) => {
+                self.keep_scaled(key, scaled.clone());
+                replaced(part, scaled)
+            }
         }
     }
 
@@ -99,12 +181,16 @@ impl Content {
         if let Some((_, old)) = inner.blobs.push(key, data) {
             inner.bytes -= old.len();
         }
-        while inner.bytes > self.bytes_max {
-            let Some((_, gone)) = inner.blobs.pop_lru() else {
-                break;
-            };
-            inner.bytes -= gone.len();
+        inner.shrink(self.bytes_max);
+    }
+
+    fn keep_scaled(&self, key: (TenantId, BlobHash, u32), scaled: Result<Scaled, Fault>) {
+        let mut inner = self.lock();
+        inner.bytes += weight(&scaled);
+        if let Some((_, old)) = inner.scaled.push(key, scaled) {
+            inner.bytes -= weight(&old);
         }
+        inner.shrink(self.bytes_max);
     }
 
     /// Stores what is large of a call's result before it is stored itself. Where that fails, it stays in
@@ -118,5 +204,176 @@ impl Content {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // Nothing between two statements under this lock can panic, so it is never half changed.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// Forgets what was used least lately. Wholes go first: what was scaled cost more to make.
+    fn shrink(&mut self, bytes_max: usize) {
+        while self.bytes > bytes_max {
+            if let Some((_, gone)) = self.blobs.pop_lru() {
+                self.bytes -= gone.len();
+            } else if let Some((_, gone)) = self.scaled.pop_lru() {
+                self.bytes -= weight(&gone);
+            } else {
+                return;
+            }
+        }
+    }
+}
+
+/// What is shown of a picture that was to be scaled.
+fn replaced(part: &ContentPart, scaled: Result<Scaled, Fault>) -> ContentPart {
+    match scaled {
+        Ok(scaled) => ContentPart::Image {
+            source: ImageSource::Base64 {
+                media_type: scaled.media_type.to_owned(),
+                data: STANDARD.encode(&scaled.data),
+            },
+        },
+        Err(fault) => absent(part, fault.why()),
+    }
+}
+
+/// Bytes that count of a picture that was scaled, or could not be.
+fn weight(scaled: &Result<Scaled, Fault>) -> usize {
+    const ENTRY: usize = 100;
+    ENTRY + scaled.as_ref().map_or(0, |scaled| scaled.data.len())
+}
+
+/// Scales a picture where that keeps nobody else waiting. It ends by itself: its work is bounded.
+async fn scaled(data: Bytes, edge: u32) -> Result<Option<Scaled>, Fault> {
+    let turn = SCALING.acquire().await;
+    let work = move || {
+        let scaled = picture::scaled(&data, edge);
+        drop(turn);
+        scaled
+    };
+    // A library that panics over a picture could not read it.
+    let scaled = tokio::task::spawn_blocking(work).await;
+    scaled.unwrap_or(Err(Fault::Unreadable))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use image::{ImageFormat, Rgb, RgbImage};
+    use mainspring_runtime::{OsEntropy, SystemClock};
+    use mainspring_shared::blob::BlobRef;
+    use mainspring_shared::message::NewMessage;
+    use mainspring_shared::time::Timestamp;
+    use mainspring_store_model::ModelStore;
+
+    use super::*;
+
+    const MINE: TenantId = TenantId::DEFAULT;
+
+    fn picture(width: u32, height: u32) -> Bytes {
+        let pixel = |x: u32, y: u32| Rgb([x as u8, y as u8, (x * y) as u8]);
+        let image = RgbImage::from_fn(width, height, pixel);
+        let mut data = Cursor::new(Vec::new());
+        image
+            .write_to(&mut data, ImageFormat::Png)
+            .expect("is written");
+        data.into_inner().into()
+    }
+
+    fn inline(data: &[u8]) -> ContentPart {
+        ContentPart::Image {
+            source: ImageSource::Base64 {
+                media_type: "image/png".to_owned(),
+                data: STANDARD.encode(data),
+            },
+        }
+    }
+
+    /// What is shown of the parts by one that has seen nothing before, twice.
+    async fn shown(
+        depot: &Arc<Depot>,
+        parts: &[ContentPart],
+        edge: Option<u32>,
+    ) -> Vec<ContentPart> {
+        let said = NewMessage::user(parts.to_vec(), 0);
+        let send = mainspring_shared::id::SendId(uuid::Uuid::nil());
+        let request = Request {
+            model: "m".to_owned(),
+            system: None,
+            messages: vec![Arc::new(said.at(1, send, Timestamp(0), 0))],
+            max_tokens: 1,
+            tail: None,
+            cache_key: None,
+            temperature: None,
+            top_p: None,
+            stop: Vec::new(),
+            reasoning_effort: None,
+            thinking_tokens: None,
+            tools: Vec::new(),
+            images_max_edge: edge,
+            output: None,
+        };
+        let content = Content::new(depot.clone(), 1 << 20);
+        let mut cold = Arc::new(request.clone());
+        content.fill(MINE, &mut cold).await.expect("is there");
+        let mut warm = Arc::new(request.clone());
+        content.fill(MINE, &mut warm).await.expect("is there");
+        assert_eq!(cold, warm);
+        assert_eq!(
+            cold.digest() == request.digest(),
+            cold.messages == request.messages
+        );
+        cold.messages[0].content.clone()
+    }
+
+    fn size(part: &ContentPart) -> (u32, u32) {
+        let (_, data) = part.inline().expect("a picture");
+        let data = STANDARD.decode(data).expect("base64");
+        let image = image::load_from_memory(&data).expect("a picture");
+        (image.width(), image.height())
+    }
+
+    #[tokio::test]
+    async fn pictures_are_scaled_wherever_their_content_is() {
+        let store = Arc::new(ModelStore::open(Arc::new(SystemClock::new())));
+        let depot = Arc::new(Depot::in_database(store, Arc::new(OsEntropy)));
+        let (large, small) = (picture(300, 200), picture(60, 40));
+        let mut named = Vec::new();
+        for data in [&large, &small] {
+            let stored = depot.put(MINE, None, "image/png", data.clone()).await;
+            let blob: BlobRef = stored.expect("is put").blob;
+            named.push(inline(b"").naming(blob));
+        }
+        let broken = inline(b"no picture");
+        let url = ContentPart::Image {
+            source: ImageSource::Url {
+                url: "https://a.example/b.png".to_owned(),
+            },
+        };
+        let parts = [
+            named[0].clone(),
+            inline(&large),
+            named[1].clone(),
+            inline(&small),
+            url.clone(),
+            broken.clone(),
+        ];
+        let all = shown(&depot, &parts, Some(100)).await;
+        assert_eq!(size(&all[0]), (100, 67));
+        assert_eq!(all[1], all[0]);
+        assert_eq!(all[2..4], [inline(&small), inline(&small)]);
+        assert_eq!(all[4], url);
+        let words = "[image, image/png, 12 bytes: its content is no picture that can be read]";
+        assert_eq!(all[5], ContentPart::text(words));
+        // Where nothing is said of it, all is as it was sent.
+        let all = shown(&depot, &parts, None).await;
+        let expected = [
+            inline(&large),
+            inline(&large),
+            inline(&small),
+            inline(&small),
+            url,
+            broken,
+        ];
+        assert_eq!(all, expected);
     }
 }

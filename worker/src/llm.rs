@@ -94,6 +94,12 @@ pub trait Model: Send + Sync + Debug {
         false
     }
 
+    /// The media types of sound that there is a form for in its requests; files of others are never given
+    /// to it.
+    fn sounds(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// The request as its provider would get it, as JSON; none where there is no such form. Asks nobody.
     fn wire(&self, request: &Request) -> Option<Result<Vec<u8>, Error>> {
         let _ = request;

@@ -192,7 +192,7 @@ async fn preview(kernel: &Arc<Kernel>, ask: &Ask) -> Result<Preview, Answered> {
     });
     let mut wire = None;
     if ask.with_request {
-        let mut filled = request.clone();
+        let mut filled = Arc::new(request.clone());
         let content = kernel.kept.content.fill(ask.key.tenant, &mut filled).await;
         content.map_err(|error| Answered::refused(error.code(), error.to_string()))?;
         wire = resolved.client.wire(&filled);

@@ -5,8 +5,9 @@
 use mainspring_scheduler::error::{Error, FieldError};
 use mainspring_scheduler::services::agents::{Choice, Taken};
 use mainspring_shared::agent::{
-    AgentSpec, ContextSpec, FALLBACK_MAX, FoldStrategy, MAX_TOKENS_DEFAULT, MemorySpec, OnBusy,
-    OutputSpec, Priority, PromptSpec, STOP_MAX, SendOptions, THINKING_TOKENS_MIN,
+    AgentSpec, ContextSpec, FALLBACK_MAX, FoldStrategy, IMAGES_EDGE_MAX, IMAGES_EDGE_MIN,
+    MAX_TOKENS_DEFAULT, MemorySpec, OnBusy, OutputSpec, Priority, PromptSpec, STOP_MAX,
+    SendOptions, THINKING_TOKENS_MIN,
 };
 use mainspring_shared::budget::Budget;
 use mainspring_shared::error::Code;
@@ -196,6 +197,13 @@ impl Checks {
             agent.context.images.keep,
             i32::MAX as u32,
         );
+        let edge = agent.context.images.max_edge;
+        if edge.is_some_and(|edge| !(IMAGES_EDGE_MIN..=IMAGES_EDGE_MAX).contains(&edge)) {
+            self.refuse(
+                &format!("{member}/context/images/max_edge"),
+                &format!("must be from {IMAGES_EDGE_MIN} to {IMAGES_EDGE_MAX}"),
+            );
+        }
         if agent
             .temperature
             .is_some_and(|heat| !(0.0..=2.0).contains(&heat))

@@ -112,6 +112,8 @@ struct Canonical<'a> {
     reasoning_effort: Option<ReasoningEffort>,
     #[serde(skip_serializing_if = "Option::is_none")]
     thinking_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    images_max_edge: Option<u32>,
     output: Option<&'a OutputSpec>,
     tools: Vec<Tool<'a>>,
     system: Option<&'a str>,
@@ -135,6 +137,7 @@ impl<'a> Canonical<'a> {
             reasoning_effort,
             thinking_tokens,
             tools,
+            images_max_edge,
             output,
         } = request;
         Self {
@@ -145,6 +148,7 @@ impl<'a> Canonical<'a> {
             stop,
             reasoning_effort: *reasoning_effort,
             thinking_tokens: *thinking_tokens,
+            images_max_edge: *images_max_edge,
             output: output.as_deref(),
             tools: tools.iter().map(|tool| Tool::of(tool)).collect(),
             system: system.as_deref(),
@@ -241,6 +245,7 @@ mod tests {
             stop: vec!["END".into()],
             reasoning_effort: None,
             thinking_tokens: None,
+            images_max_edge: None,
             tools: vec![Arc::new(tool)],
             output: None,
         }
@@ -262,7 +267,7 @@ mod tests {
     #[test]
     fn only_what_the_model_sees_counts() {
         assert_eq!(request(1).digest(), request(7).digest());
-        let changes: [fn(&mut Request); 8] = [
+        let changes: [fn(&mut Request); 9] = [
             |r| r.model.push('x'),
             |r| r.system = None,
             |r| r.tail = None,
@@ -271,6 +276,7 @@ mod tests {
             |r| r.stop.clear(),
             |r| r.tools.clear(),
             |r| r.messages.clear(),
+            |r| r.images_max_edge = Some(512),
         ];
         for change in changes {
             let mut other = request(1);

@@ -7,17 +7,18 @@
 //! in the tail alone. So two sends one after the other have requests with the same beginning, up to
 //! where the history of the first one ended, and a provider serves that from its prompt cache.
 
+mod media;
 mod older;
 
 use std::sync::Arc;
 
 use uuid::Uuid;
 
+use self::media::{fade, readable};
 use crate::agent::prompt::assemble;
 use crate::agent::{AgentSpec, MAX_TOKENS_DEFAULT, OutputSpec, SendOptions};
-use crate::blob::absent;
 use crate::id::{SendId, SessionId};
-use crate::message::{ContentPart, FileSource, Message, NewMessage, Role};
+use crate::message::{ContentPart, Message, NewMessage, Role};
 use crate::model::{ModelFacts, Request, ToolSpec};
 use crate::session::fold::Fold;
 use crate::session::window::Window;
@@ -37,6 +38,8 @@ pub struct Inputs<'a> {
     pub facts: &'a ModelFacts,
     /// Whether the transport can ask the provider to hold the model to an output schema.
     pub native_schema: bool,
+    /// The media types of sound that the transport has a form for.
+    pub sounds: &'a [&'a str],
     /// The conversation: requests of one begin alike.
     pub session: SessionId,
     /// The send that runs: what belongs to others has ended.
@@ -89,6 +92,7 @@ pub fn render(inputs: Inputs<'_>) -> Request {
     if let Some(keep) = agent.context.images.keep {
         fade(&mut messages, keep as usize);
     }
+    readable(&mut messages, inputs.facts.takes, inputs.sounds);
     let mut request = Request {
         model: inputs.model,
         system,
@@ -104,6 +108,7 @@ pub fn render(inputs: Inputs<'_>) -> Request {
             .thinking
             .as_ref()
             .map(|thinking| thinking.budget_tokens),
+        images_max_edge: agent.context.images.max_edge,
         tools: inputs.tools,
         output: None,
     };
@@ -157,47 +162,6 @@ pub fn following(
         messages.insert(0, Arc::new(asked));
     }
     messages
-}
-
-/// Replaces pictures and files by lines, but for the newest ones: between `keep` and twice as many stay.
-/// A function of the messages alone, so that each request replaces what the one before it did, until
-/// there are so many more.
-fn fade(messages: &mut [Arc<Message>], keep: usize) {
-    let keep = keep.max(1);
-    let of = |message: &Message| message.content.iter().filter(|part| is_media(part)).count();
-    let count: usize = messages.iter().map(|message| of(message)).sum();
-    let mut gone = (count.saturating_sub(1) / keep).saturating_sub(1) * keep;
-    for message in messages {
-        let mine = of(message);
-        if gone == 0 {
-            return;
-        }
-        if mine == 0 {
-            continue;
-        }
-        let why = format!("no longer shown; it is in message {}", message.seq);
-        let content = message.content.iter().map(|part| {
-            if gone > 0 && is_media(part) {
-                gone -= 1;
-                return absent(part, &why);
-            }
-            part.clone()
-        });
-        let content = content.collect();
-        *message = Arc::new(Message {
-            content,
-            ..Message::clone(message)
-        });
-    }
-}
-
-/// Whether a part is shown as more than words.
-fn is_media(part: &ContentPart) -> bool {
-    match part {
-        ContentPart::Image { .. } => true,
-        ContentPart::File { source, .. } => !matches!(source, FileSource::Text { .. }),
-        ContentPart::Text { .. } | ContentPart::Reasoning { .. } => false,
-    }
 }
 
 /// A fold as the message that the model is shown in the place of those that it stands for.

@@ -72,6 +72,7 @@ fn request(news: Vec<NewMessage>) -> Request {
         stop: Vec::new(),
         reasoning_effort: None,
         thinking_tokens: None,
+        images_max_edge: None,
         tools: vec![],
         output: None,
     }

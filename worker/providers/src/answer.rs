@@ -149,6 +149,7 @@ pub(super) mod tests {
             stop: Vec::new(),
             reasoning_effort: None,
             thinking_tokens: None,
+            images_max_edge: None,
             tools: Vec::new(),
             output: None,
         }

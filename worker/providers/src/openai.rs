@@ -93,6 +93,10 @@ impl Model for OpenAi {
         Some(self.endpoint.whole_body(request, body))
     }
 
+    fn sounds(&self) -> &'static [&'static str] {
+        request::SOUNDS
+    }
+
     fn native_schema(&self) -> bool {
         self.native_schema
     }

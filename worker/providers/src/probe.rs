@@ -222,6 +222,7 @@ fn request(model: &str, text: &str) -> Request {
         stop: Vec::new(),
         reasoning_effort: None,
         thinking_tokens: None,
+        images_max_edge: None,
         tools: Vec::new(),
         output: None,
     }

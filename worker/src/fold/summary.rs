@@ -54,6 +54,7 @@ pub(crate) fn prompt(model: String, span: &Span, budget: u64) -> Option<Request>
         stop: Vec::new(),
         reasoning_effort: None,
         thinking_tokens: None,
+        images_max_edge: None,
         tools: Vec::new(),
         output: None,
     })

@@ -118,6 +118,7 @@ mod tests {
             stop: Vec::new(),
             reasoning_effort: None,
             thinking_tokens: None,
+            images_max_edge: None,
             tools: Vec::new(),
             output: None,
         };

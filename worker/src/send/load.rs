@@ -92,6 +92,7 @@ pub(crate) fn request(question: Question<'_>) -> Request {
         model: resolved.model.clone(),
         facts: &resolved.facts,
         native_schema: resolved.client.native_schema(),
+        sounds: resolved.client.sounds(),
         session: send.record.key.session,
         send: send.record.id,
         agent: &send.agent,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use mainspring_shared::message::{Message, plain_text};
+use mainspring_shared::message::plain_text;
 use mainspring_shared::model::{Digest, ModelFacts};
 use mainspring_shared::send::machine::Answer;
 use mainspring_shared::time::Timestamp;
@@ -168,15 +168,11 @@ impl Attempt {
             Judged::Instead(reply) => reply,
             Judged::End => return Err(NoReply::Ended),
             Judged::Go => {
-                let names = |message: &Arc<Message>| {
-                    message.content.iter().any(|part| part.blob().is_some())
-                };
-                if self.request.messages.iter().any(names) {
-                    let tenant = at.session.tenant;
-                    let request = Arc::make_mut(&mut self.request);
-                    let filled = self.content.fill(tenant, request).await;
-                    filled.map_err(NoReply::Model)?;
-                }
+                let filled = self
+                    .content
+                    .fill(at.session.tenant, &mut self.request)
+                    .await;
+                filled.map_err(NoReply::Model)?;
                 self.asked(on_chunk).await.map_err(NoReply::Model)?
             }
         };

@@ -160,6 +160,11 @@ fn members() -> Vec<(&'static str, &'static str, Value)> {
         ("AgentSpec", "fallback", json!({ "maxItems": 4 })),
         ("ThinkingSpec", "budget_tokens", json!({ "minimum": 1024 })),
         ("ImagesSpec", "keep", from_1(i64::from(i32::MAX))),
+        (
+            "ImagesSpec",
+            "max_edge",
+            json!({ "minimum": 64, "maximum": 8192 }),
+        ),
         ("ContextSpec", "last_messages", from_1(i64::from(i32::MAX))),
         ("NotesSpec", "max", from_1(50)),
         ("SendOptions", "max_rounds", from_1(10_000)),

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 use serde_json::json;
 
+use super::media::is_media;
 use super::*;
 use crate::model::FactsOverride;
 use crate::session::fold::{FoldKind, NewFold};
@@ -68,6 +69,7 @@ fn asked(
         model: "m".into(),
         facts: &ModelFacts::unknown(),
         native_schema: false,
+        sounds: &[],
         session: SESSION,
         send: SendId(Uuid::nil()),
         agent: &agent,
@@ -237,6 +239,7 @@ fn a_cut_answer_is_shown_and_asked_for_on() {
         model: "m".into(),
         facts: &ModelFacts::unknown(),
         native_schema: true,
+        sounds: &[],
         session: SESSION,
         send: SendId(Uuid::nil()),
         agent: &agent,
@@ -263,6 +266,7 @@ fn a_model_that_cannot_hold_to_a_schema_is_told_of_it_alone() {
             model: "m".into(),
             facts,
             native_schema,
+            sounds: &[],
             session: SESSION,
             send: SendId(Uuid::nil()),
             agent: &agent,

@@ -90,6 +90,25 @@ enum Part<'a> {
     Text { text: Cow<'a, str> },
     ImageUrl { image_url: ImageUrl<'a> },
     File { file: FileData<'a> },
+    InputAudio { input_audio: Sound<'a> },
+}
+
+#[derive(Serialize)]
+struct Sound<'a> {
+    data: &'a str,
+    format: &'static str,
+}
+
+/// The sound that the protocol has a form for.
+pub(super) const SOUNDS: &[&str] = &["audio/wav", "audio/x-wav", "audio/mpeg", "audio/mp3"];
+
+/// What the protocol calls a sound of this type.
+fn sound(media_type: &str) -> Option<&'static str> {
+    match media_type {
+        "audio/wav" | "audio/x-wav" => Some("wav"),
+        "audio/mpeg" | "audio/mp3" => Some("mp3"),
+        _ => None,
+    }
 }
 
 #[derive(Serialize)]
@@ -184,7 +203,7 @@ fn push<'a>(
     match turn {
         Turn::User { text, message } => {
             let content = if has_media(message) {
-                Content::Parts(parts(message)?)
+                Content::Parts(parts(&message.content)?)
             } else {
                 Content::Text(text)
             };
@@ -205,8 +224,9 @@ fn push<'a>(
                     let id = wire_name(&result.call.id);
                     let text = Cow::Owned(format!("[what the call {id} gave besides its text]"));
                     shown.push(Part::Text { text });
-                    let media = parts(message)?.into_iter();
-                    shown.extend(media.filter(|part| !matches!(part, Part::Text { .. })));
+                    let media = message.content.iter();
+                    let media = media.filter(|part| !matches!(part, ContentPart::Text { .. }));
+                    shown.extend(parts(media)?);
                     if content.trim().is_empty() {
                         content = Cow::Borrowed("[see the next message]");
                     }
@@ -247,10 +267,10 @@ fn push_tail<'a>(messages: &mut Vec<WireMessage<'a>>, tail: &'a str) {
     }
 }
 
-/// What a message says and shows, in its order.
-fn parts(message: &Message) -> Result<Vec<Part<'_>>, Error> {
-    let mut parts = Vec::with_capacity(message.content.len());
-    for part in &message.content {
+/// What parts of a message say and show, in their order.
+fn parts<'a>(content: impl IntoIterator<Item = &'a ContentPart>) -> Result<Vec<Part<'a>>, Error> {
+    let mut parts = Vec::new();
+    for part in content {
         parts.push(match part {
             ContentPart::Reasoning { .. } => continue,
             ContentPart::Text { text } => Part::Text {
@@ -279,9 +299,13 @@ fn parts(message: &Message) -> Result<Vec<Part<'_>>, Error> {
                         file_data: format!("data:{media_type};base64,{data}"),
                     },
                 },
-                FileSource::Base64 { media_type, .. } | FileSource::Blob { media_type, .. } => {
-                    return Err(not_taken(name, media_type));
-                }
+                FileSource::Base64 { media_type, data } => match sound(media_type) {
+                    Some(format) => Part::InputAudio {
+                        input_audio: Sound { data, format },
+                    },
+                    None => return Err(not_taken(name, media_type)),
+                },
+                FileSource::Blob { media_type, .. } => return Err(not_taken(name, media_type)),
             },
         });
     }

@@ -76,6 +76,7 @@ pub(crate) fn hello() -> Request {
         stop: Vec::new(),
         reasoning_effort: None,
         thinking_tokens: None,
+        images_max_edge: None,
         tools: Vec::new(),
         output: None,
     }
