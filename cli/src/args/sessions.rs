@@ -86,6 +86,9 @@ pub(crate) enum SessionsCommand {
         id: String,
         /// File to write instead of stdout; replaced only once the archive is complete
         file: Option<PathBuf>,
+        /// Leaves out the content of pictures, files and long outputs
+        #[arg(long)]
+        no_blobs: bool,
     },
     /// Creates a session from an archive
     Import {

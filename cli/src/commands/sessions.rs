@@ -89,8 +89,9 @@ pub(crate) async fn run(
             let request = request.body(body).key(client.fresh_key());
             output::object(format, &client.ask(request).await?)
         }
-        SessionsCommand::Export { id, file } => {
-            let request = Request::get(format!("{}/export", at(id)));
+        SessionsCommand::Export { id, file, no_blobs } => {
+            let query = if *no_blobs { "?blobs=false" } else { "" };
+            let request = Request::get(format!("{}/export{query}", at(id)));
             archives::export(&client, request, file.as_deref()).await
         }
         SessionsCommand::Import { file } => {

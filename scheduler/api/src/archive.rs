@@ -1,13 +1,17 @@
 //! A session as lines of JSON: what it is, its messages, and what proves that nothing is missing.
 //!
 //! The first line is `{format, version, session}`, then comes a line per message, as the API shows
-//! it; the last one has the counts of what stands before it and a SHA-256 over those bytes.
+//! it; the last one has the counts of what stands before it and a SHA-256 over those bytes. The content of
+//! blobs stands in lines with a member `blob`, before the first message that names it.
+
+mod blobs;
 
 use std::collections::{BTreeSet, VecDeque};
 
 use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::agents::rebind;
 use mainspring_shared::agent::AgentSpec;
+use mainspring_shared::blob::BlobRef;
 use mainspring_shared::id::{SendId, SessionId};
 use mainspring_shared::list::{
     Bounds, List, NOTE_CHARS_MAX, NOTES_MAX_DEFAULT, TODO_CHARS_MAX, TODO_MAX, WhenFull,
@@ -21,6 +25,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
+pub(super) use self::blobs::{Content, PIECE_BYTES};
+use self::blobs::{Incoming, is_piece};
 use super::validate::{Checks, has_nul};
 use crate::extract::parse;
 
@@ -138,7 +144,17 @@ struct CallLine {
 struct Footer {
     messages: u64,
     calls: u64,
+    #[serde(default, skip_serializing_if = "is_none")]
+    blobs: u64,
     sha256: String,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_none(count: &u64) -> bool {
+    *count == 0
 }
 
 /// What an archive brings back.
@@ -173,6 +189,7 @@ pub(super) struct Writer {
     hash: Sha256,
     messages: u64,
     calls: u64,
+    blobs: u64,
 }
 
 impl Writer {
@@ -209,11 +226,23 @@ impl Writer {
         self.lines(messages)
     }
 
+    /// The line of a piece of a blob.
+    pub(super) fn piece(
+        &mut self,
+        blob: &BlobRef,
+        data: &[u8],
+        at: usize,
+    ) -> serde_json::Result<Vec<u8>> {
+        self.blobs += u64::from(at == 0);
+        self.lines(&[blobs::piece(blob, data, at)])
+    }
+
     /// The last line.
     pub(super) fn footer(self) -> serde_json::Result<Vec<u8>> {
         let footer = Footer {
             messages: self.messages,
             calls: self.calls,
+            blobs: self.blobs,
             sha256: hex(&self.hash.finalize()),
         };
         let mut line = serde_json::to_vec(&footer)?;
@@ -252,6 +281,7 @@ pub(super) struct Reader {
     held: Vec<u8>,
     header: Option<Box<SessionLine>>,
     transcript: Transcript,
+    blobs: Incoming,
     /// Why nothing of it can be read.
     unknown: Option<Error>,
     /// The first thing that is wrong with what it says.
@@ -284,6 +314,11 @@ impl Reader {
         let line = self.lines - 1;
         let read = if line == 1 {
             header(text).map(|session| self.header = Some(Box::new(session)))
+        } else if is_piece(text) {
+            self.blobs.push(text)
+        } else if self.blobs.is_open() {
+            let detail = "must be the next piece of the blob before it";
+            Err(Error::invalid("/blob", detail))
         } else {
             parse(text, "").and_then(|read| self.transcript.push(read, text.len()))
         };
@@ -292,7 +327,25 @@ impl Reader {
 
     /// Bytes of the lines that it keeps.
     pub(super) fn kept_bytes(&self) -> usize {
-        self.held.len() + self.transcript.bytes
+        self.held.len() + self.transcript.bytes + self.blobs.bytes()
+    }
+
+    /// Bytes of lines with pieces of blobs that came since this was asked.
+    pub(super) fn carried(&mut self) -> usize {
+        self.blobs.carried()
+    }
+
+    /// A blob that came whole, where nothing is wrong so far: its content has its hash.
+    pub(super) fn blob(&mut self) -> Option<Content> {
+        self.blobs.take().filter(|_| self.fault.is_none())
+    }
+
+    /// A blob is at most so long.
+    pub(super) fn bounded(bytes_max: usize) -> Self {
+        Self {
+            blobs: Incoming::bounded(bytes_max),
+            ..Self::default()
+        }
     }
 
     /// The messages so far, with the agent that they are for, where they are as long as this, nothing is
@@ -330,6 +383,7 @@ impl Reader {
             return Err(fault);
         }
         on(last, self.transcript.finish(&footer))?;
+        on(last, self.blobs.finish(footer.blobs))?;
         let header = self.header.ok_or_else(Error::internal)?;
         let beyond = |fold: &Fold| fold.to_seq > self.transcript.count as i64;
         if header.folds.iter().any(beyond) {

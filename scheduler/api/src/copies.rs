@@ -1,15 +1,12 @@
-//! Sessions from sessions: forks, archives, and archives read back.
+//! Sessions from sessions: forks, and archives read back.
 
 use std::sync::Arc;
 
-use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
-use axum::http::{HeaderMap, HeaderValue};
+use axum::http::HeaderMap;
+use axum::http::header::CONTENT_TYPE;
 use axum::response::Response;
-use bytes::Bytes;
-use futures::stream::try_unfold;
 use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::agents::{Choice, Resolver, Taken, rebind};
 use mainspring_scheduler::services::blobs;
@@ -28,9 +25,8 @@ use tokio::sync::OwnedSemaphorePermit;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::archive::{self, Lists, Writer};
+use super::archive::{self, Lists};
 use super::choice::{AgentChoice, choice_schema};
-use super::gate::Admission;
 use super::idempotency;
 use super::problem::Problem;
 use super::sessions::{answer_creation, too_slow};
@@ -42,7 +38,7 @@ use crate::extract::{
 use crate::router::Api;
 
 /// Messages read at once: each may be long.
-const PAGE: u32 = 64;
+pub(super) const PAGE: u32 = 64;
 
 /// Bytes of an archive's lines that are kept before their messages are stored, at most an eighth of what
 /// all bodies may have.
@@ -86,7 +82,6 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::new()
         .routes(routes!(import))
         .routes(routes!(fork))
-        .routes(routes!(export))
 }
 
 /// Creates a session with a copy of this transcript, up to a seq where every call has its result
@@ -187,7 +182,7 @@ pub(super) async fn fork(
 }
 
 /// What a session has to do, and its notes.
-async fn lists(app: &Api, key: SessionKey) -> Result<Lists, Error> {
+pub(super) async fn lists(app: &Api, key: SessionKey) -> Result<Lists, Error> {
     let todo = app.store.read_list(key.tenant, ListName::Todo(key.session));
     let notes = app
         .store
@@ -353,11 +348,15 @@ pub(super) async fn import(
     // A root without sends: nothing of it acts before someone sends to it.
     let session = app.new_session_key(caller.tenant);
     let mut importing = Importing::begin(&app, session)?;
-    let mut chunks = Chunks::of(&app, &headers, body)?;
+    let mut chunks = Chunks::of(&app, body);
     while let Some(chunk) = chunks.next().await? {
         expect_kind(&headers, &chunk, are_lines, LINES)?;
-        importing.take(&chunk).await?;
+        let carried = importing.take(&chunk).await?;
+        if carried > 0 {
+            chunks.go_on(&app, carried);
+        }
     }
+    importing.end().await?;
     let (item, _weight) = importing.finish(key)?;
     blobs::of_copies(&app, session, &item.messages).await?;
     let outcome = app.store.import_session(item).await?;
@@ -383,7 +382,7 @@ impl<'a> Importing<'a> {
         Ok(Self {
             app,
             session,
-            reader: archive::Reader::default(),
+            reader: archive::Reader::bounded(app.blobs.bytes_max()),
             line: Vec::new(),
             hash: Sha256::new(),
             behind: 0,
@@ -391,7 +390,8 @@ impl<'a> Importing<'a> {
         })
     }
 
-    async fn take(&mut self, chunk: &[u8]) -> Result<(), Error> {
+    /// Takes what came. Bytes of it, and of what came before, that are content of blobs.
+    async fn take(&mut self, chunk: &[u8]) -> Result<usize, Error> {
         self.weight.merge(weigh(self.app, chunk.len())?);
         self.hash.update(chunk);
         let mut rest = chunk;
@@ -399,6 +399,7 @@ impl<'a> Importing<'a> {
             self.line.extend_from_slice(&rest[..end]);
             rest = &rest[end + 1..];
             self.reader.push(std::mem::take(&mut self.line));
+            self.store_blob().await?;
             self.store_page().await?;
         }
         self.line.extend_from_slice(rest);
@@ -406,6 +407,27 @@ impl<'a> Importing<'a> {
         if let Some(kept) = self.weight.split(kept) {
             self.weight = kept;
         }
+        Ok(self.reader.carried())
+    }
+
+    /// Takes the last line, where it has no end.
+    async fn end(&mut self) -> Result<(), Error> {
+        if !self.line.is_empty() {
+            self.reader.push(std::mem::take(&mut self.line));
+            self.store_blob().await?;
+        }
+        Ok(())
+    }
+
+    /// Stores a blob that came whole, for the session that is made.
+    async fn store_blob(&mut self) -> Result<(), Error> {
+        let Some(content) = self.reader.blob() else {
+            return Ok(());
+        };
+        let SessionKey { tenant, session } = self.session;
+        let owner = Some(session.into());
+        let (media_type, data) = (&content.media_type, content.data);
+        self.app.blobs.put(tenant, owner, media_type, data).await?;
         Ok(())
     }
 
@@ -418,10 +440,7 @@ impl<'a> Importing<'a> {
     }
 
     /// The last page.
-    fn finish(mut self, key: Option<&str>) -> Result<(ImportSession, OwnedSemaphorePermit), Error> {
-        if !self.line.is_empty() {
-            self.reader.push(self.line);
-        }
+    fn finish(self, key: Option<&str>) -> Result<(ImportSession, OwnedSemaphorePermit), Error> {
         let hash = self.hash.finalize().into();
         let archive = self.reader.finish()?;
         let item = ImportSession {
@@ -442,105 +461,5 @@ impl<'a> Importing<'a> {
             more: false,
         };
         Ok((item, self.weight))
-    }
-}
-
-/// An archive: a header line, a line per message, and a line with counts and a SHA-256 of the preceding lines
-#[utoipa::path(
-    get,
-    path = "/v1/sessions/{id}/export",
-    operation_id = "exportSession",
-    responses((status = 200, body = String, content_type = LINES))
-)]
-pub(super) async fn export(
-    State(app): State<Arc<Api>>,
-    SessionPath(key): SessionPath,
-    _: Query<NoQuery>,
-    Extension(admission): Extension<Admission>,
-) -> Result<Response, Problem> {
-    let session = app.store.get_session(key).await?;
-    let session = session.ok_or_else(Error::session_not_found)?;
-    let mut writer = Writer::default();
-    let (left, before) = (session.messages, session.first_seq - 1);
-    let lists = lists(&app, key).await?;
-    let folds = fold::copies(app.store.read_folds(key).await?, before, before + left);
-    let header = writer.header(session, lists, folds);
-    let header = header.map_err(|_| Error::internal())?;
-    let exporting = Exporting {
-        app,
-        _admission: admission,
-        key,
-        writer,
-        left,
-        before,
-        after: before,
-        held: Vec::new(),
-        piece: Some(header),
-    };
-    let pieces = try_unfold(Some(exporting), async |exporting| match exporting {
-        Some(exporting) => exporting.next().await,
-        None => Ok(None),
-    });
-    let mut response = Response::new(Body::from_stream(pieces));
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(LINES));
-    let name = format!("attachment; filename=\"{}.jsonl\"", key.session);
-    if let Ok(name) = HeaderValue::try_from(name) {
-        headers.insert(CONTENT_DISPOSITION, name);
-    }
-    Ok(response)
-}
-
-/// An archive on its way. It ends where every call has its result, so that it can be imported.
-struct Exporting {
-    app: Arc<Api>,
-    _admission: Admission,
-    key: SessionKey,
-    writer: Writer,
-    /// Messages to read: those that there were when it began.
-    left: i64,
-    /// What was pruned: an archive is numbered from 1.
-    before: i64,
-    after: i64,
-    /// Messages with a call whose result was not read yet.
-    held: Vec<Message>,
-    /// What goes out before more is read.
-    piece: Option<Vec<u8>>,
-}
-
-type Failed = Box<dyn std::error::Error + Send + Sync>;
-
-impl Exporting {
-    /// The next piece, and what comes behind it. A failure breaks the answer off: without its last
-    /// line, nobody takes it for whole.
-    async fn next(mut self) -> Result<Option<(Bytes, Option<Self>)>, Failed> {
-        if let Some(piece) = self.piece.take() {
-            return Ok(Some((piece.into(), Some(self))));
-        }
-        while self.left > 0 {
-            let query = ReadMessages {
-                key: self.key,
-                after: self.after,
-                limit: PAGE.min(u32::try_from(self.left).unwrap_or(PAGE)),
-            };
-            let page = self.app.store.read_messages(query).await?;
-            if page.is_empty() {
-                return Err("the session was deleted in the meantime".into());
-            }
-            self.left -= page.len() as i64;
-            self.after += page.len() as i64;
-            let numbered = page.into_iter().map(|message| Message {
-                seq: message.seq - self.before,
-                ..message
-            });
-            self.held.extend(numbered);
-            let behind = self.held.split_off(settled_len(&self.held));
-            let settled = std::mem::replace(&mut self.held, behind);
-            if !settled.is_empty() {
-                let lines = self.writer.messages(&settled)?;
-                return Ok(Some((lines.into(), Some(self))));
-            }
-        }
-        Ok(Some((self.writer.footer()?.into(), None)))
     }
 }

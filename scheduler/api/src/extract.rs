@@ -169,15 +169,21 @@ pub(super) struct Chunks<'a> {
 }
 
 impl<'a> Chunks<'a> {
-    pub(super) fn of(app: &'a Api, headers: &HeaderMap, body: Body) -> Result<Self, Error> {
+    pub(super) fn of(app: &'a Api, body: Body) -> Self {
         let bytes_max = app.config.batch_bytes_max;
-        refuse_announced(headers, bytes_max)?;
-        Ok(Self {
+        Self {
             stream: body.into_data_stream(),
             left: bytes_max,
             bytes_max,
             late: Box::pin(app.clock.sleep(app.config.body_timeout)),
-        })
+        }
+    }
+
+    /// So many of those that came do not count: they are content of blobs, which have their own bound.
+    /// What follows has time anew.
+    pub(super) fn go_on(&mut self, app: &'a Api, bytes: usize) {
+        self.left = (self.left + bytes).min(self.bytes_max);
+        self.late = Box::pin(app.clock.sleep(app.config.body_timeout));
     }
 
     /// The next ones; none at the end.

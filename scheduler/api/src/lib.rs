@@ -14,6 +14,7 @@ mod context;
 mod copies;
 mod deliver;
 mod events;
+mod exports;
 mod extract;
 mod gate;
 mod health;

@@ -11,7 +11,7 @@ use utoipa_axum::router::OpenApiRouter;
 use crate::access::{Access, Gatekeeper};
 use crate::run::RenderMetrics;
 use crate::{
-    agents, batch, blobs, calls, context, copies, deliver, events, gate, health, memories,
+    agents, batch, blobs, calls, context, copies, deliver, events, exports, gate, health, memories,
     messages, openapi, operations, problem, prune, runs, sends, sessions, skills, tenants, timers,
     usage, waiting, workflows,
 };
@@ -77,6 +77,7 @@ pub(crate) fn paths() -> OpenApiRouter<Arc<Api>> {
         .merge(agents::routes())
         .merge(sessions::routes())
         .merge(copies::routes())
+        .merge(exports::routes())
         .merge(memories::routes())
         .merge(messages::routes())
         .merge(sends::routes())

@@ -1,7 +1,7 @@
 //! Pictures and files of what is accepted: large ones are stored as blobs first, and blobs that it
 //! names are held for what will name them.
 
-use mainspring_shared::blob::{self, BlobOwner};
+use mainspring_shared::blob::{self, BlobHash, BlobOwner};
 use mainspring_shared::error::{Class, Code, Coded as _};
 use mainspring_shared::id::{SessionKey, TenantId};
 use mainspring_shared::message::{ContentPart, Message};
@@ -62,14 +62,20 @@ pub async fn of_parts(
 /// Holds what copied messages name for the session that gets them. What is not there is said to be
 /// missing where it would be shown.
 pub async fn of_copies(app: &App, copy: SessionKey, messages: &[Message]) -> Result<(), Error> {
-    let parts = messages.iter().flat_map(|message| &message.content);
-    let wholes = messages
-        .iter()
-        .filter_map(|message| named_whole(&message.content, message.tool_call_id.as_deref()?));
-    let named: Vec<_> = parts.filter_map(ContentPart::blob).chain(wholes).collect();
+    let named = named(messages).collect();
     let owner = copy.session.into();
     app.blobs.hold(copy.tenant, owner, named).await?;
     Ok(())
+}
+
+/// The blobs that messages name: pictures, files, and outputs that are shown in part.
+pub fn named(messages: &[Message]) -> impl Iterator<Item = BlobHash> {
+    messages.iter().flat_map(|message| {
+        let whole = message.tool_call_id.as_deref();
+        let whole = whole.and_then(|call_id| named_whole(&message.content, call_id));
+        let parts = message.content.iter().filter_map(ContentPart::blob);
+        parts.chain(whole)
+    })
 }
 
 /// Stores what is large of a call's result; a store that is away leaves it where it is.

@@ -139,6 +139,11 @@ pub(super) fn parameter(operation: &Operation, name: &str) -> Value {
             "Adds the request as its provider would get it.",
             json!({ "type": "boolean", "default": false }),
         ),
+        "blobs" => (
+            "query",
+            "Whether it has the content of pictures, files and long outputs.",
+            json!({ "type": "boolean", "default": true }),
+        ),
         "after" => (
             "query",
             "Only events after the one with this id.",

@@ -109,7 +109,7 @@ pub(crate) async fn import(api: &Scheduler, archive: &str) -> Answer {
 }
 
 /// The archive with other lines before its last one, whose checksum is right.
-fn resealed(archive: &str, change: impl FnOnce(&mut Vec<Value>)) -> String {
+pub(crate) fn resealed(archive: &str, change: impl FnOnce(&mut Vec<Value>)) -> String {
     let lines = archive.lines().map(serde_json::from_str);
     let mut lines: Vec<Value> = lines.collect::<Result<_, _>>().expect("lines of JSON");
     let mut footer = lines.pop().expect("a last line");

@@ -12,6 +12,7 @@ mod blobs;
 mod bounds;
 mod browsers;
 mod calls;
+mod carried;
 mod connections;
 mod context;
 mod copies;

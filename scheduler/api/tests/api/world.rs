@@ -39,6 +39,8 @@ pub(crate) struct World {
     pub(crate) bus: Arc<dyn Bus>,
     pub(crate) boot: BootId,
     pub(crate) entropy: OsEntropy,
+    /// Those of the schedulers that are started from now on.
+    pub(crate) blobs: Arc<Depot>,
 }
 
 impl World {
@@ -61,6 +63,7 @@ impl World {
         };
         store.register_boot(worker).await.expect("registers");
         Self {
+            blobs: Arc::new(Depot::in_database(store.clone(), Arc::new(OsEntropy))),
             store,
             queue: Arc::new(LocalQueue::new()),
             bus,
@@ -102,7 +105,7 @@ impl World {
         let (tell, told) = oneshot::channel();
         let parts = Parts {
             store: self.store.clone(),
-            blobs: Arc::new(Depot::in_database(self.store.clone(), Arc::new(OsEntropy))),
+            blobs: self.blobs.clone(),
             queue: self.queue.clone(),
             bus: self.bus.clone(),
             clock: Arc::new(SystemClock::new()),

@@ -1,0 +1,262 @@
+//! Archives of sessions on their way out.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::HeaderValue;
+use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
+use axum::response::Response;
+use bytes::{Bytes, BytesMut};
+use futures::StreamExt as _;
+use futures::stream::{once, try_unfold};
+use mainspring_scheduler::error::Error;
+use mainspring_scheduler::services::blobs::named;
+use mainspring_shared::blob::{self, BlobHash, BlobRef};
+use mainspring_shared::id::SessionKey;
+use mainspring_shared::message::{Message, settled_len};
+use mainspring_shared::session::fold;
+use mainspring_shared::store::{self, ReadMessages};
+use serde::Deserialize;
+use tokio::sync::OwnedSemaphorePermit;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::archive::{PIECE_BYTES, Writer};
+use super::copies::{LINES, PAGE, lists};
+use super::gate::Admission;
+use super::problem::Problem;
+use crate::extract::{Query, SessionPath, text};
+use crate::router::Api;
+
+/// What an archive is to have.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ExportQuery {
+    /// Whether it has the content of pictures, files and long outputs, as by default. Without it, an import
+    /// finds what the other server has stored itself.
+    #[serde(default, deserialize_with = "text")]
+    #[param(value_type = Option<bool>)]
+    blobs: Option<bool>,
+}
+
+/// Its paths.
+pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
+    OpenApiRouter::new().routes(routes!(export))
+}
+
+/// An archive: a header line, a line per message, lines with the blobs that they name, and a line with counts
+/// and a SHA-256 of the preceding lines
+#[utoipa::path(
+    get,
+    path = "/v1/sessions/{id}/export",
+    operation_id = "exportSession",
+    params(ExportQuery),
+    responses((status = 200, body = String, content_type = LINES))
+)]
+pub(super) async fn export(
+    State(app): State<Arc<Api>>,
+    SessionPath(key): SessionPath,
+    Query(query): Query<ExportQuery>,
+    Extension(admission): Extension<Admission>,
+) -> Result<Response, Problem> {
+    let session = app.store.get_session(key).await?;
+    let session = session.ok_or_else(Error::session_not_found)?;
+    let mut writer = Writer::default();
+    let (left, before) = (session.messages, session.first_seq - 1);
+    let lists = lists(&app, key).await?;
+    let folds = fold::copies(app.store.read_folds(key).await?, before, before + left);
+    let header = writer.header(session, lists, folds);
+    let header = header.map_err(|_| Error::internal())?;
+    let exporting = Exporting {
+        app,
+        _admission: admission,
+        key,
+        writer,
+        left,
+        before,
+        after: before,
+        held: Vec::new(),
+        with_blobs: query.blobs.unwrap_or(true),
+        ready: Vec::new(),
+        wanted: VecDeque::new(),
+        known: BTreeSet::new(),
+        blob: None,
+        piece: Some(header),
+    };
+    let (first, behind) = exporting.begin().await.map_err(problem)?;
+    let pieces = try_unfold(behind, async |exporting| match exporting {
+        Some(exporting) => exporting.next().await,
+        None => Ok(None),
+    });
+    let first = once(async { Ok::<_, Failed>(first) });
+    let mut response = Response::new(Body::from_stream(first.chain(pieces)));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(LINES));
+    let name = format!("attachment; filename=\"{}.jsonl\"", key.session);
+    if let Ok(name) = HeaderValue::try_from(name) {
+        headers.insert(CONTENT_DISPOSITION, name);
+    }
+    Ok(response)
+}
+
+/// An archive on its way. It ends where every call has its result, so that it can be imported.
+struct Exporting {
+    app: Arc<Api>,
+    _admission: Admission,
+    key: SessionKey,
+    writer: Writer,
+    /// Messages to read: those that there were when it began.
+    left: i64,
+    /// What was pruned: an archive is numbered from 1.
+    before: i64,
+    after: i64,
+    /// Messages with a call whose result was not read yet.
+    held: Vec<Message>,
+    with_blobs: bool,
+    /// Messages that go out once the blobs have that they name.
+    ready: Vec<Message>,
+    wanted: VecDeque<BlobHash>,
+    /// Blobs that went out, or could not.
+    known: BTreeSet<BlobHash>,
+    /// The one that goes out.
+    blob: Option<Outgoing>,
+    /// What goes out before more is read.
+    piece: Option<Vec<u8>>,
+}
+
+struct Outgoing {
+    blob: BlobRef,
+    data: Bytes,
+    at: usize,
+    /// Its part of what all bodies may have.
+    _weight: OwnedSemaphorePermit,
+}
+
+type Failed = Box<dyn std::error::Error + Send + Sync>;
+
+/// What is told of a failure before anything was answered.
+fn problem(failed: Failed) -> Error {
+    match failed.downcast::<blob::Error>() {
+        Ok(error) => Error::from(*error),
+        Err(failed) => match failed.downcast::<store::Error>() {
+            Ok(error) => Error::from(*error),
+            Err(_) => Error::session_not_found(),
+        },
+    }
+}
+
+impl Exporting {
+    /// Its first two pieces, and what comes behind them: a store that is away at once is told of while an
+    /// answer can do so.
+    async fn begin(self) -> Result<(Bytes, Option<Self>), Failed> {
+        let mut pieces = BytesMut::new();
+        let mut left = Some(self);
+        for _ in 0..2 {
+            let Some(exporting) = left.take() else {
+                break;
+            };
+            if let Some((piece, behind)) = exporting.next().await? {
+                pieces.extend_from_slice(&piece);
+                left = behind;
+            }
+        }
+        Ok((pieces.freeze(), left))
+    }
+
+    /// The next piece, and what comes behind it. A failure breaks the answer off: without its last
+    /// line, nobody takes it for whole.
+    async fn next(mut self) -> Result<Option<(Bytes, Option<Self>)>, Failed> {
+        if let Some(piece) = self.piece.take() {
+            return Ok(Some((piece.into(), Some(self))));
+        }
+        loop {
+            if let Some(line) = self.blob_line()? {
+                return Ok(Some((line.into(), Some(self))));
+            }
+            if let Some(sha256) = self.wanted.pop_front() {
+                self.blob = self.read_blob(sha256).await?;
+                continue;
+            }
+            if !self.ready.is_empty() {
+                let lines = self.writer.messages(&std::mem::take(&mut self.ready))?;
+                return Ok(Some((lines.into(), Some(self))));
+            }
+            if self.left == 0 {
+                return Ok(Some((self.writer.footer()?.into(), None)));
+            }
+            self.read_messages().await?;
+        }
+    }
+
+    async fn read_messages(&mut self) -> Result<(), Failed> {
+        let query = ReadMessages {
+            key: self.key,
+            after: self.after,
+            limit: PAGE.min(u32::try_from(self.left).unwrap_or(PAGE)),
+        };
+        let page = self.app.store.read_messages(query).await?;
+        if page.is_empty() {
+            return Err("the session was deleted in the meantime".into());
+        }
+        self.left -= page.len() as i64;
+        self.after += page.len() as i64;
+        let numbered = page.into_iter().map(|message| Message {
+            seq: message.seq - self.before,
+            ..message
+        });
+        self.held.extend(numbered);
+        let behind = self.held.split_off(settled_len(&self.held));
+        self.ready = std::mem::replace(&mut self.held, behind);
+        if self.with_blobs {
+            let named = named(&self.ready);
+            let new = named.filter(|sha256| self.known.insert(*sha256));
+            self.wanted.extend(new);
+        }
+        Ok(())
+    }
+
+    /// Reads a blob whole: its content is compared with its hash before any of it goes out. What is gone or
+    /// damaged is left out, as models are shown it.
+    async fn read_blob(&self, sha256: BlobHash) -> Result<Option<Outgoing>, Failed> {
+        let (blobs, tenant) = (&self.app.blobs, self.key.tenant);
+        let Some(record) = blobs.find(tenant, sha256).await? else {
+            return Ok(None);
+        };
+        let room = usize::try_from(record.bytes).unwrap_or(usize::MAX);
+        let room = room.min(self.app.config.bodies_bytes_max);
+        let room = u32::try_from(room).unwrap_or(u32::MAX);
+        let weight = self.app.bodies.clone().acquire_many_owned(room).await?;
+        match blobs.read(tenant, sha256).await {
+            Ok(Some(data)) => Ok(Some(Outgoing {
+                blob: BlobRef {
+                    sha256,
+                    media_type: record.media_type,
+                    bytes: record.bytes,
+                },
+                data,
+                at: 0,
+                _weight: weight,
+            })),
+            Ok(None) => Ok(None),
+            Err(blob::Error::Corrupt { .. }) => {
+                tracing::error!(blob.sha256 = %sha256, "a damaged blob is left out of an archive");
+                Ok(None)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The next line of the blob that goes out.
+    fn blob_line(&mut self) -> Result<Option<Vec<u8>>, Failed> {
+        let Some(mut going) = self.blob.take() else {
+            return Ok(None);
+        };
+        let line = self.writer.piece(&going.blob, &going.data, going.at)?;
+        going.at += PIECE_BYTES;
+        self.blob = (going.at < going.data.len()).then_some(going);
+        Ok(Some(line))
+    }
+}
