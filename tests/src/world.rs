@@ -24,7 +24,7 @@ use async_trait::async_trait;
 use mainspring_providers::{Kind, ProviderSettings};
 use mainspring_runtime::Lifecycle;
 use mainspring_shared::agent::{AgentSpec, OnBusy, Priority, SendOptions};
-use mainspring_shared::blob::Depot;
+use mainspring_shared::blob::{Blobs, Depot, Timed};
 use mainspring_shared::entropy::Entropy;
 use mainspring_shared::event::LiveKind;
 use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey, TenantId};
@@ -48,7 +48,7 @@ use mainspring_worker::tool::Tools;
 use mainspring_worker::{Parts, WorkerConfig};
 use uuid::Uuid;
 
-pub use blobs::{FaultyBlobs, Wrong};
+pub use blobs::{DyingBlobs, FaultyBlobs, Wrong};
 pub use essence::{differences, essence};
 pub use faulty::{Fault, FaultPlan, Faulty};
 pub use manner::Manner;
@@ -129,6 +129,9 @@ impl Entropy for CountingEntropy {
     }
 }
 
+/// How long a blob store may take.
+pub const BLOB_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// The system.
 #[derive(Debug)]
 pub struct World {
@@ -149,6 +152,8 @@ pub struct World {
     pub embedder: Option<(Arc<dyn Embedder>, Duration)>,
     /// Where the bytes of blobs are.
     pub blobs: Arc<FaultyBlobs>,
+    /// How the processes that are started from now on reach them, where that is another way.
+    pub blobs_of_next: Option<Arc<dyn Blobs>>,
     clock: Arc<dyn Clock>,
     /// That of the processes that are started from now on.
     theirs: Arc<dyn Clock>,
@@ -185,7 +190,8 @@ impl World {
         let acts = Arc::new(Acts::default());
         let entropy: Arc<CountingEntropy> = Arc::default();
         let blobs = Arc::new(FaultyBlobs::new(clock.clone()));
-        let depot = Depot::new(store.clone(), blobs.clone(), entropy.clone());
+        let timed = Timed::new(blobs.clone(), clock.clone(), BLOB_TIMEOUT);
+        let depot = Depot::new(store.clone(), Arc::new(timed), entropy.clone());
         let mut tools = tools::tools(&store, &Arc::new(depot), &clock, &acts);
         let held: (Arc<dyn Store>, Arc<dyn Entropy>) = (store.clone(), entropy.clone());
         register_wakeups(&held.0, &held.1, &mut tools).expect("no name is taken");
@@ -197,6 +203,7 @@ impl World {
             embedder: None,
             facts: BTreeMap::new(),
             blobs,
+            blobs_of_next: None,
             acts,
             script: Arc::new(Script::new(clock.clone())),
             entropy,
@@ -267,7 +274,13 @@ impl World {
     /// The blobs of a process with this store.
     pub(crate) fn depot(&self, store: &Arc<dyn Store>) -> Arc<Depot> {
         let (store, entropy) = (store.clone(), self.entropy.clone());
-        Arc::new(Depot::new(store, self.blobs.clone(), entropy))
+        // Each process has its own way to them.
+        let blobs: Arc<dyn Blobs> = match &self.blobs_of_next {
+            Some(blobs) => blobs.clone(),
+            None => self.blobs.clone(),
+        };
+        let blobs = Timed::new(blobs, self.clock.clone(), BLOB_TIMEOUT);
+        Arc::new(Depot::new(store, Arc::new(blobs), entropy))
     }
 
     /// Starts a worker with other bounds.
@@ -284,8 +297,13 @@ impl World {
             window: Some(1_000_000_000),
             ..FactsOverride::default()
         };
+        // One that reads nothing but words.
+        let blind = FactsOverride {
+            input: Some(Vec::new()),
+            ..FactsOverride::default()
+        };
         let mut facts = self.facts.clone();
-        facts.insert("roomy".to_owned(), roomy);
+        facts.extend([("roomy".to_owned(), roomy), ("blind".to_owned(), blind)]);
         let providers = providers.with_facts(facts);
         let mut memories = Memories::new(store.clone(), self.theirs.clone(), self.embedder.clone());
         for (name, memory) in &self.memories {

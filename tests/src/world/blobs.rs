@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -9,6 +10,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use mainspring_shared::blob::{BlobPlace, Blobs, Error};
 use mainspring_shared::time::Clock;
+
+use super::Faulty;
 
 /// What is wrong with the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -26,6 +29,86 @@ pub enum Wrong {
     Short,
     /// It has lost everything.
     Empty,
+}
+
+/// The way of one process to a blob store, whose death falls on one of its writes there.
+#[derive(Debug)]
+pub struct DyingBlobs {
+    inner: Arc<FaultyBlobs>,
+    process: Arc<Faulty>,
+    at: usize,
+    after: bool,
+    writes: AtomicUsize,
+}
+
+impl DyingBlobs {
+    /// Over this store: the process with this database dies before its write number `at`, from 0, or
+    /// `after` it.
+    pub fn new(inner: Arc<FaultyBlobs>, process: Arc<Faulty>, at: usize, after: bool) -> Self {
+        Self {
+            inner,
+            process,
+            at,
+            after,
+            writes: AtomicUsize::new(0),
+        }
+    }
+
+    /// Whether the process has died.
+    pub fn fired(&self) -> bool {
+        self.writes.load(Ordering::SeqCst) > self.at
+    }
+
+    async fn death<T>(&self) -> T {
+        self.process.kill();
+        std::future::pending().await
+    }
+
+    async fn writing<T>(
+        &self,
+        write: impl Future<Output = Result<T, Error>> + Send,
+    ) -> Result<T, Error> {
+        let dies = self.writes.fetch_add(1, Ordering::SeqCst) == self.at;
+        if dies && !self.after {
+            return self.death().await;
+        }
+        let written = write.await;
+        if dies {
+            return self.death().await;
+        }
+        written
+    }
+}
+
+#[async_trait]
+impl Blobs for DyingBlobs {
+    async fn put(&self, place: BlobPlace, data: Bytes) -> Result<(), Error> {
+        self.writing(self.inner.put(place, data)).await
+    }
+
+    async fn get(
+        &self,
+        place: BlobPlace,
+        range: Option<Range<u64>>,
+    ) -> Result<Option<Bytes>, Error> {
+        self.inner.get(place, range).await
+    }
+
+    async fn exists(&self, place: BlobPlace) -> Result<bool, Error> {
+        self.inner.exists(place).await
+    }
+
+    async fn delete(&self, place: BlobPlace) -> Result<(), Error> {
+        self.writing(self.inner.delete(place)).await
+    }
+
+    async fn check(&self) -> Result<(), Error> {
+        self.inner.check().await
+    }
+
+    fn describe(&self) -> String {
+        self.inner.describe()
+    }
 }
 
 /// A blob store that tests look into.

@@ -2,6 +2,7 @@
 
 mod agents;
 mod answers;
+mod blob_faults;
 mod blobs;
 mod budget;
 mod clocks;
