@@ -81,7 +81,6 @@ async fn nothing_and_much_are_content_like_any_other() {
     let peer = Peer::start().await;
     let mut settings = peer.settings();
     settings.prefix = String::new();
-    settings.timeout = Duration::from_secs(30);
     let blobs = S3Blobs::new(&settings).expect("good settings");
     let large: Vec<u8> = (0..9_000_000_u32).map(|n| (n % 251) as u8).collect();
     for data in [Bytes::new(), Bytes::from(large)] {

@@ -95,7 +95,7 @@ impl Peer {
             endpoint: Some(format!("http://{}", self.address)),
             access_key_id: Some(KEY.to_owned()),
             secret_access_key: Some(SECRET.to_owned()),
-            timeout: Duration::from_secs(1),
+            timeout: Duration::from_secs(20),
         }
     }
 
