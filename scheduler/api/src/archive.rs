@@ -314,13 +314,16 @@ impl Reader {
         let line = self.lines - 1;
         let read = if line == 1 {
             header(text).map(|session| self.header = Some(Box::new(session)))
-        } else if is_piece(text) {
-            self.blobs.push(text)
-        } else if self.blobs.is_open() {
-            let detail = "must be the next piece of the blob before it";
-            Err(Error::invalid("/blob", detail))
         } else {
-            parse(text, "").and_then(|read| self.transcript.push(read, text.len()))
+            match parse::<MessageLine>(text, "") {
+                Ok(_) if self.blobs.is_open() => {
+                    let detail = "must be the next piece of the blob before it";
+                    Err(Error::invalid("/blob", detail))
+                }
+                Ok(message) => self.transcript.push(message, text.len()),
+                Err(_) if is_piece(text) => self.blobs.push(text),
+                Err(error) => Err(error),
+            }
         };
         self.fault = on(line, read).err();
     }
