@@ -31,7 +31,7 @@ fn whole(error: &Error) -> String {
     let mut text = format!("{error:?} {error}");
     let mut source = std::error::Error::source(error);
     while let Some(error) = source {
-        text.push_str(&format!(" {error:?} {error}"));
+        text = format!("{text} {error:?} {error}");
         source = error.source();
     }
     text
