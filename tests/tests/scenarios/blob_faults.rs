@@ -305,7 +305,7 @@ async fn a_fault_at_each_write_of_a_send_that_spills_loses_nothing() {
             let (world, _, fired) = spilling("look", &picture, plan, None).await;
             if !fired {
                 assert!(
-                    at > 6,
+                    at > 3,
                     "{about}: rounds, results and rows of blobs are written"
                 );
                 break;
