@@ -26,7 +26,7 @@ pub(crate) async fn run(config: &Config) -> Result<(), Failure> {
     let worker = base.worker(config, store.clone(), &wires)?;
     let scheduler = base.scheduler(config, store, &wires, listener, access, |address| {
         tracing::info!(%address, "serving");
-    });
+    })?;
     let mut roles = vec![scheduler, worker];
     if let Some(queue) = wires.janitor {
         let stopping = base.lifecycle.stopping();

@@ -1,59 +1,22 @@
 //! The stores that a world's rows may be in. Simulated time stands still during each call of one with
 //! threads of its own, and it is told what time it is.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::Bytes;
-use mainspring_shared::agent::{AgentKey, AgentQuery, AgentVersion, NamedAgent};
-use mainspring_shared::blob::{BlobHash, BlobOwner, BlobPlace};
 use mainspring_shared::entropy::Entropy as _;
-use mainspring_shared::id::{
-    BootId, KeyId, MemoryId, RunKey, SendId, SessionKey, TenantId, TimerId,
-};
-use mainspring_shared::inbox::InboxItem;
-use mainspring_shared::list::{List, ListName};
-use mainspring_shared::memory::{MemoryEntry, Namespace};
-use mainspring_shared::message::Message;
-use mainspring_shared::send::SendRecord;
-use mainspring_shared::session::SessionRecord;
-use mainspring_shared::session::fold::Fold;
-use mainspring_shared::skill::{BrokenSkill, SkillFault, SkillHash, SkillRecord, SkillRef};
-use mainspring_shared::step::Step;
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, Agents, AlarmSweep, AliasOutcome,
-    AppendOutcome, AppendRound, AuditOptions, BeginBlob, BlobRecord, BlobRows, BootRecord, Boots,
-    Calls, CancelOutcome, ChangeMemory, ChangeTimer, ChangeTimerOutcome, ClaimExtractions,
-    ClaimOutcome, ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend,
-    CreateKeyOutcome, CreateOutcome, CreateRunOutcome, CreateTenantOutcome, CreateTimerOutcome,
-    DeleteOutcome, DeleteTenantOutcome, DeletedSession, DeliverItem, DeliverOutcome, Dump,
-    EndExtraction, EraseMemories, Erased, ErasedMemories, Extraction, Extractions, FindMessages,
-    Fired, IdempotencyKey, ImportSession, Inspect, KeyOutcome, Leases, ListAgentVersions,
-    ListAgents, ListKeys, ListMemories, ListOccurrences, ListOutcome, ListRuns, ListSends,
-    ListSessions, ListSkills, ListTenants, ListTimers, Lists, Memories, NewBlob, NewBoot,
-    NewExtraction, NewKey, NewRun, NewSession, NewTenant, NewTimer, Orphans, Owned, Page,
-    ParkOutcome, ParkSend, PoolTools, PostOutcome, PostResult, PruneOutcome, PruneSession,
-    PublishAgent, PublishOutcome, PublishSkill, PublishSkillOutcome, QueueStats, ReadInbox,
-    ReadMessages, ReadNodes, Reads, ReleaseSession, Renewal, ReportOutcome, Result, RetireBlobs,
-    RetireSends, Retired, RetiredBlobs, RotateKey, RunStep, Runs, SaveMemory, SaveMemoryOutcome,
-    ScalingStats, SearchMemories, Sends, ServerInfo, SessionPatch, SessionUsage, Sessions,
-    SetAlias, SkillVersion, Skills, SweepOrphans, SweepReady, Sweeps, Swept, TenantPatch, Tenants,
-    Timers, UpdateOutcome, UpdateTenantOutcome, Violation, WriteList,
+    Agents, BlobRows, Boots, Calls, Dump, Extractions, Inspect, Leases, Lists, Memories, Reads,
+    Result, Runs, Sends, Sessions, Skills, Sweeps, Tenants, Timers,
 };
-use mainspring_shared::tenant::{KeyRecord, Tenant};
 use mainspring_shared::time::{Clock, Timestamp};
-use mainspring_shared::timer::{Occurrence, TimerRecord};
-use mainspring_shared::tool::CallRecord;
-use mainspring_shared::workflow::run::{NodeRecord, RunAsk, RunRecord};
 use mainspring_store_model::ModelStore;
 use mainspring_store_sqlite::SqliteOptions;
 use tokio::runtime::Handle;
 
-use super::faulty::store_methods;
 use crate::suites::store::harness::environment;
 
 /// Where the rows of a world are.
@@ -268,4 +231,4 @@ macro_rules! timed {
     };
 }
 
-store_methods!(timed);
+mainspring_shared::store_methods!(timed);

@@ -331,7 +331,6 @@ impl<'w> Teller<'w> {
                         text: text.clone(),
                         metadata: Map::new(),
                         source: None,
-                        embedding: None,
                         expires_at: None,
                     },
                     idempotency: None,

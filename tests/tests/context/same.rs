@@ -18,7 +18,7 @@ use crate::wires::{Wire, without_ids};
 const TOGETHER: u64 = 20;
 
 /// Conversations on each server: every call of a store there takes a while.
-const SOME: u64 = 8;
+const SOME: u64 = 4;
 
 /// What was found in some conversations.
 #[derive(Debug, Default)]
@@ -137,12 +137,12 @@ fn on(name: &str, open: impl Fn() -> Option<Backing>, default: u64) {
 
 #[test]
 fn whoever_asks_a_round_asks_the_same_on_the_model_store() {
-    on("model", || Some(Backing::Model), 200);
+    on("model", || Some(Backing::Model), 40);
 }
 
 #[test]
 fn whoever_asks_a_round_asks_the_same_on_sqlite() {
-    on("sqlite", || Some(Backing::sqlite()), 200);
+    on("sqlite", || Some(Backing::sqlite()), SOME);
 }
 
 #[test]

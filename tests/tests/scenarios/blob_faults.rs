@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use mainspring_shared::agent::{AgentSpec, ContextSpec, ImagesSpec};
+use mainspring_shared::agent::{AgentSpec, ContextSpec, ImagesSpec, SendOptions};
 use mainspring_shared::blob::{BlobOwner, Depot, SWEEP_GRACE};
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::message::{ContentPart, FileSource, ImageSource, Message, Role, plain_text};
 use mainspring_shared::send::{SendRecord, SendStatus};
 use mainspring_shared::session::preview::{Answered, Preview};
-use mainspring_shared::store::{Dump, Inspect as _, Store};
+use mainspring_shared::store::{Dump, Store};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::ToolEntry;
 use mainspring_tests::world::{BLOB_TIMEOUT, DyingBlobs, Fault, FaultPlan, Faulty, World, Wrong};
@@ -95,7 +95,7 @@ async fn a_store_that_is_away_or_slow_at_a_spill_leaves_content_in_its_rows() {
         let began = world.clock().monotonic();
         let id = world.send(key, &answers(&list)).await;
         completed(&world.settle(&[id]).await[0]);
-        let took = world.clock().monotonic() - began;
+        let took = world.clock().monotonic().saturating_sub(began);
         assert_eq!(took >= BLOB_TIMEOUT, waits, "{wrong:?}: {took:?}");
         assert!(took < 3 * BLOB_TIMEOUT, "{wrong:?}: {took:?}");
         assert_eq!(world.acts.of("act").len(), 2, "each was done once");
@@ -131,7 +131,7 @@ async fn a_store_that_stays_away_fails_the_send_and_nothing_else() {
         world.blobs.set(wrong);
         let _worker = world.worker("w", world.store.clone());
         let input = vec![ContentPart::text("look"), image];
-        let id = world.send_parts(key, input, Default::default()).await;
+        let id = world.send_parts(key, input, SendOptions::default()).await;
         let record = world.settle(&[id]).await.remove(0);
         assert_eq!(record.status, SendStatus::Failed, "{wrong:?}");
         let error = record.error.expect("says why");
@@ -379,7 +379,7 @@ async fn a_model_that_takes_no_pictures_is_told_of_them_on_every_worker_alike() 
         };
         parts.push(part.naming(stored.expect("is put").blob));
     }
-    let id = world.send_parts(key, parts, Default::default()).await;
+    let id = world.send_parts(key, parts, SendOptions::default()).await;
     completed(&world.settle(&[id]).await[0]);
     let asked = world.script.ledger().pop().expect("it was asked");
     let shown = &asked.messages[0].content;

@@ -11,11 +11,10 @@ use mainspring_shared::memory::Recalled;
 use mainspring_shared::send::{SendRecord, SendStatus};
 use mainspring_shared::session::fold::{FoldKind, NewFold};
 use mainspring_shared::session::shown::ShownMemory;
-use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{NewMemory, SaveMemory};
 use mainspring_shared::tool::ToolEntry;
 use mainspring_tests::world::{Fault, FaultPlan, Faulty, World, differences, essence};
-use mainspring_worker::hook::{At, Decision, FoldPart, Hook, HookError, Verdict};
+use mainspring_worker::hook::{At, Decision, FoldPart, Hook, HookError, HookTraits, Verdict};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
@@ -55,8 +54,11 @@ impl Hook for Judge {
         "judge"
     }
 
-    fn fails_closed(&self) -> bool {
-        true
+    fn traits(&self) -> HookTraits {
+        HookTraits {
+            fails_closed: true,
+            ..HookTraits::default()
+        }
     }
 
     async fn memory_recalled(&self, _at: At, found: &[Recalled]) -> Decision<Vec<Recalled>> {

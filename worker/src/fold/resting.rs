@@ -86,7 +86,7 @@ pub(crate) fn spawn(
         let asked = asked.as_ref();
         let item = finished(&kernel, item, (written, asked, &span));
         if item.fold.is_some() || !item.usage.is_empty() {
-            store(&kernel, item).await;
+            store(&kernel, &item).await;
         }
     });
 }
@@ -94,7 +94,7 @@ pub(crate) fn spawn(
 /// The item with what was written and what it cost.
 fn finished(
     kernel: &Kernel,
-    item: FoldAtRest,
+    mut item: FoldAtRest,
     (written, asked, span): (Option<Result<Written, Fault>>, Option<&Asked>, &Span),
 ) -> FoldAtRest {
     let (cost, fold): (Option<(String, Usage)>, _) = match written {
@@ -114,14 +114,12 @@ fn finished(
     let usage = cost.map(|(model, usage)| {
         UsageRow::of_fold_at_rest(kernel.parts.entropy.random_id(), model, usage)
     });
-    FoldAtRest {
-        fold,
-        usage: usage.into_iter().collect(),
-        ..item
-    }
+    item.usage.extend(usage);
+    item.fold = fold;
+    item
 }
 
-async fn store(kernel: &Kernel, item: FoldAtRest) {
+async fn store(kernel: &Kernel, item: &FoldAtRest) {
     let session = item.key.session;
     for _ in 0..PAUSES {
         match kernel.parts.store.fold_at_rest(item.clone()).await {

@@ -45,7 +45,7 @@ impl Run<'_> {
             Ok(namespace) => {
                 if spec.recall == RecallMode::Auto {
                     match self.recalled(&spec, &namespace).await {
-                        Ok(found) => match self.to_show(found).await {
+                        Ok(found) => match self.permitted_of(found).await {
                             Ok(found) => show(&mut memory, found, u64::from(spec.budget_tokens)),
                             Err(why) => memory.note = Some(format!("nothing is shown: {why}")),
                         },
@@ -104,7 +104,7 @@ impl Run<'_> {
     }
 
     /// What hooks let be shown of what was found.
-    async fn to_show(&mut self, found: Vec<Recalled>) -> Result<Vec<Recalled>, String> {
+    async fn permitted_of(&mut self, found: Vec<Recalled>) -> Result<Vec<Recalled>, String> {
         let hooks = self.kernel.parts.hooks.clone();
         if hooks.is_empty() || found.is_empty() {
             return Ok(found);

@@ -1,5 +1,6 @@
 //! Archives that carry what their messages name, between systems with different blob stores.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -65,9 +66,12 @@ impl Blobs for Shelf {
         if self.is(ONCE) {
             self.set(AWAY);
         }
-        Ok(found.map(|data| match self.is(LYING) {
-            true => vec![b'?'; data.len()].into(),
-            false => data,
+        Ok(found.map(|data| {
+            if self.is(LYING) {
+                vec![b'?'; data.len()].into()
+            } else {
+                data
+            }
         }))
     }
 
@@ -110,9 +114,16 @@ async fn put(api: &Scheduler, media_type: &str, data: impl Into<Vec<u8>>) -> Str
     sha256.expect("a hash")
 }
 
+/// What is done to an archive's lines.
+type Change = fn(&mut Vec<Value>);
+
 /// A text of two pieces and a half.
 fn long() -> String {
-    (0..200_000).map(|n| format!("{n:09}\n")).collect()
+    let mut text = String::new();
+    for n in 0..200_000 {
+        let _ = writeln!(text, "{n:09}");
+    }
+    text
 }
 
 /// A session whose messages name a picture twice and a long text once. Its id and the hashes.
@@ -226,14 +237,14 @@ async fn what_is_wrong_with_a_blob_is_named_by_its_line() {
     let archive = export(&api, &session, "").await.text;
     let (there, _shelf, _folder) = with_folder().await;
     let other = there.ready().await;
-    let changes: [(&str, &str, fn(&mut Vec<Value>)); 9] = [
+    let changes: [(&str, &str, Change); 9] = [
         ("line 2", "/data", |all| {
-            all[1]["data"] = json!(STANDARD.encode("\u{89}PNG and so on"))
+            all[1]["data"] = json!(STANDARD.encode("\u{89}PNG and so on"));
         }),
         ("line 2", "/data", |all| all[1]["data"] = json!("no base64")),
         ("line 2", "/at", |all| all[1]["at"] = json!(1)),
         ("line 2", "/blob/media_type", |all| {
-            all[1]["blob"]["media_type"] = json!("x")
+            all[1]["blob"]["media_type"] = json!("x");
         }),
         ("line 4", "/at", |all| drop(all.remove(3))),
         ("line 4", "/at", |all| all.swap(3, 4)),
