@@ -12,7 +12,7 @@ pub const INVARIANTS: &[(&str, &str)] = &[
     ),
     (
         "send.final_is_last",
-        "nothing of a send is written after its final step",
+        "nothing of a send is written after its final step, but folds of its session at rest",
     ),
     (
         "session.seq_gap_free",

@@ -103,14 +103,16 @@ async fn nobody_waits_for_a_fold_beside_the_conversation() {
     assert_eq!(lost[lost.len() - 1], Duration::ZERO, "{lost:?}");
 }
 
-/// Where every send is over before a fold is written, it is written before a send, which waits for it.
+/// Where every send is over before a fold is written, it is written while the session is at rest.
 #[tokio::test(start_paused = true)]
-async fn a_fold_before_a_send_costs_what_it_takes_to_write_it() {
+async fn nobody_waits_for_a_fold_behind_a_short_send() {
     let (lost, folds, asked) = lost(Duration::from_millis(500)).await;
     let waited = lost.iter().filter(|lost| !lost.is_zero()).count();
     let most = lost[lost.len() - 1];
     tell(&format!(
         "short sends: {folds} folds of {asked} calls; {waited} lost {most:?}\n"
     ));
-    assert_eq!((waited, most), (folds, WRITES));
+    assert!(folds >= 10, "{folds} folds");
+    assert_eq!((waited, most), (0, Duration::ZERO));
+    assert_eq!(asked, folds, "a fold was written in vain");
 }
