@@ -1,36 +1,31 @@
 //! `Fold` and `AbortFold`: a part of what the model is shown is folded before it is asked, because all
 //! of it has no room.
 
+mod asking;
+mod beside;
+
 use std::fmt::Write as _;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use futures::FutureExt as _;
 use mainspring_shared::agent::{FoldSpec, FoldStrategy};
 use mainspring_shared::error::{Code, Coded, Failure};
 use mainspring_shared::id::SendId;
 use mainspring_shared::message::ToolCall;
-use mainspring_shared::model::{Thinking, expect_message_tokens, expect_request_tokens};
+use mainspring_shared::model::{expect_message_tokens, expect_request_tokens};
 use mainspring_shared::send::machine::Event;
 use mainspring_shared::session::fold::digest::of_span;
 use mainspring_shared::session::fold::plan::{self, Pressure, Room, Span};
 use mainspring_shared::session::fold::{FoldKind, end};
 use mainspring_shared::session::{SIGNAL_CANCEL, SIGNAL_INTERRUPT, SIGNAL_RESULT};
-use mainspring_shared::store::{AppendRound, FoldAtRest};
+use mainspring_shared::store::AppendRound;
 use mainspring_shared::usage::Usage;
 use serde_json::Value;
-use uuid::Uuid;
 
-use crate::fold::resting;
-use crate::fold::{
-    Asked, Fault, Job, NOTE_TOOLS, Part, Writing, Written, ask_own, ask_service, distill, prompt,
-    summarize,
-};
-use crate::hook::{self, Judged};
+use crate::fold::{Asked, Fault, Writing, Written};
+use crate::hook;
 use crate::llm::{
-    Error, Request, Resolved, estimate_message_tokens, estimate_request_tokens, estimate_tokens,
+    Request, Resolved, estimate_message_tokens, estimate_request_tokens, estimate_tokens,
 };
 use crate::send::load;
 use crate::send::run::Run;
@@ -170,135 +165,6 @@ impl Run<'_> {
         plan::choose(window, tokens, room, pressure, expect_message_tokens)
     }
 
-    /// Begins a fold beside the send, unless it is likely to be over before the fold is written: whoever
-    /// waits for an answer does not wait for it. An event where digests, which cost nothing, are attached
-    /// at once.
-    fn fold_beside(&mut self, tokens: u64, room: Room) -> Option<Event> {
-        let is_short = self.bill.totals.rounds == 0;
-        let by_digests = self.send.agent.context.fold.strategy == FoldStrategy::Projection;
-        let is_written = self.folding.beside.is_some() || self.kernel.kept.resting.has(self.key);
-        if is_written || (is_short && !by_digests) {
-            return None;
-        }
-        // What is left of a budget is for the answers that are waited for.
-        if !by_digests && !self.bill.purse.is_unlimited() {
-            return None;
-        }
-        let span = Arc::new(self.choose(tokens, room, Pressure::Soft)?);
-        if by_digests {
-            self.folding.span = Some(span);
-            return Some(Event::TooLong);
-        }
-        if self.ask_for_fold(&span, true) {
-            self.folding.beside = self.folding.writing.take().map(|writing| Beside {
-                writing,
-                asked: self.folding.asked.take(),
-                span,
-            });
-        }
-        None
-    }
-
-    /// Attaches what was written beside the send; what could not be had is tried again at another time.
-    /// An event when the step could not be stored.
-    pub(in crate::send) async fn written_beside(
-        &mut self,
-        written: Result<Written, Fault>,
-    ) -> Option<Event> {
-        let Beside { asked, span, .. } = self.folding.beside.take()?;
-        self.folding.asked = asked;
-        match written {
-            Ok(written) => {
-                if let Some(reply) = &written.reply {
-                    self.pay_for_fold(reply.model.clone(), reply.usage);
-                }
-                match self.attach(written, &span).await {
-                    Event::Folded { cancelled } => {
-                        if cancelled {
-                            self.hold.reach.cancel.cancel();
-                        }
-                        if self.hold.heard & SIGNAL_INTERRUPT != 0 {
-                            // It was lowered with this step: whoever waits looks for what came.
-                            self.hold.reach.interrupt.notify_one();
-                        }
-                        None
-                    }
-                    event => Some(event),
-                }
-            }
-            Err(Fault::Forbidden(why)) => {
-                self.forbid(&why);
-                None
-            }
-            Err(fault) => {
-                tracing::warn!(send.id = %self.send.record.id, %fault, "no fold beside the send");
-                self.folding.failures += 1;
-                self.pay_for_fault(&fault);
-                None
-            }
-        }
-    }
-
-    /// The send has ended. A fold that is written beside it goes on without it; where there is none, one is
-    /// begun that the next send would have to wait for, once it is no longer short of room.
-    pub(in crate::send) fn fold_at_rest(&mut self, is_last: bool) {
-        let mut begun = self.folding.beside.take();
-        if begun.is_none() && is_last {
-            begun = self.begin_at_rest();
-        }
-        let Some(Beside {
-            writing,
-            asked,
-            span,
-        }) = begun
-        else {
-            return;
-        };
-        let item = FoldAtRest {
-            key: self.key,
-            send_id: self.send.record.id,
-            boot: self.hold.lease.boot,
-            context_version: *self.prompt.version,
-            fold: None,
-            usage: Vec::new(),
-        };
-        resting::spawn(self.kernel, item, (writing, asked, span));
-    }
-
-    fn begin_at_rest(&mut self) -> Option<Beside> {
-        let (tokens, room) = self.folding.weighed.filter(|(at, room)| *at >= room.soft)?;
-        let by_model = matches!(
-            self.send.agent.context.fold.strategy,
-            FoldStrategy::Summary | FoldStrategy::Http
-        );
-        // Nobody asks the budget of a send that has ended.
-        let can = by_model && self.bill.purse.is_unlimited();
-        if !can || !self.kernel.kept.resting.takes(self.key) || self.kernel.lifecycle.is_stopping()
-        {
-            return None;
-        }
-        let nobody = SendId(Uuid::nil());
-        let span = self.choose_beside(nobody, tokens, room, Pressure::Soft)?;
-        let span = Arc::new(span);
-        if !self.ask_for_fold(&span, true) {
-            return None;
-        }
-        self.folding.writing.take().map(|writing| Beside {
-            writing,
-            asked: self.folding.asked.take(),
-            span,
-        })
-    }
-
-    /// Drops the fold that is written beside the send, because the lease goes or something more urgent
-    /// came; what it may have cost is entered.
-    pub(in crate::send) fn drop_beside(&mut self) {
-        if let Some(beside) = self.folding.beside.take() {
-            self.folding.asked = beside.asked;
-            self.pay_for_fold_estimated();
-        }
-    }
-
     /// The model refused a request as too long: all that may be folded is folded, once a round, and if that is
     /// still too long, what stands for it is shortened. None where folds are not allowed.
     pub(in crate::send) fn overflowed(&mut self, request: &Request) -> Option<Event> {
@@ -354,161 +220,11 @@ impl Run<'_> {
         None
     }
 
-    /// The same writing, if hooks permit that this part is folded. They are asked within it, so that
-    /// whatever ends it ends them.
-    fn permitted(&self, span: &Arc<Span>, writing: Writing, beside: bool) -> Writing {
-        let (hooks, at) = (self.kernel.parts.hooks.clone(), self.place());
-        if hooks.is_empty() {
-            return writing;
-        }
-        let part = hook::FoldPart {
-            part: Part {
-                session: self.key,
-                send: self.send.record.id,
-                folds: span.folds.clone(),
-                messages: span.messages.clone(),
-            },
-            from_seq: span.from_seq,
-            to_seq: span.to_seq,
-            tokens: span.tokens,
-            beside,
-        };
-        self.within(
-            span,
-            Box::pin(async move {
-                match hooks.before_fold(at, &part).await {
-                    Ok(None) => writing.await,
-                    Ok(Some(text)) if !text.trim().is_empty() => Ok(Written {
-                        kind: FoldKind::Custom,
-                        text: text.trim().replace('\0', "\u{fffd}"),
-                        reply: None,
-                        notes: Vec::new(),
-                    }),
-                    Ok(Some(_)) => Err(Fault::Service("a hook wrote an empty fold".to_owned())),
-                    Err(why) => Err(Fault::Forbidden(why)),
-                }
-            }),
-        )
-    }
-
     /// Hooks let nothing be folded in this round.
     fn forbid(&mut self, why: &str) {
         tracing::info!(send.id = %self.send.record.id, why, "nothing is folded in this round");
         self.folding.asked = None;
         self.folding.forbidden = Some(self.bill.totals.rounds);
-    }
-
-    /// A fold within its time. A defect of its own is a fold that was not written.
-    fn within(&self, span: &Arc<Span>, writing: Writing) -> Writing {
-        let clock = Arc::clone(&self.kernel.parts.clock);
-        let limit = (self.kernel.parts.config.answer_timeout).unwrap_or(WRITTEN_WITHIN);
-        let span = Arc::clone(span);
-        Box::pin(async move {
-            tokio::select! {
-                written = AssertUnwindSafe(writing).catch_unwind() => written.unwrap_or_else(|_| {
-                    Err(Fault::Service("it broke off by a defect of its own".to_owned()))
-                })?.fitting(&span),
-                () = clock.sleep(limit) => Err(Fault::Model(Error::TotalTimeout)),
-            }
-        })
-    }
-
-    /// Asks for a fold, if hooks permit it; false where digests are wanted, or no model can be asked.
-    fn ask_for_fold(&mut self, span: &Arc<Span>, beside: bool) -> bool {
-        if !self.ask_whoever_folds(span) {
-            return false;
-        }
-        if let Some(writing) = self.folding.writing.take() {
-            self.folding.writing = Some(self.permitted(span, writing, beside));
-        }
-        true
-    }
-
-    fn ask_whoever_folds(&mut self, span: &Arc<Span>) -> bool {
-        let spec = &self.send.agent.context.fold;
-        if self.folding.failures >= TRIES {
-            return false;
-        }
-        let job = Job {
-            key: self.key,
-            send: self.send.record.id,
-            span: Arc::clone(span),
-        };
-        match (spec.strategy, &self.kernel.parts.fold) {
-            (FoldStrategy::None | FoldStrategy::Projection, _) => return false,
-            (FoldStrategy::Http, _) => {
-                let tools = Arc::clone(&self.kernel.parts.tools);
-                let url = spec.url.clone().unwrap_or_default();
-                let boot = self.hold.lease.boot;
-                self.folding.writing =
-                    Some(self.within(span, Box::pin(ask_service(tools, url, job, boot))));
-                return true;
-            }
-            (FoldStrategy::Summary, Some(own)) => {
-                self.folding.writing =
-                    Some(self.within(span, Box::pin(ask_own(Arc::clone(own), job))));
-                return true;
-            }
-            (FoldStrategy::Summary | FoldStrategy::Agentic, _) => {}
-        }
-        let name = spec.model.as_deref().or_else(|| load::model(&self.send));
-        let Ok(resolved) = self.kernel.parts.providers.resolve(name) else {
-            return false;
-        };
-        let room = room_of(&resolved, 0, spec);
-        let prompt = prompt(resolved.model.clone(), span, room.budget / 2);
-        let Some(mut request) = prompt else {
-            return false;
-        };
-        // Who always thinks does so within these tokens.
-        let thinks = resolved.facts.thinking == Some(Thinking::Always);
-        let most = request.max_tokens * if thinks { 4 } else { 1 };
-        let can = (resolved.facts.output_max).and_then(|max| u32::try_from(max).ok());
-        request.max_tokens = most.min(can.unwrap_or(u32::MAX));
-        // What is left of the budget is for the answer: digests cost nothing.
-        if self.bill.allow(&mut request, &resolved).is_err() {
-            return false;
-        }
-        let request = Arc::new(request);
-        let streamed = Arc::new(AtomicU64::new(0));
-        self.folding.calls += 1;
-        self.folding.asked = Some(Asked {
-            request: Arc::clone(&request),
-            price: resolved.facts.price,
-            streamed: Arc::clone(&streamed),
-        });
-        let client = Arc::clone(&resolved.client);
-        let notes = NOTE_TOOLS
-            .iter()
-            .filter_map(|name| self.prompt.offers.get(name));
-        let notes: Vec<_> = notes.map(|offer| Arc::clone(&offer.spec)).collect();
-        // An agent without notes has nowhere to keep them, and a budget was asked for one call.
-        let by_notes = spec.strategy == FoldStrategy::Agentic
-            && !notes.is_empty()
-            && self.bill.purse.is_unlimited();
-        let (hooks, at) = (self.kernel.parts.hooks.clone(), self.place());
-        self.folding.writing = Some(self.within(
-            span,
-            Box::pin(async move {
-                let mut request = request;
-                if !hooks.is_empty() {
-                    let bound = request.max_tokens;
-                    let asking = Arc::make_mut(&mut request);
-                    let judged = hooks.before_model(at, asking).await;
-                    asking.max_tokens = asking.max_tokens.min(bound);
-                    if !matches!(judged, Ok(Judged::Go)) {
-                        let why = "a hook does not let the model be asked for it";
-                        return Err(Fault::Service(why.to_owned()));
-                    }
-                }
-                if by_notes {
-                    distill(client, request, notes, streamed).await
-                } else {
-                    summarize(client, request, streamed).await
-                }
-            }),
-        ));
-        true
     }
 
     /// Attaches what was written, or digests in its place.

@@ -1,0 +1,173 @@
+//! Who writes a fold: a model, a service, the embedding program or a hook.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use futures::FutureExt as _;
+use mainspring_shared::agent::FoldStrategy;
+use mainspring_shared::model::Thinking;
+use mainspring_shared::session::fold::FoldKind;
+use mainspring_shared::session::fold::plan::Span;
+
+use super::{TRIES, WRITTEN_WITHIN, room_of};
+use crate::fold::{
+    Asked, Fault, Job, NOTE_TOOLS, Part, Writing, Written, ask_own, ask_service, distill, prompt,
+    summarize,
+};
+use crate::hook::{self, Judged};
+use crate::llm::Error;
+use crate::send::load;
+use crate::send::run::Run;
+
+impl Run<'_> {
+    /// The same writing, if hooks permit that this part is folded. They are asked within it, so that
+    /// whatever ends it ends them.
+    pub(super) fn permitted(&self, span: &Arc<Span>, writing: Writing, beside: bool) -> Writing {
+        let (hooks, at) = (self.kernel.parts.hooks.clone(), self.place());
+        if hooks.is_empty() {
+            return writing;
+        }
+        let part = hook::FoldPart {
+            part: Part {
+                session: self.key,
+                send: self.send.record.id,
+                folds: span.folds.clone(),
+                messages: span.messages.clone(),
+            },
+            from_seq: span.from_seq,
+            to_seq: span.to_seq,
+            tokens: span.tokens,
+            beside,
+        };
+        self.within(
+            span,
+            Box::pin(async move {
+                match hooks.before_fold(at, &part).await {
+                    Ok(None) => writing.await,
+                    Ok(Some(text)) if !text.trim().is_empty() => Ok(Written {
+                        kind: FoldKind::Custom,
+                        text: text.trim().replace('\0', "\u{fffd}"),
+                        reply: None,
+                        notes: Vec::new(),
+                    }),
+                    Ok(Some(_)) => Err(Fault::Service("a hook wrote an empty fold".to_owned())),
+                    Err(why) => Err(Fault::Forbidden(why)),
+                }
+            }),
+        )
+    }
+
+    /// A fold within its time. A defect of its own is a fold that was not written.
+    fn within(&self, span: &Arc<Span>, writing: Writing) -> Writing {
+        let clock = Arc::clone(&self.kernel.parts.clock);
+        let limit = (self.kernel.parts.config.answer_timeout).unwrap_or(WRITTEN_WITHIN);
+        let span = Arc::clone(span);
+        Box::pin(async move {
+            tokio::select! {
+                written = AssertUnwindSafe(writing).catch_unwind() => written.unwrap_or_else(|_| {
+                    Err(Fault::Service("it broke off by a defect of its own".to_owned()))
+                })?.fitting(&span),
+                () = clock.sleep(limit) => Err(Fault::Model(Error::TotalTimeout)),
+            }
+        })
+    }
+
+    /// Asks for a fold, if hooks permit it; false where digests are wanted, or no model can be asked.
+    pub(super) fn ask_for_fold(&mut self, span: &Arc<Span>, beside: bool) -> bool {
+        if !self.ask_whoever_folds(span) {
+            return false;
+        }
+        if let Some(writing) = self.folding.writing.take() {
+            self.folding.writing = Some(self.permitted(span, writing, beside));
+        }
+        true
+    }
+
+    fn ask_whoever_folds(&mut self, span: &Arc<Span>) -> bool {
+        let spec = &self.send.agent.context.fold;
+        if self.folding.failures >= TRIES {
+            return false;
+        }
+        let job = Job {
+            key: self.key,
+            send: self.send.record.id,
+            span: Arc::clone(span),
+        };
+        match (spec.strategy, &self.kernel.parts.fold) {
+            (FoldStrategy::None | FoldStrategy::Projection, _) => return false,
+            (FoldStrategy::Http, _) => {
+                let tools = Arc::clone(&self.kernel.parts.tools);
+                let url = spec.url.clone().unwrap_or_default();
+                let boot = self.hold.lease.boot;
+                self.folding.writing =
+                    Some(self.within(span, Box::pin(ask_service(tools, url, job, boot))));
+                return true;
+            }
+            (FoldStrategy::Summary, Some(own)) => {
+                self.folding.writing =
+                    Some(self.within(span, Box::pin(ask_own(Arc::clone(own), job))));
+                return true;
+            }
+            (FoldStrategy::Summary | FoldStrategy::Agentic, _) => {}
+        }
+        let name = spec.model.as_deref().or_else(|| load::model(&self.send));
+        let Ok(resolved) = self.kernel.parts.providers.resolve(name) else {
+            return false;
+        };
+        let room = room_of(&resolved, 0, spec);
+        let prompt = prompt(resolved.model.clone(), span, room.budget / 2);
+        let Some(mut request) = prompt else {
+            return false;
+        };
+        // Who always thinks does so within these tokens.
+        let thinks = resolved.facts.thinking == Some(Thinking::Always);
+        let most = request.max_tokens * if thinks { 4 } else { 1 };
+        let can = (resolved.facts.output_max).and_then(|max| u32::try_from(max).ok());
+        request.max_tokens = most.min(can.unwrap_or(u32::MAX));
+        // What is left of the budget is for the answer: digests cost nothing.
+        if self.bill.allow(&mut request, &resolved).is_err() {
+            return false;
+        }
+        let request = Arc::new(request);
+        let streamed = Arc::new(AtomicU64::new(0));
+        self.folding.calls += 1;
+        self.folding.asked = Some(Asked {
+            request: Arc::clone(&request),
+            price: resolved.facts.price,
+            streamed: Arc::clone(&streamed),
+        });
+        let client = Arc::clone(&resolved.client);
+        let notes = NOTE_TOOLS
+            .iter()
+            .filter_map(|name| self.prompt.offers.get(name));
+        let notes: Vec<_> = notes.map(|offer| Arc::clone(&offer.spec)).collect();
+        // An agent without notes has nowhere to keep them, and a budget was asked for one call.
+        let by_notes = spec.strategy == FoldStrategy::Agentic
+            && !notes.is_empty()
+            && self.bill.purse.is_unlimited();
+        let (hooks, at) = (self.kernel.parts.hooks.clone(), self.place());
+        self.folding.writing = Some(self.within(
+            span,
+            Box::pin(async move {
+                let mut request = request;
+                if !hooks.is_empty() {
+                    let bound = request.max_tokens;
+                    let asking = Arc::make_mut(&mut request);
+                    let judged = hooks.before_model(at, asking).await;
+                    asking.max_tokens = asking.max_tokens.min(bound);
+                    if !matches!(judged, Ok(Judged::Go)) {
+                        let why = "a hook does not let the model be asked for it";
+                        return Err(Fault::Service(why.to_owned()));
+                    }
+                }
+                if by_notes {
+                    distill(client, request, notes, streamed).await
+                } else {
+                    summarize(client, request, streamed).await
+                }
+            }),
+        ));
+        true
+    }
+}

@@ -1,0 +1,146 @@
+//! Folds that nobody waits for: beside a send that goes on, and behind one that has ended.
+
+use std::sync::Arc;
+
+use mainspring_shared::agent::FoldStrategy;
+use mainspring_shared::id::SendId;
+use mainspring_shared::send::machine::Event;
+use mainspring_shared::session::SIGNAL_INTERRUPT;
+use mainspring_shared::session::fold::plan::{Pressure, Room};
+use mainspring_shared::store::FoldAtRest;
+use uuid::Uuid;
+
+use super::Beside;
+use crate::fold::{Fault, Written, resting};
+use crate::send::run::Run;
+
+impl Run<'_> {
+    /// Begins a fold beside the send, unless it is likely to be over before the fold is written: whoever
+    /// waits for an answer does not wait for it. An event where digests, which cost nothing, are attached
+    /// at once.
+    pub(super) fn fold_beside(&mut self, tokens: u64, room: Room) -> Option<Event> {
+        let is_short = self.bill.totals.rounds == 0;
+        let by_digests = self.send.agent.context.fold.strategy == FoldStrategy::Projection;
+        let is_written = self.folding.beside.is_some() || self.kernel.kept.resting.has(self.key);
+        if is_written || (is_short && !by_digests) {
+            return None;
+        }
+        // What is left of a budget is for the answers that are waited for.
+        if !by_digests && !self.bill.purse.is_unlimited() {
+            return None;
+        }
+        let span = Arc::new(self.choose(tokens, room, Pressure::Soft)?);
+        if by_digests {
+            self.folding.span = Some(span);
+            return Some(Event::TooLong);
+        }
+        if self.ask_for_fold(&span, true) {
+            self.folding.beside = self.folding.writing.take().map(|writing| Beside {
+                writing,
+                asked: self.folding.asked.take(),
+                span,
+            });
+        }
+        None
+    }
+
+    /// Attaches what was written beside the send; what could not be had is tried again at another time.
+    /// An event when the step could not be stored.
+    pub(in crate::send) async fn written_beside(
+        &mut self,
+        written: Result<Written, Fault>,
+    ) -> Option<Event> {
+        let Beside { asked, span, .. } = self.folding.beside.take()?;
+        self.folding.asked = asked;
+        match written {
+            Ok(written) => {
+                if let Some(reply) = &written.reply {
+                    self.pay_for_fold(reply.model.clone(), reply.usage);
+                }
+                match self.attach(written, &span).await {
+                    Event::Folded { cancelled } => {
+                        if cancelled {
+                            self.hold.reach.cancel.cancel();
+                        }
+                        if self.hold.heard & SIGNAL_INTERRUPT != 0 {
+                            // It was lowered with this step: whoever waits looks for what came.
+                            self.hold.reach.interrupt.notify_one();
+                        }
+                        None
+                    }
+                    event => Some(event),
+                }
+            }
+            Err(Fault::Forbidden(why)) => {
+                self.forbid(&why);
+                None
+            }
+            Err(fault) => {
+                tracing::warn!(send.id = %self.send.record.id, %fault, "no fold beside the send");
+                self.folding.failures += 1;
+                self.pay_for_fault(&fault);
+                None
+            }
+        }
+    }
+
+    /// The send has ended. A fold that is written beside it goes on without it; where there is none, one is
+    /// begun that the next send would have to wait for, once it is no longer short of room.
+    pub(in crate::send) fn fold_at_rest(&mut self, is_last: bool) {
+        let mut begun = self.folding.beside.take();
+        if begun.is_none() && is_last {
+            begun = self.begin_at_rest();
+        }
+        let Some(Beside {
+            writing,
+            asked,
+            span,
+        }) = begun
+        else {
+            return;
+        };
+        let item = FoldAtRest {
+            key: self.key,
+            send_id: self.send.record.id,
+            boot: self.hold.lease.boot,
+            context_version: *self.prompt.version,
+            fold: None,
+            usage: Vec::new(),
+        };
+        resting::spawn(self.kernel, item, (writing, asked, span));
+    }
+
+    fn begin_at_rest(&mut self) -> Option<Beside> {
+        let (tokens, room) = self.folding.weighed.filter(|(at, room)| *at >= room.soft)?;
+        let by_model = matches!(
+            self.send.agent.context.fold.strategy,
+            FoldStrategy::Summary | FoldStrategy::Http
+        );
+        // Nobody asks the budget of a send that has ended.
+        let can = by_model && self.bill.purse.is_unlimited();
+        if !can || !self.kernel.kept.resting.takes(self.key) || self.kernel.lifecycle.is_stopping()
+        {
+            return None;
+        }
+        let nobody = SendId(Uuid::nil());
+        let span = self.choose_beside(nobody, tokens, room, Pressure::Soft)?;
+        let span = Arc::new(span);
+        if !self.ask_for_fold(&span, true) {
+            return None;
+        }
+        self.folding.writing.take().map(|writing| Beside {
+            writing,
+            asked: self.folding.asked.take(),
+            span,
+        })
+    }
+
+    /// Drops the fold that is written beside the send, because the lease goes or something more urgent
+    /// came; what it may have cost is entered.
+    pub(in crate::send) fn drop_beside(&mut self) {
+        if let Some(beside) = self.folding.beside.take() {
+            self.folding.asked = beside.asked;
+            self.pay_for_fold_estimated();
+        }
+    }
+}
