@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use crate::program::{Ended, Serving, ask, eventually, json};
 
 /// How blocks begin that need something else than a server on this machine.
-const ELSEWHERE: [(&str, &str); 8] = [
+const ELSEWHERE: [(&str, &str); 10] = [
     (
         "cargo run -- dev",
         "compiles, and serves until it is stopped",
@@ -21,7 +21,12 @@ const ELSEWHERE: [(&str, &str); 8] = [
         "has a test: e2e::storm",
     ),
     ("cargo build --release", "measures for an hour"),
+    (
+        "examples/long_memory/run.py",
+        "has a test: e2e::long_memory",
+    ),
     ("cargo xtask test", "runs all tests"),
+    ("cargo test -p mainspring-tests", "runs tests"),
     ("MAINSPRING_LLM_PROVIDER=openai", "needs a model"),
     ("MAINSPRING_TOOLS_SHELL=local", "is a part of a command"),
     ("export MAINSPRING_DATABASE_URL", "needs Postgres and Redis"),
