@@ -110,7 +110,8 @@ fn check_python(
     let settings = "package_name_override: mainspring_client\n\
         project_name_override: mainspring_client\n\
         post_hooks: []\n\
-        content_type_overrides:\n  application/x-ndjson: application/octet-stream\n";
+        content_type_overrides:\n  application/x-ndjson: application/octet-stream\n  \
+        application/zip: application/octet-stream\n";
     std::fs::write(&config, settings)?;
     let mut generator = Command::new(python.join("bin/openapi-python-client"));
     generator.args([

@@ -68,12 +68,16 @@ pub(super) enum Entry {
     /// A message.
     Message(Message),
     /// What the model is shown in the place of the messages before.
-    Fold {
-        /// `fold`
-        role: &'static str,
-        #[serde(flatten)]
-        fold: Fold,
-    },
+    Fold(FoldEntry),
+}
+
+/// What the model is shown in the place of the messages before.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub(super) struct FoldEntry {
+    /// `fold`
+    role: &'static str,
+    #[serde(flatten)]
+    fold: Fold,
 }
 
 /// An entry with its place.
@@ -145,7 +149,7 @@ pub(super) async fn list(
             .filter(|(place, _)| *place > after && *place < until);
         let between = between.map(|(place, fold)| {
             let fold = fold.clone();
-            (*place, Entry::Fold { role: "fold", fold })
+            (*place, Entry::Fold(FoldEntry { role: "fold", fold }))
         });
         let messages = messages.into_iter();
         let mut entries: Vec<Placed> = messages

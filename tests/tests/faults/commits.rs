@@ -311,8 +311,11 @@ fn emptied(world: &World, name: &str) -> Result<()> {
                 PERFORM pg_sleep(0.002);
             END LOOP;
             SELECT string_agg(quote_ident(tablename), ', ') INTO tables
-            FROM pg_tables WHERE schemaname = 'public' AND tablename <> '_sqlx_migrations';
+            FROM pg_tables
+            WHERE schemaname = 'public' AND tablename NOT IN ('_sqlx_migrations', 'tenants');
             EXECUTE 'TRUNCATE ' || tables || ' RESTART IDENTITY';
+            -- The first tenant is the migrations'.
+            DELETE FROM tenants WHERE tenant <> 1;
         END $$"
     );
     blocking(|| world.postgres.query(name, &empty))?;
