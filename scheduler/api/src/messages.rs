@@ -71,11 +71,18 @@ pub(super) enum Entry {
     Fold(FoldEntry),
 }
 
+/// The role of a fold, which no message has.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum FoldRole {
+    Fold,
+}
+
 /// What the model is shown in the place of the messages before.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub(super) struct FoldEntry {
-    /// `fold`
-    role: &'static str,
+    /// Tells it from messages.
+    role: FoldRole,
     #[serde(flatten)]
     fold: Fold,
 }
@@ -149,7 +156,13 @@ pub(super) async fn list(
             .filter(|(place, _)| *place > after && *place < until);
         let between = between.map(|(place, fold)| {
             let fold = fold.clone();
-            (*place, Entry::Fold(FoldEntry { role: "fold", fold }))
+            (
+                *place,
+                Entry::Fold(FoldEntry {
+                    role: FoldRole::Fold,
+                    fold,
+                }),
+            )
         });
         let messages = messages.into_iter();
         let mut entries: Vec<Placed> = messages
