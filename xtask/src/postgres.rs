@@ -1,4 +1,7 @@
-//! A Postgres of our own, with default durability.
+//! A Postgres of our own.
+//!
+//! It leaves to the operating system when its files reach the disk: no test of its suites cuts the
+//! power. Tests that crash a Postgres, and benchmarks, start others, with default durability.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -85,6 +88,8 @@ pub(crate) fn start(programs: &Path) -> anyhow::Result<Server> {
         "listen_addresses=127.0.0.1".to_owned(),
         "unix_socket_directories=".to_owned(),
         format!("max_connections={CONNECTIONS}"),
+        "fsync=off".to_owned(),
+        "full_page_writes=off".to_owned(),
     ] {
         command.args(["-c", &setting]);
     }
