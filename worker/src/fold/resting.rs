@@ -4,8 +4,8 @@
 //! was said meanwhile. Where the session was folded or pruned otherwise it is dropped, and only what it cost
 //! is stored. A worker that dies writes none, and the next send that ends begins another one.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mainspring_shared::id::SessionKey;
@@ -15,47 +15,36 @@ use mainspring_shared::usage::Usage;
 
 use super::{Asked, Fault, Writing, Written};
 use crate::Kernel;
+use crate::hook::At;
 
 /// Folds that are begun at a time; sends that end beyond that leave it to later ones.
 const AT_ONCE: usize = 16;
 
-/// Pauses while a worker has the session or the database is away, and how many of them.
+/// The first and the longest pause while a worker has the session or the database is away, and how many
+/// pauses there are: about five minutes.
 const PAUSE: Duration = Duration::from_secs(1);
-const PAUSES: u32 = 300;
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+const PAUSES: u32 = 33;
 
-/// The sessions whose folds are written here at rest.
+/// The sessions of which a fold is written here at rest. Each has one at most, as a send that runs begins none
+/// while there is.
 #[derive(Debug, Default)]
-pub(crate) struct Resting(Mutex<BTreeMap<SessionKey, usize>>);
+pub(crate) struct Resting(Mutex<BTreeSet<SessionKey>>);
 
 impl Resting {
-    fn with<T>(&self, look: impl FnOnce(&mut BTreeMap<SessionKey, usize>) -> T) -> T {
-        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    fn all(&self) -> MutexGuard<'_, BTreeSet<SessionKey>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether one is written of this session.
     pub(crate) fn has(&self, key: SessionKey) -> bool {
-        self.with(|all| all.contains_key(&key))
+        self.all().contains(&key)
     }
 
     /// Whether one may be begun of this session.
     pub(crate) fn takes(&self, key: SessionKey) -> bool {
-        self.with(|all| all.len() < AT_ONCE && !all.contains_key(&key))
-    }
-
-    fn enter(&self, key: SessionKey) {
-        self.with(|all| *all.entry(key).or_default() += 1);
-    }
-
-    fn leave(&self, key: SessionKey) {
-        self.with(|all| {
-            let left = all.get_mut(&key).map_or(0, |count| {
-                *count -= 1;
-                *count
-            });
-            if left == 0 {
-                all.remove(&key);
-            }
-        });
+        let all = self.all();
+        all.len() < AT_ONCE && !all.contains(&key)
     }
 }
 
@@ -64,18 +53,19 @@ struct Place<'k>(&'k Kernel, SessionKey);
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        self.0.kept.resting.leave(self.1);
+        self.0.kept.resting.all().remove(&self.1);
     }
 }
 
 /// Has a fold written and stored. What is not written when the worker stops is dropped.
 pub(crate) fn spawn(
     kernel: &Arc<Kernel>,
+    at: At,
     item: FoldAtRest,
     (writing, asked, span): (Writing, Option<Asked>, Arc<Span>),
 ) {
     let kernel = Arc::clone(kernel);
-    kernel.kept.resting.enter(item.key);
+    kernel.kept.resting.all().insert(item.key);
     kernel.clone().tasks.runs.spawn(async move {
         let _place = Place(&kernel, item.key);
         let written = tokio::select! {
@@ -85,8 +75,13 @@ pub(crate) fn spawn(
         };
         let asked = asked.as_ref();
         let item = finished(&kernel, item, (written, asked, &span));
-        if item.fold.is_some() || !item.usage.is_empty() {
-            store(&kernel, &item).await;
+        if item.fold.is_none() && item.usage.is_empty() {
+            return;
+        }
+        if store(&kernel, &item).await == Some(FoldedAtRest::Attached)
+            && let Some(fold) = &item.fold
+        {
+            kernel.parts.hooks.fold_stored(at, fold).await;
         }
     });
 }
@@ -106,7 +101,12 @@ fn finished(
             (cost, Some(written.row(span)))
         }
         Some(Err(fault)) => {
-            tracing::warn!(session.id = %item.key.session, %fault, "no fold of a session at rest");
+            // What a hook forbids is no fault of anybody's.
+            if matches!(fault, Fault::Forbidden(_)) {
+                tracing::debug!(session.id = %item.key.session, %fault, "no fold of a session at rest");
+            } else {
+                tracing::warn!(session.id = %item.key.session, %fault, "no fold of a session at rest");
+            }
             (Asked::cost(asked, &fault), None)
         }
         None => (asked.map(Asked::estimated), None),
@@ -119,24 +119,28 @@ fn finished(
     item
 }
 
-async fn store(kernel: &Kernel, item: &FoldAtRest) {
+/// Stores it once no worker has the session; none where it could not be.
+async fn store(kernel: &Kernel, item: &FoldAtRest) -> Option<FoldedAtRest> {
     let session = item.key.session;
+    let mut pause = PAUSE;
     for _ in 0..PAUSES {
         match kernel.parts.store.fold_at_rest(item.clone()).await {
             Ok(FoldedAtRest::Busy) | Err(StoreError::Unavailable { .. }) => {}
             Ok(done) => {
                 tracing::debug!(session.id = %session, ?done, "a fold of a session at rest");
-                return;
+                return Some(done);
             }
             Err(error) => {
                 tracing::warn!(session.id = %session, %error, "a fold could not be stored");
-                return;
+                return None;
             }
         }
         tokio::select! {
             biased;
-            () = kernel.lifecycle.stopping() => return,
-            () = kernel.parts.clock.sleep(PAUSE) => {}
+            () = kernel.lifecycle.stopping() => return None,
+            () = kernel.parts.clock.sleep(pause) => {}
         }
+        pause = (pause * 2).min(PAUSE_MAX);
     }
+    None
 }

@@ -107,7 +107,7 @@ impl Run<'_> {
             fold: None,
             usage: Vec::new(),
         };
-        resting::spawn(self.kernel, item, (writing, asked, span));
+        resting::spawn(self.kernel, self.place(), item, (writing, asked, span));
     }
 
     fn begin_at_rest(&mut self) -> Option<Beside> {
