@@ -4,6 +4,7 @@
 //! Meant for `#[tokio::test(start_paused = true)]`: time jumps to the next timer whenever nothing
 //! else can run, so that lease expiry and parked retries cost nothing.
 
+mod alone;
 mod blobs;
 mod essence;
 pub(crate) mod faulty;
@@ -48,6 +49,7 @@ use mainspring_worker::tool::Tools;
 use mainspring_worker::{Parts, WorkerConfig};
 use uuid::Uuid;
 
+pub use alone::alone;
 pub use blobs::{DyingBlobs, FaultyBlobs, Wrong};
 pub use essence::{differences, essence};
 pub use faulty::{Fault, FaultPlan, Faulty};

@@ -49,6 +49,14 @@ pub struct FaultPlan {
     pub fault: Fault,
 }
 
+impl FaultPlan {
+    /// Nothing goes wrong.
+    pub const NEVER: Self = Self {
+        at: usize::MAX,
+        fault: Fault::DieBefore,
+    };
+}
+
 /// Writes that fail in an outage after the one that it begins with.
 const OUTAGE_WRITES: usize = 3;
 

@@ -16,22 +16,11 @@ use mainspring_shared::store::DumpSession;
 use mainspring_shared::tool::ToolEntry;
 use mainspring_shared::usage::Usage;
 use mainspring_tests::pairing;
-use mainspring_tests::world::{Fault, FaultPlan, Faulty, Manner, World, differences, essence};
+use mainspring_tests::world::{
+    Fault, FaultPlan, Faulty, Manner, World, alone, differences, essence,
+};
 use mainspring_worker::llm::FactsOverride;
 use serde_json::{Value, json};
-
-const NEVER: FaultPlan = FaultPlan {
-    at: usize::MAX,
-    fault: Fault::DieBefore,
-};
-
-fn alone<T>(system: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .start_paused(true)
-        .build();
-    runtime.expect("a runtime starts").block_on(system)
-}
 
 /// A world whose model has so many tokens of room.
 async fn world(window: u64, takes: Duration) -> World {
@@ -190,7 +179,7 @@ fn deaths(shape: Shape) {
     let takes = Duration::from_secs(2);
     let sound = alone(async {
         let world = world(16_000, takes).await;
-        let (key, _) = conversation(&world, NEVER, shape).await;
+        let (key, _) = conversation(&world, FaultPlan::NEVER, shape).await;
         let session = session_of(&world, key).await;
         assert!(!session.folds.is_empty(), "{shape:?}: nothing is folded");
         let inside = session.folds.iter().any(|fold| {
@@ -240,7 +229,7 @@ async fn of_two_workers_that_fold_the_same_session_one_attaches_its_fold() {
     for wakes_after in [2, 11, 20, 40] {
         let world = world(16_000, Duration::from_secs(8)).await;
         let key = world.session(agent(0.05, 0.05)).await;
-        let first = Arc::new(Faulty::new(world.store.clone(), NEVER));
+        let first = Arc::new(Faulty::new(world.store.clone(), FaultPlan::NEVER));
         world.worker("first", first.clone());
         let words = "what was decided about it, and why. ".repeat(12);
         let folding = || {

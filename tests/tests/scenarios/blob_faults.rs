@@ -21,11 +21,6 @@ use serde_json::{Value, json};
 const MINE: TenantId = TenantId::DEFAULT;
 
 /// A process without a fault.
-const NEVER: FaultPlan = FaultPlan {
-    at: usize::MAX,
-    fault: Fault::DieBefore,
-};
-
 fn agent(tools: &[&str]) -> AgentSpec {
     AgentSpec {
         tools: tools
@@ -260,14 +255,15 @@ fn told(dump: &Dump) -> Vec<String> {
 
 #[tokio::test(start_paused = true)]
 async fn a_death_around_each_put_of_a_spill_loses_nothing() {
-    let (sound, ..) = spilling("look", &both(), NEVER, None).await;
+    let (sound, ..) = spilling("look", &both(), FaultPlan::NEVER, None).await;
     let expected = sound.dump().await;
     let writes = sound.blobs.asked("put");
     assert_eq!(writes, 2);
     for at in 0..writes {
         for after in [false, true] {
             let about = format!("{at} {after}");
-            let (world, _, fired) = spilling("look", &both(), NEVER, Some((at, after))).await;
+            let (world, _, fired) =
+                spilling("look", &both(), FaultPlan::NEVER, Some((at, after))).await;
             assert!(fired, "{about}");
             let dump = world.dump().await;
             assert_eq!(told(&dump), told(&expected), "{about}");
@@ -283,7 +279,8 @@ async fn what_may_be_done_once_is_not_done_again_for_a_spill() {
     for at in 0..2 {
         for after in [false, true] {
             let about = format!("{at} {after}");
-            let (world, _, fired) = spilling("act", &both(), NEVER, Some((at, after))).await;
+            let (world, _, fired) =
+                spilling("act", &both(), FaultPlan::NEVER, Some((at, after))).await;
             assert!(fired, "{about}");
             let acts = world.acts.of("act");
             assert_eq!(acts.len(), 2, "{about}: {acts:?}");
@@ -295,7 +292,7 @@ async fn what_may_be_done_once_is_not_done_again_for_a_spill() {
 #[tokio::test(start_paused = true)]
 async fn a_fault_at_each_write_of_a_send_that_spills_loses_nothing() {
     let picture = [json!({"image": 90_000})];
-    let (sound, ..) = spilling("look", &picture, NEVER, None).await;
+    let (sound, ..) = spilling("look", &picture, FaultPlan::NEVER, None).await;
     let expected = told(&sound.dump().await);
     for fault in Fault::ALL {
         let mut at = 0;

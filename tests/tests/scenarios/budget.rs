@@ -10,7 +10,7 @@ use mainspring_shared::message::{Role, plain_text};
 use mainspring_shared::send::{SendRecord, SendStatus, StopReason};
 use mainspring_shared::time::Span;
 use mainspring_shared::tool::ToolEntry;
-use mainspring_tests::world::{Fault, FaultPlan, Faulty, World};
+use mainspring_tests::world::{FaultPlan, Faulty, World};
 use serde_json::json;
 
 fn tokens(cap: u64) -> Budget {
@@ -249,10 +249,7 @@ async fn a_call_under_which_a_worker_died_counts_at_its_worst() {
         .send_with(key, "sleep 5000", within(tokens(130)))
         .await;
     for n in 0..3 {
-        let never = FaultPlan {
-            at: usize::MAX,
-            fault: Fault::DieBefore,
-        };
+        let never = FaultPlan::NEVER;
         let store = Arc::new(Faulty::new(world.store.clone(), never));
         let _worker = world.worker(&format!("w{n}"), store.clone());
         while world.script.ledger().len() <= n && !world.record(id).await.status.is_final() {

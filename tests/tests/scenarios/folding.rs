@@ -17,13 +17,8 @@ use mainspring_shared::tool::ToolEntry;
 use mainspring_tests::world::{Asked, Fault, FaultPlan, Faulty, World, differences, essence};
 use serde_json::{Value, json};
 
-const NEVER: FaultPlan = FaultPlan {
-    at: usize::MAX,
-    fault: Fault::DieBefore,
-};
-
 /// An agent whose context is folded from a few hundred tokens on.
-fn agent(strategy: FoldStrategy, hard: f64) -> AgentSpec {
+pub(super) fn agent(strategy: FoldStrategy, hard: f64) -> AgentSpec {
     AgentSpec {
         tools: ["look", "slow"]
             .map(|name| ToolEntry::Named(name.into()))
@@ -42,10 +37,10 @@ fn agent(strategy: FoldStrategy, hard: f64) -> AgentSpec {
 }
 
 /// About 230 of 115 000 tokens.
-const SMALL: f64 = 0.002;
+pub(super) const SMALL: f64 = 0.002;
 
 /// A text of about 30 tokens.
-fn text(n: usize) -> String {
+pub(super) fn text(n: usize) -> String {
     format!("line {n} says what was decided about the matter of the {n} apples and pears")
 }
 
@@ -416,7 +411,7 @@ fn a_death_at_any_write_of_sends_that_fold_changes_nothing() {
         runtime.expect("a runtime starts").block_on(system)
     };
     for strategy in [FoldStrategy::Projection, FoldStrategy::Summary] {
-        let (sound, _) = alone(disturbed(strategy, NEVER));
+        let (sound, _) = alone(disturbed(strategy, FaultPlan::NEVER));
         assert!(
             sound["sessions"][0]["folds"]
                 .as_array()

@@ -5,18 +5,17 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use mainspring_shared::agent::{AgentSpec, ContextSpec, FoldSpec, FoldStrategy, MemorySpec};
-use mainspring_shared::id::{MemoryId, SendId, TenantId};
+use mainspring_shared::agent::{AgentSpec, FoldStrategy, MemorySpec};
 use mainspring_shared::memory::Recalled;
-use mainspring_shared::send::{SendRecord, SendStatus};
+use mainspring_shared::send::SendStatus;
 use mainspring_shared::session::fold::{FoldKind, NewFold};
-use mainspring_shared::session::shown::ShownMemory;
-use mainspring_shared::store::{NewMemory, SaveMemory};
 use mainspring_shared::tool::ToolEntry;
 use mainspring_tests::world::{Fault, FaultPlan, Faulty, World, differences, essence};
 use mainspring_worker::hook::{At, Decision, FoldPart, Hook, HookError, HookTraits, Verdict};
-use serde_json::{Map, Value};
-use uuid::Uuid;
+use serde_json::Value;
+
+use super::folding::{SMALL, agent, text};
+use super::memory::{done, know, memory};
 
 /// What a judge says of everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,39 +89,12 @@ async fn judged(says: Says) -> (World, Arc<Judge>) {
     (world, judge)
 }
 
-async fn know(world: &World, n: u128, text: &str) {
-    let item = SaveMemory {
-        tenant: TenantId::DEFAULT,
-        entry: NewMemory {
-            id: MemoryId(Uuid::from_u128(n)),
-            namespace: "user/1".parse().expect("a namespace"),
-            text: text.to_owned(),
-            metadata: Map::new(),
-            source: None,
-            expires_at: None,
-        },
-        idempotency: None,
-    };
-    world.store.save_memory(item).await.expect("never fails");
-}
-
 fn rememberer() -> AgentSpec {
     AgentSpec {
         memory: Some(MemorySpec::new("user/1")),
         tools: vec![ToolEntry::Named("look".into())],
         ..AgentSpec::default()
     }
-}
-
-async fn done(world: &World, id: SendId) -> SendRecord {
-    let record = world.settle(&[id]).await.remove(0);
-    assert_eq!(record.status, SendStatus::Completed, "{record:#?}");
-    record
-}
-
-fn memory(record: &SendRecord) -> ShownMemory {
-    let shown = record.shown.clone().expect("something was shown");
-    shown.memory.expect("the agent remembers")
 }
 
 #[tokio::test(start_paused = true)]
@@ -135,8 +107,8 @@ async fn hooks_choose_what_is_shown_of_the_memory() {
         (Says::Nothing, 0, "did not answer in time"),
     ] {
         let (world, judge) = judged(says).await;
-        know(&world, 1, "likes green tea").await;
-        know(&world, 2, "the secret of the tea").await;
+        know(&world, 1, "user/1", "likes green tea").await;
+        know(&world, 2, "user/1", "the secret of the tea").await;
         let _worker = world.worker("w", world.store.clone());
         let key = world.session(rememberer()).await;
         let send = world.send(key, "tea?").await;
@@ -158,11 +130,8 @@ async fn hooks_choose_what_is_shown_of_the_memory() {
 #[tokio::test(start_paused = true)]
 async fn what_a_hook_chose_is_not_chosen_again_by_whoever_takes_over() {
     let (world, judge) = judged(Says::Own).await;
-    know(&world, 1, "likes green tea").await;
-    let plan = FaultPlan {
-        at: usize::MAX,
-        fault: Fault::DieBefore,
-    };
+    know(&world, 1, "user/1", "likes green tea").await;
+    let plan = FaultPlan::NEVER;
     let first = Arc::new(Faulty::new(world.store.clone(), plan));
     world.worker("first", first.clone());
     let key = world.session(rememberer()).await;
@@ -185,7 +154,7 @@ async fn what_a_hook_chose_is_not_chosen_again_by_whoever_takes_over() {
 #[tokio::test(start_paused = true)]
 async fn a_hook_that_never_answers_about_the_memory_does_not_keep_a_cancel_waiting() {
     let (world, _judge) = judged(Says::Nothing).await;
-    know(&world, 1, "likes green tea").await;
+    know(&world, 1, "user/1", "likes green tea").await;
     let _worker = world.worker("w", world.store.clone());
     let key = world.session(rememberer()).await;
     let send = world.send(key, "tea?").await;
@@ -196,28 +165,10 @@ async fn a_hook_that_never_answers_about_the_memory_does_not_keep_a_cancel_waiti
     world.audit().await;
 }
 
-/// An agent whose context is folded from a few hundred tokens on.
-fn folding(strategy: FoldStrategy) -> AgentSpec {
-    AgentSpec {
-        context: ContextSpec {
-            fold: FoldSpec {
-                strategy,
-                hard: Some(0.002),
-                keep_sends: Some(2),
-                ..FoldSpec::default()
-            },
-            ..ContextSpec::default()
-        },
-        ..AgentSpec::default()
-    }
-}
-
 async fn talk(world: &World, agent: AgentSpec) {
     let key = world.session(agent).await;
     for n in 0..16 {
-        let text =
-            format!("line {n} says what was decided about the matter of the {n} apples and pears");
-        let send = world.send(key, &text).await;
+        let send = world.send(key, &text(n)).await;
         done(world, send).await;
     }
 }
@@ -228,7 +179,7 @@ async fn hooks_forbid_write_and_see_folds() {
         for says in [Says::Yes, Says::No, Says::Own, Says::Fails] {
             let (world, judge) = judged(says).await;
             let _worker = world.worker("w", world.store.clone());
-            talk(&world, folding(strategy)).await;
+            talk(&world, agent(strategy, SMALL)).await;
             let session = world.dump().await.sessions.remove(0);
             let stored = judge.stored.lock().expect("no panic").clone();
             let folds: Vec<_> = session
@@ -278,12 +229,9 @@ fn disturbed(plan: FaultPlan) -> (Value, bool) {
         world.worker("first", faulty.clone());
         let second = world.store.clone();
         let mut helped = false;
-        let key = world.session(folding(FoldStrategy::Projection)).await;
+        let key = world.session(agent(FoldStrategy::Projection, SMALL)).await;
         for n in 0..9 {
-            let text = format!(
-                "line {n} says what was decided about the matter of the {n} apples and pears"
-            );
-            let send = world.send(key, &text).await;
+            let send = world.send(key, &text(n)).await;
             world.pass(Duration::from_secs(1)).await;
             if faulty.fired() && !helped {
                 world.worker("second", second.clone());
@@ -297,6 +245,27 @@ fn disturbed(plan: FaultPlan) -> (Value, bool) {
         assert!(!dump.sessions[0].folds.is_empty());
         (essence(&dump), faulty.fired())
     })
+}
+
+#[tokio::test(start_paused = true)]
+async fn hooks_see_the_folds_of_sessions_at_rest() {
+    let (world, judge) = judged(Says::Yes).await;
+    let _worker = world.worker("w", world.store.clone());
+    let mut resting = agent(FoldStrategy::Summary, 0.02);
+    resting.system_prompt = Some("counts".to_owned());
+    resting.context.fold.soft = Some(SMALL);
+    let key = world.session(resting).await;
+    for n in 0..16 {
+        let send = world.send(key, &text(n)).await;
+        done(&world, send).await;
+        world.pass(Duration::from_secs(1)).await;
+    }
+    let session = world.dump().await.sessions.remove(0);
+    assert!(session.usage.iter().any(|(_, round, _)| *round == -1));
+    let folds = session.folds.iter().map(|fold| (fold.to_seq, fold.kind));
+    let stored = judge.stored.lock().expect("no panic").clone();
+    assert_eq!(stored, folds.collect::<Vec<_>>());
+    world.audit().await;
 }
 
 #[test]

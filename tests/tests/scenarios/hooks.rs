@@ -11,7 +11,7 @@ use mainspring_shared::message::{ContentPart, NewMessage, Role, plain_text};
 use mainspring_shared::send::{SendStatus, StopReason};
 use mainspring_shared::store::CallAnswer;
 use mainspring_shared::tool::{CallResult, ToolEntry};
-use mainspring_tests::world::{Fault, FaultPlan, Faulty, World};
+use mainspring_tests::world::{FaultPlan, Faulty, World};
 use mainspring_worker::hook::{
     At, Decision, Hook, HookError, HookTraits, OnFailure, ToolCall, Verdict,
 };
@@ -201,10 +201,7 @@ async fn a_failing_observer_ends_nothing() {
 async fn a_call_that_is_repeated_after_a_death_is_asked_about_again() {
     let (world, watcher) = watched(false).await;
     let key = world.session(agent()).await;
-    let never = FaultPlan {
-        at: usize::MAX,
-        fault: Fault::DieBefore,
-    };
+    let never = FaultPlan::NEVER;
     let store = Arc::new(Faulty::new(world.store.clone(), never));
     let _first = world.worker("first", store.clone());
     let plan = json!([[["put", {"ms": 5000, "n": 1}]]]);

@@ -8,7 +8,7 @@ use mainspring_shared::id::{RunId, RunKey, SessionKey, TenantId};
 use mainspring_shared::session::Lifecycle;
 use mainspring_shared::store::{CreateRunOutcome, NewRun};
 use mainspring_shared::workflow::run::{DSL_VERSION, NodeState, RunOptions, RunStatus};
-use mainspring_tests::world::{Fault, FaultPlan, Faulty, World};
+use mainspring_tests::world::{Fault, FaultPlan, Faulty, World, alone};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -79,15 +79,6 @@ async fn ended(plan: FaultPlan) -> Option<&'static str> {
     );
     world.audit().await;
     faulty.struck()
-}
-
-/// Runs one system in a time of its own, and ends whatever is left of it.
-fn alone<T>(system: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .start_paused(true)
-        .build();
-    runtime.expect("a runtime starts").block_on(system)
 }
 
 #[test]

@@ -26,3 +26,4 @@ mod skills;
 mod timers;
 mod tools;
 mod truncation;
+mod vectors;

@@ -1,15 +1,12 @@
 //! Sends of agents that remember.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use mainspring_shared::agent::{AgentSpec, ExtractMode, MemorySpec, RecallMode};
 use mainspring_shared::id::{MemoryId, SendId, SessionId, SessionKey, TenantId};
-use mainspring_shared::memory::{
-    Embedder, Embedding, Forget, Memory, MemoryError, Recall, Recalled, Remember,
-};
+use mainspring_shared::memory::{Forget, Memory, MemoryError, Recall, Recalled, Remember};
 use mainspring_shared::message::{Role, plain_text};
 use mainspring_shared::send::{SendRecord, SendStatus};
 use mainspring_shared::session::shown::ShownMemory;
@@ -20,19 +17,24 @@ use mainspring_tests::world::{Fault, FaultPlan, Faulty, World, differences, esse
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-fn rememberer(memory: MemorySpec) -> AgentSpec {
+pub(super) fn rememberer(memory: MemorySpec) -> AgentSpec {
     AgentSpec {
         memory: Some(memory),
         ..AgentSpec::default()
     }
 }
 
-fn personal() -> MemorySpec {
+pub(super) fn personal() -> MemorySpec {
     MemorySpec::new("user/{{metadata.user_id}}")
 }
 
 /// A session of somebody's.
-async fn session_of(world: &World, n: u128, user: Option<&str>, agent: AgentSpec) -> SessionKey {
+pub(super) async fn session_of(
+    world: &World,
+    n: u128,
+    user: Option<&str>,
+    agent: AgentSpec,
+) -> SessionKey {
     let key = SessionKey {
         tenant: TenantId::DEFAULT,
         session: SessionId(Uuid::from_u128(0x5e55 << 64 | n)),
@@ -49,11 +51,11 @@ async fn session_of(world: &World, n: u128, user: Option<&str>, agent: AgentSpec
     key
 }
 
-fn id(n: u128) -> MemoryId {
+pub(super) fn id(n: u128) -> MemoryId {
     MemoryId(Uuid::from_u128(n))
 }
 
-async fn know(world: &World, n: u128, namespace: &str, text: &str) {
+pub(super) async fn know(world: &World, n: u128, namespace: &str, text: &str) {
     let item = SaveMemory {
         tenant: TenantId::DEFAULT,
         entry: NewMemory {
@@ -69,19 +71,19 @@ async fn know(world: &World, n: u128, namespace: &str, text: &str) {
     world.store.save_memory(item).await.expect("never fails");
 }
 
-async fn done(world: &World, id: SendId) -> SendRecord {
+pub(super) async fn done(world: &World, id: SendId) -> SendRecord {
     let record = world.settle(&[id]).await.remove(0);
     assert_eq!(record.status, SendStatus::Completed, "{record:#?}");
     record
 }
 
-fn memory(record: &SendRecord) -> ShownMemory {
+pub(super) fn memory(record: &SendRecord) -> ShownMemory {
     let shown = record.shown.clone().expect("something was shown");
     shown.memory.expect("the agent remembers")
 }
 
 /// What the model was told behind the messages, call by call.
-fn tails(world: &World) -> Vec<String> {
+pub(super) fn tails(world: &World) -> Vec<String> {
     let ledger = world.script.ledger().into_iter();
     ledger.map(|asked| asked.tail.unwrap_or_default()).collect()
 }
@@ -118,13 +120,7 @@ async fn two_people_never_see_each_others_memory() {
 async fn what_was_recalled_is_told_and_is_the_same_for_whoever_takes_over() {
     let world = World::new().await;
     know(&world, 1, "user/ann", "likes </memory> green tea").await;
-    let first = Arc::new(Faulty::new(
-        world.store.clone(),
-        FaultPlan {
-            at: usize::MAX,
-            fault: Fault::DieBefore,
-        },
-    ));
+    let first = Arc::new(Faulty::new(world.store.clone(), FaultPlan::NEVER));
     world.worker("first", first.clone());
     let mut agent = rememberer(personal());
     agent.tools = vec![ToolEntry::Named("look".into())];
@@ -521,143 +517,5 @@ fn what_is_extracted_is_stored_and_paid_for_once_whatever_fails() {
             assert_eq!(texts, expected, "{fault:?} at {at}");
             assert_eq!(paid, 1, "{fault:?} at {at}");
         }
-    }
-}
-
-/// Embeddings that know what animals are, and may be away.
-#[derive(Debug)]
-struct Animals {
-    clock: Arc<dyn Clock>,
-    away: AtomicBool,
-    asked: AtomicU32,
-}
-
-#[async_trait]
-impl Embedder for Animals {
-    async fn embed(&self, texts: Vec<String>) -> Result<Vec<Embedding>, MemoryError> {
-        self.asked.fetch_add(1, Ordering::Relaxed);
-        assert!(!texts[0].contains("panic"), "scripted");
-        if self.away.load(Ordering::Relaxed) {
-            self.clock.sleep(Duration::from_hours(1)).await;
-        }
-        let about = |text: &String| {
-            let animal = ["kitten", "cat", "pet"]
-                .iter()
-                .any(|word| text.contains(word));
-            let vector = if animal {
-                vec![1.0, 0.0]
-            } else {
-                vec![0.0, 1.0]
-            };
-            let model = "animals".to_owned();
-            Embedding { model, vector }
-        };
-        Ok(texts.iter().map(about).collect())
-    }
-}
-
-/// A world whose workers make vectors.
-async fn of_animals() -> (World, Arc<Animals>) {
-    let mut world = World::new().await;
-    let animals = Arc::new(Animals {
-        clock: world.clock(),
-        away: AtomicBool::new(false),
-        asked: AtomicU32::new(0),
-    });
-    world.embedder = Some((animals.clone(), Duration::from_millis(500)));
-    (world, animals)
-}
-
-#[tokio::test(start_paused = true)]
-async fn vectors_are_made_behind_the_save_whoever_saved() {
-    let (world, animals) = of_animals().await;
-    // Through the API, by nobody who makes vectors; one text breaks whatever makes them.
-    know(&world, 1, "user/ann", "Ann has a kitten").await;
-    know(&world, 2, "user/ann", "panic").await;
-    let _worker = world.worker("w", world.store.clone());
-    world.pass(Duration::from_secs(11)).await;
-    let key = session_of(&world, 1, Some("ann"), rememberer(personal())).await;
-    let spec = MemorySpec {
-        extract: ExtractMode::AfterSend,
-        ..personal()
-    };
-    let extracting = session_of(&world, 2, Some("ann"), rememberer(spec)).await;
-    let facts = json!({"memories": [{"text": "her cat died in May"}]});
-    let saving = world.send(extracting, &format!("extract {facts}")).await;
-    done(&world, saving).await;
-    // What a worker itself saved does not wait for its next look at what others did.
-    world.pass(Duration::from_secs(1)).await;
-    let send = world.send(key, "what about a pet?").await;
-    let found = memory(&done(&world, send).await);
-    assert_eq!(found.entries.len(), 2, "{found:?}");
-    assert!(!found.entries.contains(&id(2).to_string()), "{found:?}");
-    // What has its vector is not asked for again; what cannot get one is, at its own pace.
-    let before = animals.asked.load(Ordering::Relaxed);
-    world.pass(Duration::from_mins(6)).await;
-    assert_eq!(animals.asked.load(Ordering::Relaxed), before + 1);
-    world.audit().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn embeddings_that_are_away_neither_fail_nor_delay_a_send() {
-    let (world, animals) = of_animals().await;
-    animals.away.store(true, Ordering::Relaxed);
-    know(&world, 1, "user/ann", "Ann has a kitten called Rex").await;
-    let _worker = world.worker("w", world.store.clone());
-    let key = session_of(&world, 1, Some("ann"), rememberer(personal())).await;
-    let begun = world.clock().monotonic();
-    let rounds = json!([[["memory_save", {"text": "the cat likes fish"}]]]);
-    let send = world
-        .send(key, &format!("plan {rounds}\n\nwho is Rex?"))
-        .await;
-    let record = done(&world, send).await;
-    let took = world
-        .clock()
-        .monotonic()
-        .checked_sub(begun)
-        .expect("time goes on");
-    assert!(took < Duration::from_millis(1_500), "{took:?}");
-    // Words answer, within the question's own limit.
-    let shown = memory(&record);
-    assert_eq!(shown.entries, [id(1).to_string()]);
-    assert_eq!(shown.note, None);
-    // While they are away they are asked a few times now and then, not once for each entry.
-    for n in 10..40 {
-        know(&world, n, "user/bob", &format!("cat number {n}")).await;
-    }
-    let before = animals.asked.load(Ordering::Relaxed);
-    world.pass(Duration::from_mins(5)).await;
-    let asked = animals.asked.load(Ordering::Relaxed) - before;
-    assert!(asked <= 100, "{asked} questions in five minutes");
-    // When they are back, everything gets its vector.
-    animals.away.store(false, Ordering::Relaxed);
-    world.pass(Duration::from_mins(8)).await;
-    let ask = world.send(key, "which pet?").await;
-    assert_eq!(memory(&done(&world, ask).await).entries.len(), 2);
-    world.audit().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_worker_that_dies_leaves_vectors_to_the_next() {
-    for fault in Fault::ALL {
-        let (world, _animals) = of_animals().await;
-        for at in 0..3 {
-            know(&world, at, "user/ann", &format!("kitten number {at}")).await;
-            let plan = FaultPlan { at: 0, fault };
-            let faulty = Arc::new(Faulty::new(world.store.clone(), plan));
-            world.worker(&format!("w{at}"), faulty.clone());
-            world.pass(Duration::from_secs(30)).await;
-            faulty.kill();
-        }
-        let _last = world.worker("last", world.store.clone());
-        world.pass(Duration::from_mins(6)).await;
-        let key = session_of(&world, 1, Some("ann"), rememberer(personal())).await;
-        let send = world.send(key, "a pet?").await;
-        assert_eq!(
-            memory(&done(&world, send).await).entries.len(),
-            3,
-            "{fault:?}"
-        );
-        world.audit().await;
     }
 }

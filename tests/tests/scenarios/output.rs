@@ -14,11 +14,6 @@ use mainspring_shared::tool::ToolEntry;
 use mainspring_tests::world::{Fault, FaultPlan, Faulty, World};
 use serde_json::{Value, json};
 
-const NEVER: FaultPlan = FaultPlan {
-    at: usize::MAX,
-    fault: Fault::DieBefore,
-};
-
 fn agent() -> AgentSpec {
     AgentSpec {
         tools: vec![ToolEntry::Named("look".into())],
@@ -317,7 +312,7 @@ async fn a_fault_at_any_write_changes_nothing_of_the_outcome() {
     }
     let repaired = json!([[["look", {"n": 1}]], "no", "{\"n\": 0}", "{\"n\": 1}"]);
     for list in [repaired, json!(["no"])] {
-        let (expected, _) = run(NEVER, &list).await;
+        let (expected, _) = run(FaultPlan::NEVER, &list).await;
         for fault in Fault::ALL {
             let mut reached = 0;
             for at in 0.. {

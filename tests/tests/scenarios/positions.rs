@@ -14,22 +14,8 @@ use mainspring_shared::send::SendStatus;
 use mainspring_shared::store::{CallAnswer, DeliverOutcome};
 use mainspring_shared::tool::{CallResult, ToolEntry, call_id};
 use mainspring_shared::workflow::run::RunStatus;
-use mainspring_tests::world::{Fault, FaultPlan, Faulty, World, differences, essence};
+use mainspring_tests::world::{Fault, FaultPlan, Faulty, World, alone, differences, essence};
 use serde_json::{Value, json};
-
-const NEVER: FaultPlan = FaultPlan {
-    at: usize::MAX,
-    fault: Fault::DieBefore,
-};
-
-/// Runs one system in a time of its own, and ends whatever is left of it.
-fn alone<T>(system: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .start_paused(true)
-        .build();
-    runtime.expect("a runtime starts").block_on(system)
-}
 
 fn dies(fault: Fault) -> bool {
     matches!(fault, Fault::DieBefore | Fault::DieAfter)
@@ -101,7 +87,7 @@ impl Disturbed {
     async fn start(whose: Whose, plan: FaultPlan) -> Self {
         let world = World::new().await;
         let faulty = Arc::new(Faulty::new(world.store.clone(), plan));
-        let sound = Arc::new(Faulty::new(world.store.clone(), NEVER));
+        let sound = Arc::new(Faulty::new(world.store.clone(), FaultPlan::NEVER));
         let (scheduler, worker) = match whose {
             Whose::Scheduler => (faulty.clone(), sound),
             Whose::Worker => (sound, faulty.clone()),
@@ -182,7 +168,7 @@ fn disturbed_example(
 }
 
 fn sound_example() -> Outcome {
-    let sound = alone(worked_example(Whose::Worker, NEVER));
+    let sound = alone(worked_example(Whose::Worker, FaultPlan::NEVER));
     assert_eq!(sound.asked.len(), 6, "a plan, four subjects, one page");
     assert!(sound.asked.values().all(|times| *times == 1));
     sound
@@ -272,7 +258,7 @@ async fn told(world: &World, key: SessionKey, who: Role) -> usize {
 
 #[test]
 fn the_agent_of_a_detached_run_is_told_of_its_end_once_whatever_dies() {
-    let sound = alone(detached(Whose::Worker, NEVER));
+    let sound = alone(detached(Whose::Worker, FaultPlan::NEVER));
     assert_eq!(sound.essence["sessions"].as_array().map(Vec::len), Some(3));
     for whose in [Whose::Scheduler, Whose::Worker] {
         let struck = at_every_write(8, |plan| {
@@ -429,8 +415,8 @@ fn acted(world: &World, plan: FaultPlan, unknown: usize) {
 #[test]
 fn a_send_with_everything_survives_its_worker_at_every_write() {
     let sound = alone(async {
-        let (world, sound) = everything(NEVER).await;
-        acted(&world, NEVER, 0);
+        let (world, sound) = everything(FaultPlan::NEVER).await;
+        acted(&world, FaultPlan::NEVER, 0);
         sound
     });
     let mut in_doubt = 0;

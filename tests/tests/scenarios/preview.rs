@@ -11,7 +11,7 @@ use mainspring_shared::send::SendStatus;
 use mainspring_shared::session::preview::PartKind::{History, New, System, Tail, Tools};
 use mainspring_shared::session::preview::{Answered, Preview};
 use mainspring_shared::tool::ToolEntry;
-use mainspring_tests::world::{Fault, FaultPlan, Faulty, World};
+use mainspring_tests::world::{FaultPlan, Faulty, World};
 use serde_json::{Value, json};
 
 fn agent() -> AgentSpec {
@@ -84,10 +84,7 @@ async fn whoever_takes_a_send_over_asks_what_was_previewed() {
     let input = plan(&json!([[["look", {"ms": 3000}]]]));
     let world = World::new().await;
     let key = world.session(agent()).await;
-    let never = FaultPlan {
-        at: usize::MAX,
-        fault: Fault::DieBefore,
-    };
+    let never = FaultPlan::NEVER;
     let store = Arc::new(Faulty::new(world.store.clone(), never));
     let _first = world.worker("first", store.clone());
     world.pass(Duration::from_millis(100)).await;

@@ -13,7 +13,7 @@ use mainspring_shared::send::{SendRecord, SendStatus};
 use mainspring_shared::store::DumpSession;
 use mainspring_shared::tool::ToolEntry;
 use mainspring_shared::workflow::run::{RunAsk, RunRecord, RunStatus};
-use mainspring_tests::world::{Fault, FaultPlan, Faulty, World, differences, essence};
+use mainspring_tests::world::{Fault, FaultPlan, Faulty, World, alone, differences, essence};
 use serde_json::{Value, json};
 
 /// Tokens of each answer of the model, whoever asks.
@@ -257,20 +257,6 @@ async fn a_retry_of_a_run_spends_nothing_that_went_back() {
     world.audit().await;
 }
 
-const NEVER: FaultPlan = FaultPlan {
-    at: usize::MAX,
-    fault: Fault::DieBefore,
-};
-
-/// Runs one system in a time of its own, and ends whatever is left of it.
-fn alone<T>(system: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .start_paused(true)
-        .build();
-    runtime.expect("a runtime starts").block_on(system)
-}
-
 /// A run of two leaves under a budget, with a fault at one write of its scheduler or its worker: the
 /// store's essence, and the write that was struck.
 async fn disturbed(
@@ -324,7 +310,7 @@ async fn disturbed(
 fn what_runs_use_is_counted_once_whatever_dies() {
     for detached in [false, true] {
         for scheduler in [true, false] {
-            let (sound, _) = alone(disturbed(scheduler, detached, NEVER));
+            let (sound, _) = alone(disturbed(scheduler, detached, FaultPlan::NEVER));
             for fault in Fault::ALL {
                 let mut at = 0;
                 loop {

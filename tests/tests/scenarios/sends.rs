@@ -497,10 +497,7 @@ async fn a_send_that_kills_its_workers_ends_and_takes_no_one_along() {
     }
     // Whoever runs the poison dies of it a second later.
     for n in 1..=5 {
-        let never = FaultPlan {
-            at: usize::MAX,
-            fault: Fault::DieBefore,
-        };
+        let never = FaultPlan::NEVER;
         let store = Arc::new(Faulty::new(world.store.clone(), never));
         let _worker = world.worker(&format!("w{n}"), store.clone());
         while world.script.calls("sleep 3600000") < n {
@@ -563,10 +560,7 @@ async fn a_manual_session_waits_for_resume_after_its_worker_died() {
         world.session(agent.clone()).await,
         world.session(agent).await,
     );
-    let never = FaultPlan {
-        at: usize::MAX,
-        fault: Fault::DieBefore,
-    };
+    let never = FaultPlan::NEVER;
     let store = Arc::new(Faulty::new(world.store.clone(), never));
     let _first = world.worker("first", store.clone());
     let go_on = world.send(resumed, "sleep 8000").await;
@@ -592,10 +586,7 @@ async fn a_manual_session_waits_for_resume_after_its_worker_died() {
 async fn a_worker_that_sleeps_past_its_lease_changes_nothing_when_it_wakes() {
     let world = World::new().await;
     let key = world.session(AgentSpec::default()).await;
-    let plan = FaultPlan {
-        at: usize::MAX,
-        fault: Fault::DieBefore,
-    };
+    let plan = FaultPlan::NEVER;
     let paused = Arc::new(Faulty::new(world.store.clone(), plan));
     let _first = world.worker("first", paused.clone());
     let id = world.send(key, "sleep 8000").await;

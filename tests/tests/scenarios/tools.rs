@@ -419,11 +419,6 @@ async fn words_for_an_idle_session_are_a_send_and_words_for_a_queued_one_join_it
     world.audit().await;
 }
 
-const NEVER: FaultPlan = FaultPlan {
-    at: usize::MAX,
-    fault: Fault::DieBefore,
-};
-
 /// A send with calls of every kind, a question and an external call in it, under a worker whose
 /// store or life breaks at one write. Returns what the transcript says at the end.
 async fn eventful(plan_of: FaultPlan) -> (Vec<(Role, String)>, bool) {
@@ -472,7 +467,7 @@ async fn eventful(plan_of: FaultPlan) -> (Vec<(Role, String)>, bool) {
 
 #[tokio::test(start_paused = true)]
 async fn a_fault_at_any_write_of_a_send_with_calls_changes_nothing_of_the_outcome() {
-    let (expected, _) = eventful(NEVER).await;
+    let (expected, _) = eventful(FaultPlan::NEVER).await;
     assert_eq!(expected.len(), 9);
     for fault in Fault::ALL {
         let mut reached = 0;
@@ -494,7 +489,7 @@ async fn a_fault_at_any_write_of_a_send_with_calls_changes_nothing_of_the_outcom
 #[tokio::test(start_paused = true)]
 async fn a_call_in_doubt_is_never_made_twice_and_the_model_is_told() {
     let (world, key) = start().await;
-    let store = Arc::new(Faulty::new(world.store.clone(), NEVER));
+    let store = Arc::new(Faulty::new(world.store.clone(), FaultPlan::NEVER));
     let _first = world.worker("first", store.clone());
     let calls =
         json!([[["act", {"ms": 3000}], ["put", {"ms": 3000, "n": 2}], ["look", {"ms": 3000}]]]);

@@ -16,7 +16,7 @@ use mainspring_shared::tool::{CallResult, ToolEntry, call_id};
 use mainspring_tests::world::{Fault, FaultPlan, Faulty, World};
 use serde_json::json;
 
-use super::{NEVER, agent, plan, results, session, until};
+use super::{agent, plan, results, session, until};
 
 /// An agent that may delegate; the script plays its children as well.
 async fn delegating() -> (World, SessionKey) {
@@ -163,7 +163,7 @@ async fn a_fault_at_any_write_of_a_send_with_a_child_changes_nothing_of_the_outc
         });
         (said.collect(), faulty.fired())
     }
-    let (expected, _) = run(NEVER).await;
+    let (expected, _) = run(FaultPlan::NEVER).await;
     let left = expected.iter().filter(|said| !said.is_empty());
     assert_eq!((expected.len(), left.count()), (3, 2));
     for fault in Fault::ALL {

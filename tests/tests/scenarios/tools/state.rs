@@ -115,10 +115,7 @@ async fn the_model_is_shown_its_notes_when_a_send_begins() {
 async fn a_send_is_shown_the_same_notes_whoever_takes_it_over() {
     let world = World::new().await;
     let key = world.session(keeper()).await;
-    let never = FaultPlan {
-        at: usize::MAX,
-        fault: Fault::DieBefore,
-    };
+    let never = FaultPlan::NEVER;
     let store = Arc::new(Faulty::new(world.store.clone(), never));
     let _first = world.worker("first", store.clone());
     run(

@@ -1,0 +1,152 @@
+//! Vectors of what agents remember: made behind the save, and never waited for.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use mainspring_shared::agent::{ExtractMode, MemorySpec};
+use mainspring_shared::memory::{Embedder, Embedding, MemoryError};
+use mainspring_shared::time::Clock;
+use mainspring_tests::world::{Fault, FaultPlan, Faulty, World};
+use serde_json::json;
+
+use super::memory::{done, id, know, memory, personal, rememberer, session_of};
+
+/// Embeddings that know what animals are, and may be away.
+#[derive(Debug)]
+struct Animals {
+    clock: Arc<dyn Clock>,
+    away: AtomicBool,
+    asked: AtomicU32,
+}
+
+#[async_trait]
+impl Embedder for Animals {
+    async fn embed(&self, texts: Vec<String>) -> Result<Vec<Embedding>, MemoryError> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        assert!(!texts[0].contains("panic"), "scripted");
+        if self.away.load(Ordering::Relaxed) {
+            self.clock.sleep(Duration::from_hours(1)).await;
+        }
+        let about = |text: &String| {
+            let animal = ["kitten", "cat", "pet"]
+                .iter()
+                .any(|word| text.contains(word));
+            let vector = if animal {
+                vec![1.0, 0.0]
+            } else {
+                vec![0.0, 1.0]
+            };
+            let model = "animals".to_owned();
+            Embedding { model, vector }
+        };
+        Ok(texts.iter().map(about).collect())
+    }
+}
+
+/// A world whose workers make vectors.
+async fn of_animals() -> (World, Arc<Animals>) {
+    let mut world = World::new().await;
+    let animals = Arc::new(Animals {
+        clock: world.clock(),
+        away: AtomicBool::new(false),
+        asked: AtomicU32::new(0),
+    });
+    world.embedder = Some((animals.clone(), Duration::from_millis(500)));
+    (world, animals)
+}
+
+#[tokio::test(start_paused = true)]
+async fn vectors_are_made_behind_the_save_whoever_saved() {
+    let (world, animals) = of_animals().await;
+    // Through the API, by nobody who makes vectors; one text breaks whatever makes them.
+    know(&world, 1, "user/ann", "Ann has a kitten").await;
+    know(&world, 2, "user/ann", "panic").await;
+    let _worker = world.worker("w", world.store.clone());
+    world.pass(Duration::from_secs(11)).await;
+    let key = session_of(&world, 1, Some("ann"), rememberer(personal())).await;
+    let spec = MemorySpec {
+        extract: ExtractMode::AfterSend,
+        ..personal()
+    };
+    let extracting = session_of(&world, 2, Some("ann"), rememberer(spec)).await;
+    let facts = json!({"memories": [{"text": "her cat died in May"}]});
+    let saving = world.send(extracting, &format!("extract {facts}")).await;
+    done(&world, saving).await;
+    // What a worker itself saved does not wait for its next look at what others did.
+    world.pass(Duration::from_secs(1)).await;
+    let send = world.send(key, "what about a pet?").await;
+    let found = memory(&done(&world, send).await);
+    assert_eq!(found.entries.len(), 2, "{found:?}");
+    assert!(!found.entries.contains(&id(2).to_string()), "{found:?}");
+    // What has its vector is not asked for again; what cannot get one is, at its own pace.
+    let before = animals.asked.load(Ordering::Relaxed);
+    world.pass(Duration::from_mins(6)).await;
+    assert_eq!(animals.asked.load(Ordering::Relaxed), before + 1);
+    world.audit().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn embeddings_that_are_away_neither_fail_nor_delay_a_send() {
+    let (world, animals) = of_animals().await;
+    animals.away.store(true, Ordering::Relaxed);
+    know(&world, 1, "user/ann", "Ann has a kitten called Rex").await;
+    let _worker = world.worker("w", world.store.clone());
+    let key = session_of(&world, 1, Some("ann"), rememberer(personal())).await;
+    let begun = world.clock().monotonic();
+    let rounds = json!([[["memory_save", {"text": "the cat likes fish"}]]]);
+    let send = world
+        .send(key, &format!("plan {rounds}\n\nwho is Rex?"))
+        .await;
+    let record = done(&world, send).await;
+    let took = world
+        .clock()
+        .monotonic()
+        .checked_sub(begun)
+        .expect("time goes on");
+    assert!(took < Duration::from_millis(1_500), "{took:?}");
+    // Words answer, within the question's own limit.
+    let shown = memory(&record);
+    assert_eq!(shown.entries, [id(1).to_string()]);
+    assert_eq!(shown.note, None);
+    // While they are away they are asked a few times now and then, not once for each entry.
+    for n in 10..40 {
+        know(&world, n, "user/bob", &format!("cat number {n}")).await;
+    }
+    let before = animals.asked.load(Ordering::Relaxed);
+    world.pass(Duration::from_mins(5)).await;
+    let asked = animals.asked.load(Ordering::Relaxed) - before;
+    assert!(asked <= 100, "{asked} questions in five minutes");
+    // When they are back, everything gets its vector.
+    animals.away.store(false, Ordering::Relaxed);
+    world.pass(Duration::from_mins(8)).await;
+    let ask = world.send(key, "which pet?").await;
+    assert_eq!(memory(&done(&world, ask).await).entries.len(), 2);
+    world.audit().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_dies_leaves_vectors_to_the_next() {
+    for fault in Fault::ALL {
+        let (world, _animals) = of_animals().await;
+        for at in 0..3 {
+            know(&world, at, "user/ann", &format!("kitten number {at}")).await;
+            let plan = FaultPlan { at: 0, fault };
+            let faulty = Arc::new(Faulty::new(world.store.clone(), plan));
+            world.worker(&format!("w{at}"), faulty.clone());
+            world.pass(Duration::from_secs(30)).await;
+            faulty.kill();
+        }
+        let _last = world.worker("last", world.store.clone());
+        world.pass(Duration::from_mins(6)).await;
+        let key = session_of(&world, 1, Some("ann"), rememberer(personal())).await;
+        let send = world.send(key, "a pet?").await;
+        assert_eq!(
+            memory(&done(&world, send).await).entries.len(),
+            3,
+            "{fault:?}"
+        );
+        world.audit().await;
+    }
+}
