@@ -16,7 +16,7 @@ use mainspring_shared::tool::ToolEntry;
 use mainspring_tests::pairing;
 use mainspring_tests::simulation::Chance;
 use mainspring_tests::suites::store::harness::environment;
-use mainspring_tests::world::{Asked, Manner, World};
+use mainspring_tests::world::{Asked, Manner, World, alone};
 use mainspring_worker::llm::{FactsOverride, Request};
 use serde_json::{Value, json};
 
@@ -203,12 +203,7 @@ fn what_could_have_fitted_is_answered_and_what_cannot_is_not_sent_twice() {
     let sessions = environment("MAINSPRING_TEST_OVERFLOWS").map(|text| text.parse());
     let sessions = sessions.map_or(SESSIONS, |sessions| sessions.expect("a number"));
     for seed in 0..sessions {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .start_paused(true)
-            .build();
-        let runtime = runtime.expect("a runtime starts");
-        runtime.block_on(session(seed, &mut found));
+        alone(session(seed, &mut found));
     }
     let said = format!("{SENDS} sends in each of {sessions} sessions: {found:?}\n");
     let told = std::io::stderr().write_all(said.as_bytes());

@@ -9,7 +9,7 @@ use std::io::Write as _;
 
 use mainspring_providers::Kind;
 use mainspring_tests::suites::store::harness::environment;
-use mainspring_tests::world::{Backing, World};
+use mainspring_tests::world::{Backing, World, alone};
 
 use crate::history::{Course, History, Teller, Way, viewer};
 use crate::wires::{Wire, without_ids};
@@ -105,13 +105,9 @@ fn on(name: &str, open: impl Fn() -> Option<Backing>, default: u64) {
             assert!(!required, "no server of {name} is given");
             return;
         };
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .start_paused(true)
-            .build();
         let last = (seed + TOGETHER).min(from + count);
         let found = &mut found;
-        runtime.expect("a runtime starts").block_on(async {
+        alone(async {
             let world = World::over(&backing, |_, _, _| {}).await;
             viewer(&world);
             let wire = Wire::of(Kind::Anthropic, &world.clock(), false);
