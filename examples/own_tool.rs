@@ -29,7 +29,7 @@ use mainspring_store_sqlite::SqliteOptions;
 use mainspring_worker::hook::Hooks;
 use mainspring_worker::memory::Memories;
 use mainspring_worker::tool::{Invocation, Output, Tool, ToolError, ToolSpec, Tools, Traits};
-use mainspring_worker::{Parts, WorkerConfig};
+use mainspring_worker::{Parts, Sources, WorkerConfig};
 use serde_json::{Map, json};
 
 /// Tells how much of something is in store.
@@ -77,16 +77,18 @@ async fn main() -> anyhow::Result<()> {
     let demo = ProviderSettings::new("demo", Kind::Demo);
     let parts = Parts {
         store: store.clone(),
-        blobs: Arc::new(Depot::in_database(store.clone(), entropy.clone())),
         queue: Arc::new(LocalQueue::new()),
         bus: Arc::new(LocalBus::new()),
         clock: clock.clone(),
         entropy: entropy.clone(),
         providers: Arc::new(mainspring_providers::open(&[demo], "demo", &clock)?),
         tools: Arc::new(tools),
-        memories: Arc::new(Memories::new(store.clone(), clock.clone(), None)),
+        sources: Sources {
+            blobs: Arc::new(Depot::in_database(store.clone(), entropy.clone())),
+            memories: Arc::new(Memories::new(store.clone(), clock.clone(), None)),
+            fold: None,
+        },
         hooks: Arc::new(Hooks::default()),
-        fold: None,
         config: Arc::new(WorkerConfig::default()),
     };
     let queue = parts.queue.clone();

@@ -52,7 +52,6 @@ impl fmt::Debug for Parts {
 pub struct App {
     pub store: Arc<dyn Store>,
     pub blobs: Arc<Depot>,
-    pub bus: Arc<dyn Bus>,
     pub clock: Arc<dyn Clock>,
     pub entropy: Arc<dyn Entropy>,
     pub config: SchedulerConfig,
@@ -75,6 +74,11 @@ impl App {
     /// The boot to write under. Fails until the first registration has succeeded.
     pub fn boot_id(&self) -> Result<BootId, Error> {
         self.registration.id().ok_or_else(Error::not_registered)
+    }
+
+    /// Live notifications between processes.
+    pub fn bus(&self) -> &dyn Bus {
+        self.notifier.bus()
     }
 
     /// The key for a new session.

@@ -51,7 +51,6 @@ pub fn start(parts: Parts, lifecycle: &Lifecycle) -> (Arc<App>, Loops) {
         notifier,
         store: parts.store,
         blobs: parts.blobs,
-        bus: parts.bus,
         clock: parts.clock,
         entropy: parts.entropy,
         config: parts.config,

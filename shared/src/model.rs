@@ -46,6 +46,10 @@ pub struct Request {
     /// The folds, then the active window in the order of `seq`. Never copied: transports serialize
     /// from here.
     pub messages: Vec<Arc<Message>>,
+    /// How many of the messages, from the first on, have the form that they keep: up to the last fold,
+    /// digest or forgotten result. When more of them change, all behind these does, so a provider's
+    /// cache is to keep the request up to here.
+    pub settled: usize,
     /// The most tokens that the answer may have.
     pub max_tokens: u32,
     /// What is shown behind the last message, as the end of the user's turn: it belongs to no

@@ -46,7 +46,7 @@ use mainspring_tools::builtin::register_wakeups;
 use mainspring_worker::hook::Hooks;
 use mainspring_worker::memory::Memories;
 use mainspring_worker::tool::Tools;
-use mainspring_worker::{Parts, WorkerConfig};
+use mainspring_worker::{Parts, Sources, WorkerConfig};
 use uuid::Uuid;
 
 pub use alone::alone;
@@ -312,7 +312,11 @@ impl World {
             memories.insert(name, memory.clone());
         }
         let parts = Parts {
-            blobs: self.depot(&store),
+            sources: Sources {
+                blobs: self.depot(&store),
+                memories: Arc::new(memories),
+                fold: None,
+            },
             store,
             queue: Arc::new(self.wire.clone()),
             bus: Arc::new(self.bus.clone()),
@@ -320,9 +324,7 @@ impl World {
             entropy: self.entropy.clone(),
             providers: Arc::new(providers),
             tools: self.tools.clone(),
-            memories: Arc::new(memories),
             hooks: Arc::new(self.hooks.clone()),
-            fold: None,
             config: Arc::new(config),
         };
         let lifecycle = Lifecycle::new();

@@ -301,6 +301,7 @@ mod tests {
             system: None,
             messages: vec![Arc::new(said.at(1, send, Timestamp(0), 0))],
             max_tokens: 1,
+            settled: 0,
             tail: None,
             cache_key: None,
             temperature: None,

@@ -147,7 +147,7 @@ async fn attempt(kernel: &Arc<Kernel>, owed: Extraction, token: Uuid) {
         }
     });
     match parts.store.end_extraction(end(work)).await {
-        Ok(true) => parts.memories.has_saved(),
+        Ok(true) => parts.sources.memories.has_saved(),
         Ok(false) => {
             tracing::debug!(send.id = %owed.send_id, "an extraction was erased or taken over");
         }
@@ -199,7 +199,7 @@ async fn extract(kernel: &Arc<Kernel>, owed: &Extraction) -> Result<Work, String
     if text.is_empty() {
         return Ok(Work::default());
     }
-    let memory = parts.memories.get(&owed.spec.provider);
+    let memory = parts.sources.memories.get(&owed.spec.provider);
     let memory = memory.map_err(|error| error.to_string())?;
     let ask = Recall {
         tenant: owed.key.tenant,
@@ -215,7 +215,11 @@ async fn extract(kernel: &Arc<Kernel>, owed: &Extraction) -> Result<Work, String
         limit: KNOWN_MAX,
     };
     let limit = parts.config.recall_timeout * 5;
-    let known = parts.memories.within(limit, memory.recall(ask)).await;
+    let known = parts
+        .sources
+        .memories
+        .within(limit, memory.recall(ask))
+        .await;
     let known = known.map_err(|error| error.to_string())?;
     let (reply, mut usage) = ask_model(kernel, owed, &send, &known, &text).await?;
     let source = MemorySource {
@@ -235,7 +239,7 @@ async fn extract(kernel: &Arc<Kernel>, owed: &Extraction) -> Result<Work, String
             ..Work::default()
         });
     };
-    let found = found::decide(&parts.memories, owed, facts, &known, source).await;
+    let found = found::decide(&parts.sources.memories, owed, facts, &known, source).await;
     let (found, again) = match found {
         Ok(found) => (found, false),
         Err(error) => {
@@ -314,6 +318,7 @@ async fn ask_model(
         system: Some(INSTRUCTIONS.to_owned()),
         messages: vec![Arc::new(message.at(1, owed.send_id, send.created_at, 0))],
         max_tokens: ANSWER_TOKENS_MAX,
+        settled: 0,
         tail: None,
         cache_key: None,
         temperature: None,

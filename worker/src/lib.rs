@@ -26,6 +26,6 @@ mod worker;
 mod writes;
 
 pub use config::{RetrySettings, WorkerConfig};
-pub use worker::{Parts, run};
+pub use worker::{Parts, Sources, run};
 
 pub(crate) use worker::Kernel;

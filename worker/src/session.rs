@@ -299,7 +299,6 @@ async fn held(
         };
         let bound = send.agent.context.last_messages;
         let turn = Turn {
-            key,
             lease,
             send,
             counters,
@@ -391,8 +390,8 @@ async fn one(kernel: &Arc<Kernel>, turn: Turn<'_>) -> Left {
         send: turn.send.record.id,
         reach: turn.reach.clone(),
     };
-    kernel.running.at(turn.key, control);
-    let at = (turn.key, turn.send.record.id);
+    kernel.running.at(turn.send.record.key, control);
+    let at = (turn.send.record.key, turn.send.record.id);
     let run = Run::new(kernel, turn);
     // Boxed, so that what a waiting send holds is counted once, not in each caller's frame.
     let left = Box::pin(run.drive()).await;

@@ -35,8 +35,6 @@ use crate::{extracting, metrics, preview, signals, strays};
 pub struct Parts {
     /// The truth.
     pub store: Arc<dyn Store>,
-    /// Content by its hash.
-    pub blobs: Arc<Depot>,
     /// Where activations come from.
     pub queue: Arc<dyn Queue>,
     /// Where notices go and signals come from.
@@ -49,14 +47,23 @@ pub struct Parts {
     pub providers: Arc<Providers>,
     /// The tools.
     pub tools: Arc<Tools>,
-    /// The providers of memory.
-    pub memories: Arc<Memories>,
+    /// What the model is shown besides rows.
+    pub sources: Sources,
     /// What is asked at fixed points of each send.
     pub hooks: Arc<Hooks>,
-    /// How transcripts are folded, in the place of the strategy `summary`.
-    pub fold: Option<Arc<dyn Fold>>,
     /// The bounds.
     pub config: Arc<WorkerConfig>,
+}
+
+/// Where what the model is shown comes from, besides rows.
+#[derive(Debug, Clone)]
+pub struct Sources {
+    /// Content by its hash.
+    pub blobs: Arc<Depot>,
+    /// The providers of memory.
+    pub memories: Arc<Memories>,
+    /// How transcripts are folded, in the place of the strategy `summary`.
+    pub fold: Option<Arc<dyn Fold>>,
 }
 
 /// What all runs share.
@@ -113,7 +120,7 @@ pub async fn run(mut parts: Parts, lifecycle: Lifecycle) -> store::Result<()> {
         kept: Kept {
             cache: Cache::new(parts.config.cache_bytes_max),
             content: Arc::new(Content::new(
-                parts.blobs.clone(),
+                parts.sources.blobs.clone(),
                 parts.config.blob_cache_bytes_max,
             )),
             suspects: Arc::new(Suspects::new(

@@ -163,7 +163,11 @@ impl Base {
         )?);
         let tools = wiring::tools(config, &self.clock, &self.entropy, &background, &memories)?;
         let parts = mainspring_worker::Parts {
-            blobs: wiring::depot(config, &store, &self.entropy)?,
+            sources: mainspring_worker::Sources {
+                blobs: wiring::depot(config, &store, &self.entropy)?,
+                memories,
+                fold: None,
+            },
             store,
             queue: wires.queue.clone(),
             bus: wires.bus.clone(),
@@ -171,9 +175,7 @@ impl Base {
             entropy: self.entropy.clone(),
             providers: Arc::new(wiring::providers(config, &self.clock)?),
             tools: Arc::new(tools),
-            memories,
             hooks: Arc::new(wiring::hooks(config, &self.clock, &self.entropy)?),
-            fold: None,
             config: Arc::new(wiring::worker_config(config)),
         };
         let running = mainspring_worker::run(parts, self.lifecycle.clone());

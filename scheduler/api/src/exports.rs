@@ -79,11 +79,8 @@ pub(super) async fn export(
         before,
         after: before,
         held: Vec::new(),
-        with_blobs: query.blobs.unwrap_or(true),
         ready: Vec::new(),
-        wanted: VecDeque::new(),
-        known: BTreeSet::new(),
-        blob: None,
+        blobs: query.blobs.unwrap_or(true).then(BlobsNamed::default),
         piece: Some(header),
     };
     let (first, behind) = exporting.begin().await.map_err(problem)?;
@@ -115,16 +112,22 @@ struct Exporting {
     after: i64,
     /// Messages with a call whose result was not read yet.
     held: Vec<Message>,
-    with_blobs: bool,
     /// Messages that go out once the blobs have that they name.
     ready: Vec<Message>,
-    wanted: VecDeque<BlobHash>,
-    /// Blobs that went out, or could not.
-    known: BTreeSet<BlobHash>,
-    /// The one that goes out.
-    blob: Option<Outgoing>,
+    /// The blobs that go out; none where they are not wanted.
+    blobs: Option<BlobsNamed>,
     /// What goes out before more is read.
     piece: Option<Vec<u8>>,
+}
+
+/// The blobs that messages name.
+#[derive(Default)]
+struct BlobsNamed {
+    wanted: VecDeque<BlobHash>,
+    /// Those that went out, or could not.
+    known: BTreeSet<BlobHash>,
+    /// The one that goes out.
+    going: Option<Outgoing>,
 }
 
 struct Outgoing {
@@ -176,8 +179,12 @@ impl Exporting {
             if let Some(line) = self.blob_line()? {
                 return Ok(Some((line.into(), Some(self))));
             }
-            if let Some(sha256) = self.wanted.pop_front() {
-                self.blob = self.read_blob(sha256).await?;
+            let wanted = self.blobs.as_mut();
+            if let Some(sha256) = wanted.and_then(|blobs| blobs.wanted.pop_front()) {
+                let read = self.read_blob(sha256).await?;
+                if let Some(blobs) = &mut self.blobs {
+                    blobs.going = read;
+                }
                 continue;
             }
             if !self.ready.is_empty() {
@@ -210,10 +217,10 @@ impl Exporting {
         self.held.extend(numbered);
         let behind = self.held.split_off(settled_len(&self.held));
         self.ready = std::mem::replace(&mut self.held, behind);
-        if self.with_blobs {
+        if let Some(blobs) = &mut self.blobs {
             let named = named(&self.ready);
-            let new = named.filter(|sha256| self.known.insert(*sha256));
-            self.wanted.extend(new);
+            let new = named.filter(|sha256| blobs.known.insert(*sha256));
+            blobs.wanted.extend(new);
         }
         Ok(())
     }
@@ -251,12 +258,15 @@ impl Exporting {
 
     /// The next line of the blob that goes out.
     fn blob_line(&mut self) -> Result<Option<Vec<u8>>, Failed> {
-        let Some(mut going) = self.blob.take() else {
+        let Some(blobs) = &mut self.blobs else {
+            return Ok(None);
+        };
+        let Some(mut going) = blobs.going.take() else {
             return Ok(None);
         };
         let line = self.writer.piece(&going.blob, &going.data, going.at)?;
         going.at += PIECE_BYTES;
-        self.blob = (going.at < going.data.len()).then_some(going);
+        blobs.going = (going.at < going.data.len()).then_some(going);
         Ok(Some(line))
     }
 }

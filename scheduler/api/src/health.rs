@@ -87,7 +87,7 @@ pub(super) async fn info(
         "scheduler": { "name": app.config.name, "boot_id": app.registration.id() },
         "store": { "server": server.server, "schema": server.schema },
         "queue": { "available": app.notifier.queue.is_available() },
-        "bus": { "available": app.bus.is_available() },
+        "bus": { "available": app.bus().is_available() },
         "now": server.now,
     });
     respond::json(StatusCode::OK, &info)

@@ -43,7 +43,7 @@ const PAUSE_MIN: Duration = Duration::from_millis(1);
 pub(crate) async fn run(app: &App) {
     let mut health = Health::new("runs");
     let mut memory = Memory::default();
-    let mut notices = app.bus.subscribe(Topic::Runs).await;
+    let mut notices = app.bus().subscribe(Topic::Runs).await;
     loop {
         let wait = match pass(app, &mut memory).await {
             Ok(wait) => {
@@ -72,7 +72,7 @@ pub(crate) async fn run(app: &App) {
                     Some(Notice::Gap) => break,
                     None => {
                         app.clock.sleep(PAUSE_MAX).await;
-                        notices = app.bus.subscribe(Topic::Runs).await;
+                        notices = app.bus().subscribe(Topic::Runs).await;
                         break;
                     }
                 },

@@ -20,7 +20,7 @@ const PAUSE_MIN: Duration = Duration::from_millis(1);
 /// Fires timers until shutdown.
 pub(crate) async fn run(app: &App) {
     let mut health = Health::new("timers");
-    let mut armed = app.bus.subscribe(Topic::Timers).await;
+    let mut armed = app.bus().subscribe(Topic::Timers).await;
     loop {
         let wait = match fire(app).await {
             Ok(wait) => {
@@ -40,7 +40,7 @@ pub(crate) async fn run(app: &App) {
                 Some(Notice::Gap) => app.clock.sleep(wait).await,
                 None => {
                     app.clock.sleep(wait).await;
-                    armed = app.bus.subscribe(Topic::Timers).await;
+                    armed = app.bus().subscribe(Topic::Timers).await;
                 }
             },
         }

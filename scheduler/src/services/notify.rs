@@ -58,6 +58,11 @@ impl Notifier {
         (notifier, ready)
     }
 
+    /// Live notifications between processes.
+    pub fn bus(&self) -> &dyn Bus {
+        self.bus.as_ref()
+    }
+
     /// Enqueues sessions with work in the background. Never waits; drops sessions if the buffer is full.
     pub fn enqueue(&self, sessions: impl IntoIterator<Item = ReadySession>) {
         for session in sessions {

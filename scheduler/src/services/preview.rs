@@ -92,8 +92,8 @@ async fn asked(app: &App, ask: &Ask) -> Option<Answered> {
     let json = serde_json::to_vec(ask).ok()?;
     let late = app.clock.sleep(PATIENCE);
     let answer = async {
-        let answers = app.bus.subscribe(Topic::Answers(ask.id)).await;
-        app.bus.publish(Topic::Asks, Bytes::from(json));
+        let answers = app.bus().subscribe(Topic::Answers(ask.id)).await;
+        app.bus().publish(Topic::Asks, Bytes::from(json));
         first(answers).await
     };
     tokio::select! {

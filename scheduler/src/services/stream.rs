@@ -120,7 +120,7 @@ impl Reader {
         seen: Option<EventId>,
         watcher: Watcher<SessionKey>,
     ) -> Self {
-        let live = app.bus.subscribe(Topic::Live(key)).await;
+        let live = app.bus().subscribe(Topic::Live(key)).await;
         let is_final = matches!(scope, Scope::Send { is_final: true, .. });
         if !is_final {
             request_replay(&app, key);

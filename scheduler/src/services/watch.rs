@@ -230,7 +230,7 @@ impl<K: Eq + Hash + Copy> Drop for Watcher<K> {
 
 /// Dispatches notifications until `closing` is cancelled.
 pub async fn run(app: &App, closing: CancellationToken) {
-    let mut notices = app.bus.subscribe(Topic::Steps).await;
+    let mut notices = app.bus().subscribe(Topic::Steps).await;
     // Commits before the subscription may have been missed.
     app.watch.wake_all();
     let mut slice = 0;
@@ -242,7 +242,7 @@ pub async fn run(app: &App, closing: CancellationToken) {
             () = closing.cancelled() => return,
             // Before the notifications, since there may be no end of them.
             () = &mut tick => {
-                if app.bus.is_available() {
+                if app.bus().is_available() {
                     moved.clear();
                     app.watch.wake_slice(slice);
                     slice = (slice + 1) % SLICES;
@@ -261,7 +261,7 @@ pub async fn run(app: &App, closing: CancellationToken) {
                 Some(Notice::Gap) => app.watch.wake_all(),
                 None => {
                     app.clock.sleep(POLL).await;
-                    notices = app.bus.subscribe(Topic::Steps).await;
+                    notices = app.bus().subscribe(Topic::Steps).await;
                     app.watch.wake_all();
                 }
             },

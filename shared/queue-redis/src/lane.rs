@@ -28,7 +28,6 @@ pub(crate) struct Keys {
     pub(crate) workers: String,
     pub(crate) inflight: String,
     pub(crate) bell: String,
-    queue: String,
 }
 
 impl Keys {
@@ -70,7 +69,6 @@ impl Keys {
             inflight: config.inflight_jobs_set(),
             bell: format!("{queue}:bell"),
             config,
-            queue,
         }
     }
 
@@ -81,7 +79,7 @@ impl Keys {
 
     /// Where apalis describes a worker.
     pub(crate) fn worker_metadata(&self, name: &str) -> String {
-        format!("{}:workers:metadata:{name}", self.queue)
+        format!("{}:metadata:{name}", self.workers)
     }
 }
 

@@ -97,6 +97,7 @@ mod tests {
             system: None,
             messages: messages.collect(),
             max_tokens: 100,
+            settled: 0,
             tail: None,
             cache_key: None,
             temperature: None,

@@ -32,14 +32,8 @@ const GO_ON: &str = "Your answer reached its token limit and was cut. Go on exac
 /// What a request is made of.
 #[derive(Debug, Clone)]
 pub struct Inputs<'a> {
-    /// The model's name as its provider knows it.
-    pub model: String,
-    /// What is known of the model.
-    pub facts: &'a ModelFacts,
-    /// Whether the transport can ask the provider to hold the model to an output schema.
-    pub native_schema: bool,
-    /// The media types of sound that the transport has a form for.
-    pub sounds: &'a [&'a str],
+    /// The model.
+    pub model: Reader<'a>,
     /// The conversation: requests of one begin alike.
     pub session: SessionId,
     /// The send that runs: what belongs to others has ended.
@@ -50,16 +44,36 @@ pub struct Inputs<'a> {
     pub options: &'a SendOptions,
     /// The tools on offer, in order.
     pub tools: Vec<Arc<ToolSpec>>,
+    /// What was said.
+    pub said: Said<'a>,
+    /// What is shown behind the last message, in this order.
+    pub tail: Vec<TailPart<'a>>,
+    /// The shape of the answer.
+    pub output: Option<&'a Arc<OutputSpec>>,
+}
+
+/// The model that reads a request.
+#[derive(Debug, Clone)]
+pub struct Reader<'a> {
+    /// Its name as its provider knows it.
+    pub name: String,
+    /// What is known of it.
+    pub facts: &'a ModelFacts,
+    /// Whether the transport can ask the provider to hold the model to an output schema.
+    pub native_schema: bool,
+    /// The media types of sound that the transport has a form for.
+    pub sounds: &'a [&'a str],
+}
+
+/// What was said in a conversation.
+#[derive(Debug, Clone)]
+pub struct Said<'a> {
     /// What stands for the messages before the first one, oldest first.
     pub folds: &'a [Arc<Fold>],
     /// The active window: see [`following`].
     pub messages: Vec<Arc<Message>>,
     /// What the model has said of its answer, where that was cut and goes on.
     pub partial: Option<&'a [ContentPart]>,
-    /// What is shown behind the last message, in this order.
-    pub tail: Vec<TailPart<'a>>,
-    /// The shape of the answer.
-    pub output: Option<&'a Arc<OutputSpec>>,
 }
 
 /// A part of what is shown behind the last message.
@@ -79,27 +93,29 @@ pub enum TailPart<'a> {
 
 /// The request of a round.
 pub fn render(inputs: Inputs<'_>) -> Request {
-    let agent = inputs.agent;
+    let Inputs {
+        model, said, agent, ..
+    } = inputs;
     let tools = inputs.tools.iter();
     let tools = tools.map(|tool| (tool.name.as_str(), tool.description.as_str()));
     let system = assemble(agent, inputs.options.system_prompt.as_deref(), tools);
-    let mut messages: Vec<_> = inputs
-        .folds
-        .iter()
-        .map(|fold| Arc::new(recap(fold)))
-        .collect();
-    messages.extend(older::older(inputs.messages, inputs.send, &agent.context));
+    let folds = said.folds.iter();
+    let mut messages: Vec<_> = folds.map(|fold| Arc::new(recap(fold))).collect();
+    let (older, settled) = older::older(said.messages, inputs.send, &agent.context);
+    let settled = messages.len() + settled;
+    messages.extend(older);
     if let Some(keep) = agent.context.images.keep {
         fade(&mut messages, keep as usize);
     }
-    readable(&mut messages, inputs.facts.takes, inputs.sounds);
+    readable(&mut messages, model.facts.takes, model.sounds);
     let mut request = Request {
-        model: inputs.model,
+        model: model.name,
         system,
         messages,
+        settled,
         tail: None,
         cache_key: Some(inputs.session.to_string()),
-        max_tokens: answer_max(agent, inputs.facts),
+        max_tokens: answer_max(agent, model.facts),
         temperature: agent.temperature,
         top_p: agent.top_p,
         stop: agent.stop.clone(),
@@ -121,14 +137,14 @@ pub fn render(inputs: Inputs<'_>) -> Request {
             TailPart::Data { tag, text } => paragraph(&mut request.tail, &fenced(tag, "", text)),
         }
     }
-    if let Some(said) = inputs.partial {
-        go_on(&mut request, said);
+    if let Some(partial) = said.partial {
+        go_on(&mut request, partial);
     }
     if let Some(output) = inputs.output {
         let is_sends = inputs.options.output_schema.is_some();
-        let enforced = inputs.facts.enforces_schema(inputs.native_schema);
+        let enforced = model.facts.enforces_schema(model.native_schema);
         shape(&mut request, output, enforced, is_sends);
-        if inputs.native_schema && !enforced {
+        if model.native_schema && !enforced {
             // The transport would ask for it, and this model's provider refuse.
             request.output = None;
         }

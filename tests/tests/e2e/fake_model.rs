@@ -65,6 +65,7 @@ fn request(news: Vec<NewMessage>) -> Request {
         system,
         messages,
         max_tokens: 9,
+        settled: 0,
         tail: None,
         cache_key: None,
         temperature: None,

@@ -8,10 +8,12 @@ use async_trait::async_trait;
 use mainspring_shared::agent::{AgentSpec, FoldStrategy, MemorySpec};
 use mainspring_shared::memory::Recalled;
 use mainspring_shared::send::SendStatus;
-use mainspring_shared::session::fold::{FoldKind, NewFold};
+use mainspring_shared::session::fold::FoldKind;
 use mainspring_shared::tool::ToolEntry;
 use mainspring_tests::world::{Fault, FaultPlan, Faulty, World, differences, essence};
-use mainspring_worker::hook::{At, Decision, FoldPart, Hook, HookError, HookTraits, Verdict};
+use mainspring_worker::hook::{
+    At, Decision, FoldPart, Hook, HookError, HookTraits, Moment, Verdict,
+};
 use serde_json::Value;
 
 use super::folding::{SMALL, agent, text};
@@ -71,9 +73,11 @@ impl Hook for Judge {
             .await
     }
 
-    async fn fold_stored(&self, _at: At, fold: &NewFold) -> Result<(), HookError> {
-        let mut stored = self.stored.lock().expect("no panic");
-        stored.push((fold.to_seq, fold.kind));
+    async fn observe(&self, _at: At, moment: Moment<'_>) -> Result<(), HookError> {
+        if let Moment::FoldStored(fold) = moment {
+            let mut stored = self.stored.lock().expect("no panic");
+            stored.push((fold.to_seq, fold.kind));
+        }
         Ok(())
     }
 }

@@ -13,7 +13,7 @@ use mainspring_shared::store::CallAnswer;
 use mainspring_shared::tool::{CallResult, ToolEntry};
 use mainspring_tests::world::{FaultPlan, Faulty, World};
 use mainspring_worker::hook::{
-    At, Decision, Hook, HookError, HookTraits, OnFailure, ToolCall, Verdict,
+    At, Decision, Hook, HookError, HookTraits, Moment, OnFailure, ToolCall, Verdict,
 };
 use mainspring_worker::llm::{Reply, Request};
 use serde_json::json;
@@ -45,8 +45,12 @@ impl Hook for Watcher {
         "watcher"
     }
 
-    async fn send_started(&self, _at: At) -> Result<(), HookError> {
-        self.note("started".into())
+    async fn observe(&self, _at: At, moment: Moment<'_>) -> Result<(), HookError> {
+        match moment {
+            Moment::SendStarted => self.note("started".into()),
+            Moment::SendEnded(status) => self.note(format!("ended {}", status.as_str())),
+            _ => Ok(()),
+        }
     }
 
     async fn before_model(&self, at: At, request: &mut Request) -> Decision<Reply> {
@@ -97,10 +101,6 @@ impl Hook for Watcher {
             result.content = vec![ContentPart::text("look did one")];
         }
         Ok(())
-    }
-
-    async fn send_ended(&self, _at: At, status: SendStatus) -> Result<(), HookError> {
-        self.note(format!("ended {}", status.as_str()))
     }
 }
 
@@ -324,8 +324,12 @@ impl Hook for Silent {
         }
     }
 
-    async fn send_started(&self, _at: At) -> Result<(), HookError> {
-        self.hang("send_started").await;
+    async fn observe(&self, _at: At, moment: Moment<'_>) -> Result<(), HookError> {
+        match moment {
+            Moment::SendStarted => self.hang("send_started").await,
+            Moment::SendEnded(_) => self.hang("send_ended").await,
+            _ => {}
+        }
         Ok(())
     }
 
@@ -337,11 +341,6 @@ impl Hook for Silent {
     async fn before_tool(&self, _at: At, _call: &mut ToolCall) -> Decision<CallResult> {
         self.hang("before_tool").await;
         Ok(Verdict::Go)
-    }
-
-    async fn send_ended(&self, _at: At, _status: SendStatus) -> Result<(), HookError> {
-        self.hang("send_ended").await;
-        Ok(())
     }
 }
 
@@ -433,8 +432,10 @@ impl Hook for Stubborn {
         Ok((!done).then(|| "that is not done".to_owned()))
     }
 
-    async fn round_stored(&self, _at: At) -> Result<(), HookError> {
-        self.stored.fetch_add(1, Ordering::Relaxed);
+    async fn observe(&self, _at: At, moment: Moment<'_>) -> Result<(), HookError> {
+        if matches!(moment, Moment::RoundStored) {
+            self.stored.fetch_add(1, Ordering::Relaxed);
+        }
         Ok(())
     }
 }
@@ -502,8 +503,24 @@ impl Hook for Rounds {
         "rounds"
     }
 
-    async fn round_started(&self, at: At) -> Result<(), HookError> {
-        self.note(format!("round {}", at.round));
+    async fn observe(&self, at: At, moment: Moment<'_>) -> Result<(), HookError> {
+        match moment {
+            Moment::RoundStarted => self.note(format!("round {}", at.round)),
+            Moment::CallsOver(results) => {
+                let said = results.iter().map(|(call, result)| {
+                    format!("{}={}", call.name, result.code.map_or("ok", Code::as_str))
+                });
+                self.note(format!("over {}", said.collect::<Vec<_>>().join(" ")));
+            }
+            Moment::MessagesStored {
+                first_seq,
+                messages,
+            } => {
+                self.note(format!("stored {} from {first_seq}", messages.len()));
+                return Err(HookError("of no consequence".into()));
+            }
+            _ => {}
+        }
         Ok(())
     }
 
@@ -515,28 +532,6 @@ impl Hook for Rounds {
             ["put", "put"] => Verdict::Instead(CallResult::text("done before")),
             _ => Verdict::Go,
         })
-    }
-
-    async fn calls_over(
-        &self,
-        _at: At,
-        results: &[(ToolCall, CallResult)],
-    ) -> Result<(), HookError> {
-        let said = results.iter().map(|(call, result)| {
-            format!("{}={}", call.name, result.code.map_or("ok", Code::as_str))
-        });
-        self.note(format!("over {}", said.collect::<Vec<_>>().join(" ")));
-        Ok(())
-    }
-
-    async fn messages_stored(
-        &self,
-        _at: At,
-        first_seq: i64,
-        messages: &[NewMessage],
-    ) -> Result<(), HookError> {
-        self.note(format!("stored {} from {first_seq}", messages.len()));
-        Err(HookError("of no consequence".into()))
     }
 }
 

@@ -142,6 +142,7 @@ pub(super) mod tests {
             system: Some("Be brief, whatever you are asked.".to_owned()),
             messages: Vec::new(),
             max_tokens: 16,
+            settled: 0,
             tail: None,
             cache_key: None,
             temperature: None,

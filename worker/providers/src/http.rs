@@ -65,13 +65,18 @@ pub(super) struct Endpoint {
     headers: HeaderMap,
     key: Secret,
     stream: bool,
-    first_byte_timeout: Duration,
-    idle_timeout: Duration,
-    attempt_timeout: Duration,
+    timeouts: Timeouts,
     uploads: upload::Uploads,
     extra: RequestExtra,
     gate: Arc<Gate>,
     clock: Arc<dyn Clock>,
+}
+
+/// How long is waited for an answer and its parts.
+struct Timeouts {
+    first_byte: Duration,
+    idle: Duration,
+    attempt: Duration,
 }
 
 impl fmt::Debug for Endpoint {
@@ -126,9 +131,11 @@ impl Endpoint {
             headers: map,
             key: settings.api_key.clone(),
             stream: settings.stream,
-            first_byte_timeout: settings.first_byte_timeout,
-            idle_timeout: settings.idle_timeout,
-            attempt_timeout: settings.attempt_timeout,
+            timeouts: Timeouts {
+                first_byte: settings.first_byte_timeout,
+                idle: settings.idle_timeout,
+                attempt: settings.attempt_timeout,
+            },
             uploads: upload::Uploads::new(),
             extra: settings.extra.clone(),
             gate: Arc::clone(gate),
@@ -178,7 +185,7 @@ impl Endpoint {
                 reader.whole(&value, ear)
             }
         };
-        within(self.attempt_timeout, Wait::End, attempt).await?
+        within(self.timeouts.attempt, Wait::End, attempt).await?
     }
 
     /// A request's body with the members that the configuration adds.
@@ -201,7 +208,7 @@ impl Endpoint {
             .body(body);
         let sent = Box::pin(request.send());
         let response = if self.stream {
-            within(self.first_byte_timeout, Wait::FirstByte, sent).await?
+            within(self.timeouts.first_byte, Wait::FirstByte, sent).await?
         } else {
             sent.await
         };
@@ -246,7 +253,7 @@ impl Endpoint {
         let mut parser = sse::Parser::new(ANSWER_BYTES_MAX);
         let (mut bytes, mut events) = (0usize, 0usize);
         loop {
-            let read = within(self.idle_timeout, Wait::NextByte, response.chunk()).await;
+            let read = within(self.timeouts.idle, Wait::NextByte, response.chunk()).await;
             let piece = match read {
                 // The connection may break between the last event that matters and the marker.
                 Err(_) | Ok(Err(_) | Ok(None)) if reader.complete() => return Ok(()),

@@ -215,6 +215,7 @@ fn request(model: &str, text: &str) -> Request {
             0,
         ))],
         max_tokens: ANSWER_TOKENS,
+        settled: 0,
         tail: None,
         cache_key: None,
         temperature: None,

@@ -43,6 +43,21 @@ pub(super) enum Turn<'a> {
     Results(Vec<ToolResult<'a>>),
 }
 
+impl Turn<'_> {
+    /// How many results this turn has behind this message, where it is one of the turn's.
+    pub(super) fn behind(&self, message: &Message) -> Option<usize> {
+        match self {
+            Self::User { message: own, .. } | Self::Assistant { message: own, .. } => {
+                std::ptr::eq(*own, message).then_some(0)
+            }
+            Self::Results(results) => results.iter().rev().position(|result| {
+                let own = result.message;
+                own.is_some_and(|own| std::ptr::eq(own, message))
+            }),
+        }
+    }
+}
+
 /// The answer to one call.
 #[derive(Debug)]
 pub(super) struct ToolResult<'a> {

@@ -15,7 +15,7 @@ use mainspring_shared::usage::Usage;
 
 use super::{Asked, Fault, Writing, Written};
 use crate::Kernel;
-use crate::hook::At;
+use crate::hook::{At, Moment};
 
 /// Folds that are begun at a time; sends that end beyond that leave it to later ones.
 const AT_ONCE: usize = 16;
@@ -81,7 +81,11 @@ pub(crate) fn spawn(
         if store(&kernel, &item).await == Some(FoldedAtRest::Attached)
             && let Some(fold) = &item.fold
         {
-            kernel.parts.hooks.fold_stored(at, fold).await;
+            kernel
+                .parts
+                .hooks
+                .observe(at, Moment::FoldStored(fold))
+                .await;
         }
     });
 }

@@ -111,6 +111,7 @@ mod tests {
             system: None,
             messages: messages.collect(),
             max_tokens: 1,
+            settled: 0,
             tail: None,
             cache_key: None,
             temperature: None,

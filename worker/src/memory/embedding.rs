@@ -32,7 +32,7 @@ const FAILURES_MAX: u32 = 3;
 /// Makes vectors until the worker stops.
 pub(crate) async fn run(kernel: Arc<Kernel>) {
     let parts = &kernel.parts;
-    let Some(embedder) = parts.memories.embedder() else {
+    let Some(embedder) = parts.sources.memories.embedder() else {
         return;
     };
     let mut more = false;
@@ -41,7 +41,7 @@ pub(crate) async fn run(kernel: Arc<Kernel>) {
             tokio::select! {
                 biased;
                 () = kernel.lifecycle.stopping() => return,
-                () = parts.memories.saved() => {}
+                () = parts.sources.memories.saved() => {}
                 () = parts.clock.sleep(parts.config.embed_interval) => {}
             }
         }

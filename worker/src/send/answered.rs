@@ -64,8 +64,8 @@ impl Run<'_> {
                 }
                 let more = self.bill.totals.rounds.unsigned_abs() + 1 < self.rules.rounds_max;
                 if let Some(text) = back {
-                    self.asking.sent_back += 1;
-                    self.asking.back = Some(text);
+                    self.asking.back.times += 1;
+                    self.asking.back.text = Some(text);
                     self.asking.reply = Some(reply);
                     return Event::Replied(Answer::Again);
                 }
@@ -156,7 +156,7 @@ impl Run<'_> {
 
     /// What the model is told after the answer that is stored now, if that did not fit.
     pub(super) fn correction(&mut self, round: i32) -> Option<NewMessage> {
-        if let Some(text) = self.asking.back.take() {
+        if let Some(text) = self.asking.back.text.take() {
             return Some(NewMessage::user(vec![ContentPart::text(text)], round));
         }
         self.prompt
@@ -191,7 +191,7 @@ impl Run<'_> {
         let send = self.send.record.id;
         let store = &self.kernel.parts.store;
         // Without an answer the send fails all the same, only less precisely.
-        let calls = store.read_round(self.key, send, round).await;
+        let calls = store.read_round(self.send.record.key, send, round).await;
         let results = calls.unwrap_or_default().into_iter();
         let code = results.filter_map(|call| call.result?.code).next_back();
         self.asking.asked = None;
@@ -208,7 +208,7 @@ impl Run<'_> {
     fn not_permitted(&mut self, refusal: Refusal) -> Event {
         self.pay_refused();
         let Refusal { code, message } = refusal;
-        self.asking.reset = Some(code.as_str());
+        self.asking.tries.reset = Some(code.as_str());
         self.ending.failure = Some(Failure::new(code, message));
         Event::Failed {
             code,
@@ -224,14 +224,14 @@ impl Run<'_> {
         let held = matches!(error, llm::Error::Held { .. });
         if held {
             // Nobody was asked.
-            self.asking.interrupted += 1;
+            self.asking.tries.interrupted += 1;
         } else {
             metrics::model_call_failed(code);
-            self.asking.reset = Some(code.as_str());
+            self.asking.tries.reset = Some(code.as_str());
         }
         tracing::warn!(
             send.id = %self.send.record.id,
-            session.id = %self.key.session,
+            session.id = %self.send.record.key.session,
             round.index = self.bill.totals.rounds,
             attempt = self.bill.totals.attempts,
             code = code.as_str(),
@@ -249,7 +249,7 @@ impl Run<'_> {
             && let Some(asked) = asked
             && let Some(event) = self.overflowed(&asked.request)
         {
-            self.asking.reset = Some(code.as_str());
+            self.asking.tries.reset = Some(code.as_str());
             return event;
         }
         self.ending.failure = Some(Failure::new(code, error.to_string()));

@@ -36,7 +36,7 @@ impl Run<'_> {
     /// ids: the keys that guard against making them again are kept for a time, a round may be open for
     /// longer. False when the database does not say.
     pub(super) async fn find_made(&mut self) -> bool {
-        let tenant = self.key.tenant;
+        let tenant = self.send.record.key.tenant;
         let (mut sends, mut runs) = (Vec::new(), Vec::new());
         for record in &self.round.records {
             match self.effect(record) {
@@ -105,7 +105,7 @@ impl Run<'_> {
             } else {
                 let asks = Asks {
                     store: self.kernel.parts.store.as_ref(),
-                    key: self.key,
+                    key: self.send.record.key,
                     send: &self.send,
                     call: record,
                     delegation: self.delegation(),
@@ -187,7 +187,7 @@ impl Run<'_> {
         let below = cancel_below(
             parts.store.as_ref(),
             self.hold.lease.boot,
-            self.key,
+            self.send.record.key,
             self.send.record.id,
         );
         let outcomes = match below.await {
@@ -219,7 +219,7 @@ impl Run<'_> {
     pub(super) async fn report(&mut self) {
         if let Some(leaf) = &self.send.record.run {
             let key = RunKey {
-                tenant: self.key.tenant,
+                tenant: self.send.record.key.tenant,
                 run: leaf.run,
             };
             signals::publish_run(&self.kernel.parts, key);
@@ -228,7 +228,7 @@ impl Run<'_> {
             return;
         }
         let parts = &self.kernel.parts;
-        let ids = vec![(self.key.tenant, self.send.record.id)];
+        let ids = vec![(self.send.record.key.tenant, self.send.record.id)];
         match parts.store.report_children(Some(ids), 1).await {
             Ok(reported) => {
                 for outcome in reported {

@@ -15,7 +15,7 @@ impl Run<'_> {
     pub(super) fn resolve(&self) -> Result<Resolved, Error> {
         let own = load::model(&self.send);
         let others = self.send.agent.fallback.iter();
-        let model = match self.asking.fallback.checked_sub(1) {
+        let model = match self.asking.tries.fallback.checked_sub(1) {
             None => own,
             Some(place) => others.map(String::as_str).nth(place).or(own),
         };
@@ -26,11 +26,11 @@ impl Run<'_> {
     /// together; without an end when absent.
     pub(super) fn asking_left(&mut self, round: i32, attempt: i32) -> Option<Duration> {
         let limit = self.kernel.parts.config.answer_timeout?;
-        let since = match self.asking.since {
+        let since = match self.asking.tries.since {
             Some((of, since)) if of == round => since,
             _ => {
                 let since = self.asking_since(attempt);
-                self.asking.since = Some((round, since));
+                self.asking.tries.since = Some((round, since));
                 since
             }
         };
@@ -45,7 +45,7 @@ impl Run<'_> {
             return now;
         }
         let said = self.prompt.window.last().map(|last| last.created_at);
-        let results = self.asking.answered_at;
+        let results = self.asking.tries.results_at;
         let began = [said, results, self.send.record.started_at];
         began.into_iter().flatten().max().unwrap_or(now)
     }
@@ -57,7 +57,7 @@ impl Run<'_> {
             error.code(),
             Code::LlmUnavailable | Code::LlmRateLimited | Code::LlmTimeout | Code::LlmAuth
         );
-        let has_next = self.asking.fallback < self.send.agent.fallback.len();
+        let has_next = self.asking.tries.fallback < self.send.agent.fallback.len();
         if !is_outage || !has_next || *error == Error::TotalTimeout {
             return false;
         }
@@ -78,13 +78,13 @@ impl Run<'_> {
             || matches!(error, Error::Held { .. })
             || wait.is_none_or(|wait| wait > self.rules.hold_max);
         if is_over {
-            self.asking.fallback += 1;
-            self.asking.interrupted += failed;
+            self.asking.tries.fallback += 1;
+            self.asking.tries.interrupted += failed;
             tracing::warn!(
                 send.id = %self.send.record.id,
-                session.id = %self.key.session,
+                session.id = %self.send.record.key.session,
                 code = error.code().as_str(),
-                model = %self.send.agent.fallback[self.asking.fallback - 1],
+                model = %self.send.agent.fallback[self.asking.tries.fallback - 1],
                 "another model is asked"
             );
         }

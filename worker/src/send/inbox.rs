@@ -12,7 +12,7 @@ const ITEMS_MAX: u32 = 64;
 impl Run<'_> {
     pub(super) fn pending_items(&self) -> ReadInbox {
         ReadInbox {
-            key: self.key,
+            key: self.send.record.key,
             pending: true,
             after: 0,
             limit: ITEMS_MAX,

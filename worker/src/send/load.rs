@@ -7,7 +7,7 @@ use mainspring_shared::agent::{MAX_ROUNDS_DEFAULT, OutputSpec};
 use mainspring_shared::message::{ContentPart, Message};
 use mainspring_shared::send::machine::Rules;
 use mainspring_shared::session::fold::Fold;
-use mainspring_shared::session::render::{Inputs, TailPart, render};
+use mainspring_shared::session::render::{Inputs, Reader, Said, TailPart, render};
 use mainspring_shared::session::shown::Shown;
 use mainspring_shared::store::{SendTotals, StartedSend};
 use mainspring_shared::time::Clock;
@@ -89,18 +89,22 @@ pub(crate) fn request(question: Question<'_>) -> Request {
     let Question { send, resolved, .. } = question;
     let missing = question.offers.missing();
     render(Inputs {
-        model: resolved.model.clone(),
-        facts: &resolved.facts,
-        native_schema: resolved.client.native_schema(),
-        sounds: resolved.client.sounds(),
+        model: Reader {
+            name: resolved.model.clone(),
+            facts: &resolved.facts,
+            native_schema: resolved.client.native_schema(),
+            sounds: resolved.client.sounds(),
+        },
         session: send.record.key.session,
         send: send.record.id,
         agent: &send.agent,
         options: &send.record.options,
         tools: question.offers.specs(),
-        folds: question.folds,
-        messages: question.messages,
-        partial: question.partial,
+        said: Said {
+            folds: question.folds,
+            messages: question.messages,
+            partial: question.partial,
+        },
         tail: tail(missing.as_deref(), question.shown),
         output: question.output,
     })

@@ -18,7 +18,7 @@ use super::output::Fault;
 use super::vet::{Vetted, Vetting};
 use super::{output, settle};
 use crate::content::Content;
-use crate::hook::{Judged, Refusal, ToolCall};
+use crate::hook::{Judged, Moment, Refusal, ToolCall};
 use crate::llm::{self, Chunk, Finish, Model, Reply, Request};
 
 pub(super) type Call = BoxFuture<'static, Result<Answered, NoReply>>;
@@ -87,8 +87,6 @@ pub(super) struct Asking {
     pub(super) call: Option<Call>,
     /// What it asks, until it is paid for.
     pub(super) asked: Option<Asked>,
-    /// How long to wait before the model is asked again.
-    pub(super) wait: Option<Duration>,
     /// The answer that is to be stored.
     pub(super) reply: Option<Reply>,
     /// What the model has said of its answer, where that was cut and goes on.
@@ -99,27 +97,43 @@ pub(super) struct Asking {
     pub(super) digest: Option<Digest>,
     /// What was streamed of the present round.
     pub(super) streamed: Option<Streamed>,
+    /// The attempts of the open round.
+    pub(super) tries: Tries,
+    /// What hooks say to the model instead of letting the send end.
+    pub(super) back: Back,
+}
+
+/// The attempts of the open round.
+#[derive(Debug, Default)]
+pub(super) struct Tries {
+    /// How long to wait before the model is asked again.
+    pub(super) wait: Option<Duration>,
     /// Why the attempt that begins is not the round's first.
     pub(super) reset: Option<&'static str>,
-    /// Model calls of the open round that messages interrupted, and those that gave the parts of an
-    /// answer that an interruption made void.
+    /// Model calls that messages interrupted, and those that gave the parts of an answer that an
+    /// interruption made void.
     pub(super) interrupted: u32,
-    /// What a hook says to the model after the answer that is stored next.
-    pub(super) back: Option<String>,
-    /// Times that hooks sent the model back.
-    pub(super) sent_back: u32,
     /// How many of the agent's fallback models were passed on to: 0 while its own is asked.
     pub(super) fallback: usize,
     /// The round that is asked for, and since when.
     pub(super) since: Option<(i32, Timestamp)>,
     /// When the last results of the round before it came.
-    pub(super) answered_at: Option<Timestamp>,
+    pub(super) results_at: Option<Timestamp>,
+}
+
+/// What hooks say to the model instead of letting the send end.
+#[derive(Debug, Default)]
+pub(super) struct Back {
+    /// What is said after the answer that is stored next.
+    pub(super) text: Option<String>,
+    /// Times that hooks sent the model back.
+    pub(super) times: u32,
 }
 
 impl Asking {
     /// Model calls of the open round that gave a part of its answer or were interrupted.
     pub(super) fn not_failed(&self) -> u32 {
-        self.interrupted + self.partial.as_ref().map_or(0, |partial| partial.parts)
+        self.tries.interrupted + self.partial.as_ref().map_or(0, |partial| partial.parts)
     }
 }
 
@@ -153,10 +167,10 @@ impl Attempt {
             // What a hook changes of the request, it changes on its own account: the budget's
             // bound holds all the same.
             if !self.over.is_empty() {
-                hooks.calls_over(at, &self.over).await;
+                hooks.observe(at, Moment::CallsOver(&self.over)).await;
             }
             if at.attempt <= 1 {
-                hooks.round_started(at).await;
+                hooks.observe(at, Moment::RoundStarted).await;
             }
             let bound = self.request.max_tokens;
             let request = Arc::make_mut(&mut self.request);

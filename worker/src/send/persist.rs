@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::run::Run;
 use crate::Parts;
+use crate::hook::Moment;
 use crate::writes::SharedError;
 
 /// What the database says to a question.
@@ -84,7 +85,11 @@ impl<'a> Run<'a> {
         if hooks.is_empty() || messages.is_empty() {
             return;
         }
-        let looks = hooks.messages_stored(self.place(), first, messages);
+        let stored = Moment::MessagesStored {
+            first_seq: first,
+            messages,
+        };
+        let looks = hooks.observe(self.place(), stored);
         self.observed(looks, goes_on).await;
     }
 

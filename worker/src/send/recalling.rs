@@ -22,7 +22,9 @@ impl Run<'_> {
             return true;
         }
         let store = &self.kernel.parts.store;
-        let read = self.patience().ask(|| read_notes(store.as_ref(), self.key));
+        let read = self
+            .patience()
+            .ask(|| read_notes(store.as_ref(), self.send.record.key));
         let Some(notes) = read.await else {
             return false;
         };

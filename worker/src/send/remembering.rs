@@ -76,7 +76,7 @@ impl Run<'_> {
         let configured = parts.config.extract_model.as_deref();
         let model = spec.extract_model.as_deref().or(configured);
         let item = NewExtraction {
-            key: self.key,
+            key: self.send.record.key,
             send_id: self.send.record.id,
             pool: parts.config.pool.clone(),
             spec: ExtractionSpec {
@@ -96,7 +96,7 @@ impl Run<'_> {
         if !spec.namespace.contains('{') {
             return Some(spec.namespace.parse().map_err(none));
         }
-        let (key, store) = (self.key, &self.kernel.parts.store);
+        let (key, store) = (self.send.record.key, &self.kernel.parts.store);
         let session = self.patience().ask(|| store.get_session(key)).await?;
         let metadata = session.map(|session| session.metadata).unwrap_or_default();
         let rendered = Namespace::render(&spec.namespace, &metadata, key.session);
@@ -121,7 +121,7 @@ impl Run<'_> {
         spec: &MemorySpec,
         namespace: &Namespace,
     ) -> Result<Vec<Recalled>, MemoryError> {
-        let memories = &self.kernel.parts.memories;
+        let memories = &self.kernel.parts.sources.memories;
         let provider = memories.get(&spec.provider)?;
         let ask = question(&self.send, namespace);
         let limit = self.kernel.parts.config.recall_timeout;
@@ -144,9 +144,12 @@ pub(crate) async fn foreseen(
     let spec = send.agent.memory.as_ref();
     let spec = spec.filter(|spec| spec.recall == RecallMode::Auto)?;
     let namespace = Namespace::render(&spec.namespace, metadata, send.record.key.session).ok()?;
-    let provider = parts.memories.get(&spec.provider).ok()?;
+    let provider = parts.sources.memories.get(&spec.provider).ok()?;
     let recall = provider.recall(question(send, &namespace));
-    let found = parts.memories.within(parts.config.recall_timeout, recall);
+    let found = parts
+        .sources
+        .memories
+        .within(parts.config.recall_timeout, recall);
     let mut memory = ShownMemory::default();
     show(
         &mut memory,

@@ -14,7 +14,7 @@ use crate::tool::Effect;
 impl Run<'_> {
     /// Reads the open round's calls. False when the database does not say.
     pub(super) async fn read_round(&mut self, round: i32) -> bool {
-        let (key, send) = (self.key, self.send.record.id);
+        let (key, send) = (self.send.record.key, self.send.record.id);
         let store = &self.kernel.parts.store;
         let records = self
             .patience()
@@ -60,7 +60,7 @@ impl Run<'_> {
             let hooked = !self.kernel.parts.hooks.is_empty();
             self.round.passed = self.passes();
             let settled = self.round.records.iter().filter_map(|r| r.settled_at);
-            self.asking.answered_at = settled.max();
+            self.asking.tries.results_at = settled.max();
             for record in std::mem::take(&mut self.round.records) {
                 if hooked {
                     self.round.over.extend(seen_by_hooks(&record));
@@ -72,7 +72,7 @@ impl Run<'_> {
                 let child = answered_for_good(&record).filter(|_| effect == Effect::Delegate);
                 self.round.answered.extend(child.map(|session| SessionKey {
                     session,
-                    ..self.key
+                    ..self.send.record.key
                 }));
             }
         }

@@ -9,7 +9,6 @@ use mainspring_shared::agent::{FoldStrategy, OutputFault};
 use mainspring_shared::budget::Spent;
 use mainspring_shared::error::Failure;
 use mainspring_shared::event::{LiveEvent, LiveKind};
-use mainspring_shared::id::SessionKey;
 use mainspring_shared::lease::Lease;
 use mainspring_shared::message::{NewMessage, Role};
 use mainspring_shared::send::machine::{Command, End, Event, Open, Rules, State, transition};
@@ -23,13 +22,13 @@ use super::calls::{Calls, Over};
 use super::commands::{Beside, Folding};
 use super::hold::{Hold, Reach};
 use super::load;
-use super::model_call::{Answered, Asking, Call, NoReply};
+use super::model_call::{Answered, Asking, Call, NoReply, Tries};
 use super::output::Output;
 use super::round::Round;
 use super::unsaid::Unsaid;
 use crate::Kernel;
 use crate::fold::{Fault, Writing, Written};
-use crate::hook::At;
+use crate::hook::{At, Moment};
 use crate::llm;
 use crate::tool::Offers;
 
@@ -46,7 +45,6 @@ pub(crate) enum Left {
 /// of the whole.
 pub(crate) struct Run<'a> {
     pub(super) kernel: &'a Arc<Kernel>,
-    pub(super) key: SessionKey,
     pub(super) send: StartedSend,
     pub(super) rules: Rules,
     pub(super) hold: Hold,
@@ -86,7 +84,6 @@ pub(super) struct Ending {
 
 /// A lease with what its next send needs.
 pub(crate) struct Turn<'a> {
-    pub(crate) key: SessionKey,
     pub(crate) lease: Lease,
     pub(crate) send: StartedSend,
     pub(crate) counters: Counters,
@@ -122,7 +119,6 @@ impl<'a> Run<'a> {
         }
         Self {
             kernel,
-            key: turn.key,
             rules: load::rules(&send, &kernel.parts.config),
             hold: Hold::new(turn.lease, reach, signals, send.resumed.is_some()),
             prompt: Prompt {
@@ -133,8 +129,11 @@ impl<'a> Run<'a> {
                 output: Ok(None),
             },
             asking: Asking {
-                interrupted: record.not_failed.unsigned_abs(),
-                reset: send.resumed.map(Resumed::as_str),
+                tries: Tries {
+                    interrupted: record.not_failed.unsigned_abs(),
+                    reset: send.resumed.map(Resumed::as_str),
+                    ..Tries::default()
+                },
                 ..Asking::default()
             },
             folding: Folding::default(),
@@ -154,7 +153,8 @@ impl<'a> Run<'a> {
         self.live(LiveKind::SendStarted);
         let hooks = self.kernel.parts.hooks.clone();
         let place = self.place();
-        self.observed(hooks.send_started(place), true).await;
+        self.observed(hooks.observe(place, Moment::SendStarted), true)
+            .await;
         let Ok(open) = self.prepare().await else {
             if matches!(self.ending.left, Left::Lost) {
                 self.release().await;
@@ -187,7 +187,7 @@ impl<'a> Run<'a> {
             state = step.next;
             // A pause that something cut short must not end in a state that waits for something else.
             if !matches!(state, State::BackingOff { .. }) {
-                self.asking.wait = None;
+                self.asking.tries.wait = None;
             }
             let mut happened = None;
             for command in step.commands {
@@ -250,7 +250,7 @@ impl<'a> Run<'a> {
             }
             Command::Wait(wait) => self.wait(wait).await,
             Command::StoreRound => {
-                self.asking.interrupted = 0;
+                self.asking.tries.interrupted = 0;
                 Some(self.store_round().await)
             }
             Command::RunCalls => self.run_calls().await,
@@ -337,7 +337,7 @@ impl<'a> Run<'a> {
         let deadline = deadline.filter(|_| !self.hold.seen.deadline);
         let now = kernel.boot.database_time(&kernel.parts);
         let deadline = pin!(sleep(clock.as_ref(), deadline.map(|at| at.since(now))));
-        let pause = pin!(sleep(clock.as_ref(), self.asking.wait));
+        let pause = pin!(sleep(clock.as_ref(), self.asking.tries.wait));
         let flush = pin!(sleep(clock.as_ref(), self.round.flush));
         let (cancel_seen, drain_seen) = (self.hold.seen.cancel, self.hold.seen.drain);
         let reach = self.hold.reach.clone();
@@ -359,7 +359,7 @@ impl<'a> Run<'a> {
             }
             () = reach.interrupt.notified() => return Happening::Interrupt,
             () = pause => {
-                self.asking.wait = None;
+                self.asking.tries.wait = None;
                 Event::BackoffOver
             }
             reply = answer(&mut self.asking.call) => return Happening::Reply(reply),
@@ -393,7 +393,7 @@ impl<'a> Run<'a> {
     /// Where the send stands, for hooks.
     pub(super) fn place(&self) -> At {
         At {
-            session: self.key,
+            session: self.send.record.key,
             send: self.send.record.id,
             round: self.bill.totals.rounds,
             attempt: self.bill.totals.attempts,
@@ -407,7 +407,7 @@ impl<'a> Run<'a> {
 
     pub(super) fn live(&self, kind: LiveKind) {
         self.kernel.live.send(
-            self.key,
+            self.send.record.key,
             LiveEvent {
                 send_id: self.send.record.id,
                 kind,

@@ -140,7 +140,7 @@ impl Run<'_> {
         if runs.is_empty() && sends.is_empty() {
             return true;
         }
-        let tenant = self.key.tenant;
+        let tenant = self.send.record.key.tenant;
         let runs: Vec<_> = runs.into_iter().map(|run| RunKey { tenant, run }).collect();
         let sends: Vec<_> = sends.into_iter().map(|send| (tenant, send)).collect();
         let store = &self.kernel.parts.store;

@@ -45,7 +45,7 @@ impl Run<'_> {
             if self.round.made.contains(&run.0) {
                 if is_detached(record) {
                     let key = RunKey {
-                        tenant: self.key.tenant,
+                        tenant: self.send.record.key.tenant,
                         run,
                     };
                     self.settle(place, receipt(key));
@@ -54,7 +54,7 @@ impl Run<'_> {
             }
             let asks = Asks {
                 parts: &self.kernel.parts,
-                key: self.key,
+                key: self.send.record.key,
                 send: &self.send,
                 call: record,
                 delegation: self.delegation(),

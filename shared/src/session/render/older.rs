@@ -26,17 +26,29 @@ const TAIL_CHARS: usize = 300;
 /// Lines of a result that are shown in its place.
 const SUMMARY_LINES: usize = 3;
 
-/// The messages of a window as they are shown while this send runs.
+/// The messages of a window as they are shown while this send runs, and how many of them, from the
+/// first on, are not shown otherwise again: up to the last that was changed.
 pub(super) fn older(
-    messages: Vec<Arc<Message>>,
+    mut messages: Vec<Arc<Message>>,
     running: SendId,
     context: &ContextSpec,
-) -> Vec<Arc<Message>> {
-    let messages = forget(messages, running, context);
-    match context.representation {
-        Representation::Verbatim => messages,
-        Representation::Projection => project(&messages, running, context),
+) -> (Vec<Arc<Message>>, usize) {
+    let digested = match context.representation {
+        Representation::Verbatim => 0,
+        Representation::Projection => digested(&messages, running, context),
+    };
+    let forgotten = forget(&mut messages, running, context, digested);
+    if digested == 0 {
+        return (messages, forgotten);
     }
+    let rest = messages.split_off(digested);
+    let mut shown = Vec::with_capacity(messages.len() + rest.len());
+    for send in sends(&messages) {
+        digest(send, &mut shown);
+    }
+    let settled = shown.len() + forgotten.saturating_sub(digested);
+    shown.extend(rest);
+    (shown, settled)
 }
 
 /// How many of so many things are shown otherwise, where the newest `keep` are not: whole blocks.
@@ -45,13 +57,16 @@ fn blocks(count: usize, keep: usize) -> usize {
     count.saturating_sub(keep) / block * block
 }
 
+/// Shortens old results, but for those of the first `digested` messages: digests are of what was said,
+/// whatever is forgotten of it later. Gives the number of messages up to the last that was shortened.
 fn forget(
-    mut messages: Vec<Arc<Message>>,
+    messages: &mut [Arc<Message>],
     running: SendId,
     context: &ContextSpec,
-) -> Vec<Arc<Message>> {
+    digested: usize,
+) -> usize {
     if context.tools.is_empty() {
-        return messages;
+        return 0;
     }
     let policy = |message: &Message| {
         let name = message.name.as_ref()?;
@@ -61,7 +76,8 @@ fn forget(
     let ended = messages.iter().filter(|message| message.send_id != running);
     let count = ended.filter(|message| policy(message).is_some()).count();
     let mut left = blocks(count, HOT_TAIL);
-    for message in &mut messages {
+    let mut until = 0;
+    for (place, message) in messages.iter_mut().enumerate() {
         if left == 0 {
             break;
         }
@@ -69,15 +85,19 @@ fn forget(
             continue;
         };
         left -= 1;
+        if place < digested {
+            continue;
+        }
         let text = shown(&message.content);
         if let Some(text) = shortened(&text, message, policy) {
             *message = Arc::new(Message {
                 content: vec![ContentPart::text(text)],
                 ..Message::clone(message)
             });
+            until = place + 1;
         }
     }
-    messages
+    until
 }
 
 /// A result as it is shown once it is old; none where it stays.
@@ -107,21 +127,14 @@ fn shortened(text: &str, message: &Message, policy: ToolContext) -> Option<Strin
     }
 }
 
-fn project(messages: &[Arc<Message>], running: SendId, context: &ContextSpec) -> Vec<Arc<Message>> {
+/// How many messages, from the first on, belong to sends that are shown as digests.
+fn digested(messages: &[Arc<Message>], running: SendId, context: &ContextSpec) -> usize {
     let ended = sends(messages)
         .filter(|send| send[0].send_id != running)
         .count();
     let keep = context.fold.keep_sends().max(1) as usize;
-    let digested = blocks(ended, keep);
-    let mut out = Vec::with_capacity(messages.len());
-    for (place, send) in sends(messages).enumerate() {
-        if place < digested {
-            digest(send, &mut out);
-        } else {
-            out.extend_from_slice(send);
-        }
-    }
-    out
+    let digested = sends(messages).take(blocks(ended, keep));
+    digested.map(<[_]>::len).sum()
 }
 
 /// A send that has ended, as what was asked and what was done.
@@ -189,7 +202,7 @@ mod tests {
     }
 
     fn texts(ended: usize, context: &ContextSpec) -> Vec<String> {
-        let shown = older(window(ended), RUNNING, context);
+        let (shown, _) = older(window(ended), RUNNING, context);
         shown
             .iter()
             .map(|message| plain_text(&message.content))
@@ -213,11 +226,9 @@ mod tests {
     #[test]
     fn without_a_word_all_is_as_it_was_stored() {
         let context = ContextSpec::default();
-        assert_eq!(older(window(30), RUNNING, &context), window(30));
-        assert_eq!(
-            older(window(30), RUNNING, &forgetting(ToolContext::Preserve)),
-            window(30)
-        );
+        for context in [context, forgetting(ToolContext::Preserve)] {
+            assert_eq!(older(window(30), RUNNING, &context), (window(30), 0));
+        }
     }
 
     #[test]
@@ -247,6 +258,24 @@ mod tests {
         assert_eq!(texts[0], "[#1] question 0");
         assert!(texts[1].ends_with("[#4] answer 0"), "{}", texts[1]);
         assert_eq!(texts[8], "question 4");
+    }
+
+    #[test]
+    fn what_is_settled_stays_as_it_is() {
+        let both = ContextSpec {
+            representation: Representation::Projection,
+            ..forgetting(ToolContext::Archive)
+        };
+        for context in [forgetting(ToolContext::Archive), projecting(), both] {
+            let mut most = 0;
+            for ended in 0..40 {
+                let (before, settled) = older(window(ended), RUNNING, &context);
+                let (after, _) = older(window(ended + 1), RUNNING, &context);
+                assert_eq!(before[..settled], after[..settled], "{ended}");
+                most = most.max(settled);
+            }
+            assert!(most > 50, "{most}");
+        }
     }
 
     #[test]

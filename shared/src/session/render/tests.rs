@@ -66,23 +66,27 @@ fn asked(
     let notes = sent.notes.as_deref();
     tail.extend(notes.map(|text| TailPart::Data { tag: "notes", text }));
     render(Inputs {
-        model: "m".into(),
-        facts: &ModelFacts::unknown(),
-        native_schema: false,
-        sounds: &[],
+        model: Reader {
+            name: "m".into(),
+            facts: &ModelFacts::unknown(),
+            native_schema: false,
+            sounds: &[],
+        },
         session: SESSION,
         send: SendId(Uuid::nil()),
         agent: &agent,
         options: &options,
         tools: Vec::new(),
-        folds,
-        messages: following(
-            window,
-            from,
-            unsaid,
-            (SendId(Uuid::nil()), Timestamp(0), &[]),
-        ),
-        partial: None,
+        said: Said {
+            folds,
+            messages: following(
+                window,
+                from,
+                unsaid,
+                (SendId(Uuid::nil()), Timestamp(0), &[]),
+            ),
+            partial: None,
+        },
         tail,
         output: sent.shaped.then_some(&output),
     })
@@ -236,18 +240,22 @@ fn a_cut_answer_is_shown_and_asked_for_on() {
     let (agent, options) = (agent(), SendOptions::default());
     let said = [ContentPart::text("Once")];
     let request = render(Inputs {
-        model: "m".into(),
-        facts: &ModelFacts::unknown(),
-        native_schema: true,
-        sounds: &[],
+        model: Reader {
+            name: "m".into(),
+            facts: &ModelFacts::unknown(),
+            native_schema: true,
+            sounds: &[],
+        },
         session: SESSION,
         send: SendId(Uuid::nil()),
         agent: &agent,
         options: &options,
         tools: Vec::new(),
-        folds: &[],
-        messages: following(&window, 1, &[], (SendId(Uuid::nil()), Timestamp(0), &[])),
-        partial: Some(&said),
+        said: Said {
+            folds: &[],
+            messages: following(&window, 1, &[], (SendId(Uuid::nil()), Timestamp(0), &[])),
+            partial: Some(&said),
+        },
         tail: Vec::new(),
         output: None,
     });
@@ -263,18 +271,22 @@ fn a_model_that_cannot_hold_to_a_schema_is_told_of_it_alone() {
     agent.max_tokens = Some(64_000);
     let asked = |native_schema, facts: &ModelFacts| {
         let request = render(Inputs {
-            model: "m".into(),
-            facts,
-            native_schema,
-            sounds: &[],
+            model: Reader {
+                name: "m".into(),
+                facts,
+                native_schema,
+                sounds: &[],
+            },
             session: SESSION,
             send: SendId(Uuid::nil()),
             agent: &agent,
             options: &options,
             tools: Vec::new(),
-            folds: &[],
-            messages: Vec::new(),
-            partial: None,
+            said: Said {
+                folds: &[],
+                messages: Vec::new(),
+                partial: None,
+            },
             tail: Vec::new(),
             output: Some(&output),
         });

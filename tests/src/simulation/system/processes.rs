@@ -13,7 +13,7 @@ use mainspring_shared::time::Clock;
 use mainspring_worker::hook::Hooks;
 use mainspring_worker::memory::Memories;
 use mainspring_worker::tool::Tools;
-use mainspring_worker::{Parts, WorkerConfig};
+use mainspring_worker::{Parts, Sources, WorkerConfig};
 
 use super::Core;
 use crate::simulation::actors::{Hand, Mind};
@@ -122,10 +122,6 @@ impl Core {
             .expect("a good name");
         let parts = Parts {
             store: self.link(slot, gate),
-            blobs: Arc::new(Depot::in_database(
-                self.link(slot, gate),
-                self.entropy.clone(),
-            )),
             queue: Arc::new(Line {
                 core: self.clone(),
                 gate: gate.clone(),
@@ -138,9 +134,15 @@ impl Core {
             entropy: self.entropy.clone(),
             providers: Arc::new(providers),
             tools: Arc::new(tools),
-            memories: Arc::new(Memories::new(self.link(slot, gate), clock.clone(), None)),
+            sources: Sources {
+                blobs: Arc::new(Depot::in_database(
+                    self.link(slot, gate),
+                    self.entropy.clone(),
+                )),
+                memories: Arc::new(Memories::new(self.link(slot, gate), clock.clone(), None)),
+                fold: None,
+            },
             hooks: Arc::new(Hooks::default()),
-            fold: None,
             config: Arc::new(WorkerConfig {
                 name: format!("worker-{slot}"),
                 concurrency: self.plan.concurrency,

@@ -153,11 +153,12 @@ struct WireTool<'a> {
 pub(super) fn body(request: &Request, caches: bool, stream: bool) -> Result<Vec<u8>, Error> {
     let thinking = thinking(request);
     let system = request.system.as_deref().filter(|s| !s.trim().is_empty());
+    let (messages, settled) = messages(request)?;
     let mut body = Body {
         model: &request.model,
         tools: request.tools.iter().map(|spec| tool(spec).into()).collect(),
         system: system.map(|system| [text(system).into()]),
-        messages: messages(request)?,
+        messages,
         max_tokens: request.max_tokens.max(1),
         // Who thinks takes no other temperature than its own.
         temperature: request.temperature.filter(|_| thinking.is_none()),
@@ -169,7 +170,7 @@ pub(super) fn body(request: &Request, caches: bool, stream: bool) -> Result<Vec<
         stream,
     };
     if caches {
-        mark(&mut body);
+        mark(&mut body, settled);
     }
     if let Some(tail) = &request.tail {
         push_tail(&mut body.messages, tail);
@@ -199,14 +200,20 @@ fn thinking(request: &Request) -> Option<Thinking> {
     })
 }
 
-/// Marks where the agent ends, where the request before this one ended, which was stored there, and
-/// where the messages end, for the next one. Four marks are allowed. A provider looks back twenty
-/// blocks from a mark, which a round with many calls exceeds, so the request before has one of its own.
-fn mark(body: &mut Body<'_>) {
+/// Marks where the agent ends, where what keeps its form ends, where the request before this one ended,
+/// which was stored there, and where the messages end, for the next one. Four marks are allowed. A
+/// provider looks back twenty blocks from a mark, which a round with many calls exceeds, so the request
+/// before has one of its own.
+fn mark(body: &mut Body<'_>, settled: Option<(usize, usize)>) {
     match (&mut body.system, body.tools.last_mut()) {
         (Some([system]), _) => system.cache_control = Some(CacheControl::EPHEMERAL),
         (None, Some(tool)) => tool.cache_control = Some(CacheControl::EPHEMERAL),
         (None, None) => {}
+    }
+    let settled =
+        settled.and_then(|(turn, block)| body.messages.get_mut(turn)?.content.get_mut(block));
+    if let Some(block) = settled {
+        block.cache_control = Some(CacheControl::EPHEMERAL);
     }
     let turns = body.messages.iter_mut().rev();
     for turn in turns.filter(|turn| turn.role == WireRole::User).take(2) {
@@ -227,9 +234,14 @@ fn push_tail<'a>(messages: &mut Vec<WireMessage<'a>>, tail: &'a str) {
     }
 }
 
-fn messages(request: &Request) -> Result<Vec<WireMessage<'_>>, Error> {
+/// The messages, and the turn and block with which those end that keep their form.
+fn messages(request: &Request) -> Result<(Vec<WireMessage<'_>>, Option<(usize, usize)>), Error> {
     let mut messages: Vec<WireMessage<'_>> = Vec::with_capacity(request.messages.len());
+    let last = request.settled.checked_sub(1);
+    let last = last.and_then(|last| request.messages.get(last));
+    let mut settled = None;
     for turn in turns(&request.messages) {
+        let behind = last.and_then(|last| turn.behind(last));
         let (role, blocks) = match turn {
             Turn::User { text, message } => (WireRole::User, user(text, message)?),
             Turn::Assistant { message, .. } => (WireRole::Assistant, assistant(message)),
@@ -251,6 +263,10 @@ fn messages(request: &Request) -> Result<Vec<WireMessage<'_>>, Error> {
                 content: blocks.into_iter().map(Marked::from).collect(),
             }),
         }
+        if let (Some(behind), Some(message)) = (behind, messages.last()) {
+            let block = message.content.len().checked_sub(behind + 1);
+            settled = block.map(|block| (messages.len() - 1, block));
+        }
     }
     if messages.is_empty() {
         messages.push(WireMessage {
@@ -258,7 +274,7 @@ fn messages(request: &Request) -> Result<Vec<WireMessage<'_>>, Error> {
             content: vec![text(OMITTED).into()],
         });
     }
-    Ok(messages)
+    Ok((messages, settled))
 }
 
 fn text(text: &str) -> Block<'_> {

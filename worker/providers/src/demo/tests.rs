@@ -54,6 +54,7 @@ fn ask_for(messages: Vec<Arc<Message>>, output: Option<Arc<OutputSpec>>) -> Hear
         system: Some("be brief".into()),
         messages,
         max_tokens: 100,
+        settled: 0,
         tail: None,
         cache_key: None,
         temperature: None,

@@ -87,6 +87,7 @@ mod tests {
             system: Some("x".repeat(bytes)),
             messages: Vec::new(),
             max_tokens: 1,
+            settled: 0,
             tail: None,
             cache_key: None,
             temperature: None,

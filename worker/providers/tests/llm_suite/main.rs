@@ -69,6 +69,7 @@ pub(crate) fn hello() -> Request {
         system: None,
         messages: vec![message(1, said(Role::User, "hello"))],
         max_tokens: 100,
+        settled: 0,
         tail: None,
         cache_key: None,
         temperature: None,

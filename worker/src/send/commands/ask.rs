@@ -62,7 +62,7 @@ impl Run<'_> {
             .as_ref()
             .filter(|before| before.round == round);
         // What goes on is told on.
-        let goes_on = self.asking.partial.is_some() && self.asking.reset.is_none();
+        let goes_on = self.asking.partial.is_some() && self.asking.tries.reset.is_none();
         let heard = before.is_some_and(|before| before.heard.load(Ordering::Relaxed)) && !goes_on;
         // What was streamed under the last number is void from now on, also for whoever takes over.
         if heard && let Some(event) = self.note_spending().await {
@@ -211,7 +211,7 @@ impl Run<'_> {
             },
             shape: shape.map(Output::schema),
             may_go_back: more
-                && self.asking.sent_back < SENT_BACK_MAX
+                && self.asking.back.times < SENT_BACK_MAX
                 && self.asking.partial.is_none(),
             over,
             client,
@@ -225,7 +225,7 @@ impl Run<'_> {
     fn announce(&mut self, round: i32, attempt: i32, model: &str, void: bool) {
         // Whatever cut a stream off without an error of its own was a message.
         let cut = void.then_some("interrupt");
-        if let Some(reason) = self.asking.reset.take().or(cut) {
+        if let Some(reason) = self.asking.tries.reset.take().or(cut) {
             self.live(LiveKind::MessageReset {
                 round,
                 attempt,
@@ -241,7 +241,7 @@ impl Run<'_> {
     /// Stops the model call that is under way; what it said is void.
     pub(in crate::send) fn abort_asking(&mut self) {
         self.asking.cut_short = Some(self.hold.reach.said.text());
-        self.asking.interrupted = self.asking.not_failed() + 1;
+        self.asking.tries.interrupted = self.asking.not_failed() + 1;
         self.asking.call = None;
         self.asking.partial = None;
         self.pay_estimated();

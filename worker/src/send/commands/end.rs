@@ -12,6 +12,7 @@ use mainspring_shared::store::{
 };
 use mainspring_shared::tool::CallResult;
 
+use crate::hook::Moment;
 use crate::send::hold::Inbox;
 use crate::send::persist::Unwritten;
 use crate::send::run::{Left, Run};
@@ -85,7 +86,7 @@ impl Run<'_> {
         if let (SendStatus::Failed, Some(failure)) = (completed.status, &item.result.error) {
             tracing::warn!(
                 send.id = %item.send_id,
-                session.id = %self.key.session,
+                session.id = %self.send.record.key.session,
                 code = failure.code.as_str(),
                 stop_reason = ?item.result.stop_reason,
                 rounds = item.totals.rounds,
@@ -95,7 +96,9 @@ impl Run<'_> {
         let memory = self.send.agent.memory.as_ref();
         let extracts = memory.is_some_and(|memory| memory.extract == ExtractMode::AfterSend);
         if extracts && completed.status == SendStatus::Completed {
-            self.kernel.ended.ring(self.key.tenant, item.send_id);
+            self.kernel
+                .ended
+                .ring(self.send.record.key.tenant, item.send_id);
         }
         self.report().await;
         if completed.status != SendStatus::Completed {
@@ -108,7 +111,7 @@ impl Run<'_> {
             writes::enqueue(&self.kernel.parts, ready);
         }
         let hooks = self.kernel.parts.hooks.clone();
-        let looks = hooks.send_ended(self.place(), completed.status);
+        let looks = hooks.observe(self.place(), Moment::SendEnded(completed.status));
         self.observed(looks, false).await;
         if !kept {
             return self.release_as_lost().await;
@@ -214,7 +217,7 @@ impl Run<'_> {
             memory.text = None;
         }
         CompleteSend {
-            key: self.key,
+            key: self.send.record.key,
             lease: self.hold.lease(),
             send_id: self.send.record.id,
             messages,

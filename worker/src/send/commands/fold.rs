@@ -204,7 +204,7 @@ impl Run<'_> {
     /// Begins the fold that is wanted. An event when it is attached already, because no model writes it.
     pub(in crate::send) async fn fold(&mut self) -> Option<Event> {
         // The time for an answer begins behind the fold, which has its own.
-        self.asking.since = None;
+        self.asking.tries.since = None;
         let span = self.folding.span.clone()?;
         // No model writes as short as that for sure.
         let by_model = !span.messages.is_empty();
@@ -269,7 +269,7 @@ impl Run<'_> {
         if error.is_permanent() || !again {
             tracing::warn!(
                 send.id = %self.send.record.id,
-                session.id = %self.key.session,
+                session.id = %self.send.record.key.session,
                 code = code.as_str(),
                 "digests take the place of a fold that no model wrote"
             );
@@ -307,7 +307,8 @@ impl Run<'_> {
             Ok(signals) => {
                 if let Some(fold) = stored {
                     let place = self.place();
-                    self.observed(hooks.fold_stored(place, &fold), false).await;
+                    self.observed(hooks.observe(place, hook::Moment::FoldStored(&fold)), false)
+                        .await;
                 }
                 self.hold.heard |= signals & (SIGNAL_RESULT | SIGNAL_INTERRUPT);
                 self.save_notes(notes).await;
@@ -335,7 +336,7 @@ impl Run<'_> {
                 continue;
             };
             let mut asked = hook::ToolCall {
-                call_id: format!("fold_{}_{version}_{place}", self.key.session),
+                call_id: format!("fold_{}_{version}_{place}", self.send.record.key.session),
                 name: call.name.clone(),
                 arguments,
             };
@@ -348,7 +349,7 @@ impl Run<'_> {
             let invocation = Invocation {
                 call_id: asked.call_id,
                 arguments,
-                session: self.key,
+                session: self.send.record.key,
                 send_id: self.send.record.id,
                 boot: self.hold.lease.boot,
                 attempt: 1,

@@ -20,7 +20,7 @@ impl Run<'_> {
         // Whoever is woken by the end of its time ends it.
         let after = [after, self.time_left()].into_iter().flatten().min();
         let item = ParkSend {
-            key: self.key,
+            key: self.send.record.key,
             lease: self.hold.lease(),
             send_id: self.send.record.id,
             on,

@@ -22,7 +22,7 @@ impl Run<'_> {
     /// as long as the life lasts: its renewals would keep a session that nobody here works on.
     pub(in crate::send) async fn release(&mut self) -> Event {
         let item = ReleaseSession {
-            key: self.key,
+            key: self.send.record.key,
             lease: self.hold.lease,
             lost: self.bill.is_behind(),
         };
@@ -34,7 +34,7 @@ impl Run<'_> {
         };
         if matches!(self.ending.left, Left::Done(_)) {
             let ready = ReadySession {
-                key: self.key,
+                key: self.send.record.key,
                 pool: self.kernel.parts.config.pool.clone(),
                 priority: self.send.record.options.priority,
                 ready_since: self.send.record.created_at,

@@ -112,7 +112,7 @@ impl Run<'_> {
         };
         self.announce_call(place);
         let clock = self.kernel.parts.clock.clone();
-        let asking = (self.key, self.hold.lease.boot);
+        let asking = (self.send.record.key, self.hold.lease.boot);
         self.round.calls.begin(clock, asking, &record, begin);
     }
 

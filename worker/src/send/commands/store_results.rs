@@ -72,7 +72,7 @@ impl Run<'_> {
     pub(in crate::send) fn changes_only(&mut self, changes: Vec<CallChange>) -> AppendRound {
         AppendRound {
             fold: None,
-            key: self.key,
+            key: self.send.record.key,
             lease: self.hold.lease(),
             send_id: self.send.record.id,
             messages: Vec::new(),

@@ -6,7 +6,7 @@ use mainspring_shared::send::machine::{Event, Open};
 use mainspring_shared::session::{SIGNAL_CANCEL, SIGNAL_INTERRUPT};
 use mainspring_shared::store::AppendRound;
 
-use crate::hook::At;
+use crate::hook::{At, Moment};
 use crate::llm::Reply;
 use crate::send::run::Run;
 use crate::send::unsaid::Unsaid;
@@ -28,7 +28,7 @@ impl Run<'_> {
         };
         let index = self.bill.totals.rounds;
         let asking = settle::Asking {
-            key: self.key,
+            key: self.send.record.key,
             send: self.send.record.id,
             round: index,
             epoch: self.hold.lease.epoch,
@@ -52,7 +52,7 @@ impl Run<'_> {
         let totals = self.bill.sums(index + 1, 0, self.asking.not_failed());
         let item = AppendRound {
             fold: None,
-            key: self.key,
+            key: self.send.record.key,
             lease: self.hold.lease(),
             send_id: self.send.record.id,
             messages,
@@ -82,7 +82,8 @@ impl Run<'_> {
                     ..self.place()
                 };
                 if called {
-                    self.observed(hooks.round_stored(place), true).await;
+                    self.observed(hooks.observe(place, Moment::RoundStored), true)
+                        .await;
                 }
                 if let Some(event) = self.spawn_children().await {
                     return event;

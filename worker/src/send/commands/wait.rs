@@ -11,7 +11,7 @@ impl Run<'_> {
     /// and that it was made: whoever takes the send over after a death knows both. An event when that
     /// did not work.
     pub(in crate::send) async fn wait(&mut self, wait: Duration) -> Option<Event> {
-        self.asking.wait = Some(wait);
+        self.asking.tries.wait = Some(wait);
         self.note_spending().await
     }
 

@@ -30,7 +30,7 @@ impl Run<'_> {
         }
         let part = hook::FoldPart {
             part: Part {
-                session: self.key,
+                session: self.send.record.key,
                 send: self.send.record.id,
                 folds: span.folds.clone(),
                 messages: span.messages.clone(),
@@ -90,11 +90,11 @@ impl Run<'_> {
             return false;
         }
         let job = Job {
-            key: self.key,
+            key: self.send.record.key,
             send: self.send.record.id,
             span: Arc::clone(span),
         };
-        match (spec.strategy, &self.kernel.parts.fold) {
+        match (spec.strategy, &self.kernel.parts.sources.fold) {
             (FoldStrategy::None | FoldStrategy::Projection, _) => return false,
             (FoldStrategy::Http, _) => {
                 let tools = Arc::clone(&self.kernel.parts.tools);

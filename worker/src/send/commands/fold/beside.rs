@@ -21,7 +21,8 @@ impl Run<'_> {
     pub(super) fn fold_beside(&mut self, tokens: u64, room: Room) -> Option<Event> {
         let is_short = self.bill.totals.rounds == 0;
         let by_digests = self.send.agent.context.fold.strategy == FoldStrategy::Projection;
-        let is_written = self.folding.beside.is_some() || self.kernel.kept.resting.has(self.key);
+        let is_written =
+            self.folding.beside.is_some() || self.kernel.kept.resting.has(self.send.record.key);
         if is_written || (is_short && !by_digests) {
             return None;
         }
@@ -100,7 +101,7 @@ impl Run<'_> {
             return;
         };
         let item = FoldAtRest {
-            key: self.key,
+            key: self.send.record.key,
             send_id: self.send.record.id,
             boot: self.hold.lease.boot,
             context_version: *self.prompt.version,
@@ -118,7 +119,9 @@ impl Run<'_> {
         );
         // Nobody asks the budget of a send that has ended.
         let can = by_model && self.bill.purse.is_unlimited();
-        if !can || !self.kernel.kept.resting.takes(self.key) || self.kernel.lifecycle.is_stopping()
+        if !can
+            || !self.kernel.kept.resting.takes(self.send.record.key)
+            || self.kernel.lifecycle.is_stopping()
         {
             return None;
         }

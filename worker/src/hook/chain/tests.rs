@@ -2,10 +2,13 @@
 
 use std::sync::Mutex;
 
-use mainspring_shared::id::{SessionId, TenantId};
+use async_trait::async_trait;
+use mainspring_shared::id::{SendId, SessionId, SessionKey, TenantId};
+use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::*;
+use crate::hook::HookTraits;
 
 #[derive(Debug)]
 struct Probe {

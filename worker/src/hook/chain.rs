@@ -1,0 +1,335 @@
+//! The hooks of a worker, asked one after the other.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use mainspring_shared::error::Code;
+use mainspring_shared::memory::Recalled;
+use mainspring_shared::time::Clock;
+use mainspring_shared::tool::CallResult;
+
+use super::{At, Decision, FoldPart, Hook, HookError, Moment, OnFailure, ToolCall, Verdict};
+use crate::llm::{Reply, Request};
+
+/// Names that begin so are the kernel's own.
+const RESERVED: &str = "builtin.";
+
+/// A hook's name that cannot be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// It is empty, or reserved.
+    #[error("{name:?} cannot be a hook's name")]
+    Name {
+        /// The name.
+        name: String,
+    },
+    /// Another hook has it.
+    #[error("there is a hook named {name:?} already")]
+    Twice {
+        /// The name.
+        name: String,
+    },
+}
+
+/// What a policy did not let happen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    /// `policy.denied` or `policy.unavailable`.
+    pub(crate) code: Code,
+    /// Which hook, and why.
+    pub(crate) message: String,
+}
+
+/// What hooks make of something.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Judged<T> {
+    /// It happens.
+    Go,
+    /// This is its outcome.
+    Instead(T),
+    /// The send ends.
+    End,
+}
+
+/// What a call gets that a policy does not permit.
+fn denied(refusal: &Refusal) -> CallResult {
+    let text = format!("error: this call is not permitted: {}", refusal.message);
+    CallResult::error(Code::ToolDenied, text)
+}
+
+/// The hooks of a worker, in their order.
+#[derive(Debug, Clone, Default)]
+pub struct Hooks {
+    list: Vec<Arc<dyn Hook>>,
+    /// How long each may take at one point; without it for ever.
+    limit: Option<(Arc<dyn Clock>, Duration)>,
+}
+
+impl Hooks {
+    /// Adds a hook.
+    pub fn register(&mut self, hook: Arc<dyn Hook>) -> Result<(), NameError> {
+        let name = hook.name();
+        if name.trim().is_empty() || name.starts_with(RESERVED) {
+            return Err(NameError::Name {
+                name: name.to_owned(),
+            });
+        }
+        if self.contains(name) {
+            return Err(NameError::Twice {
+                name: name.to_owned(),
+            });
+        }
+        let at = self
+            .list
+            .partition_point(|other| other.traits().order <= hook.traits().order);
+        self.list.insert(at, hook);
+        Ok(())
+    }
+
+    /// The same hooks, none of which may take longer than this at one point: then it has failed.
+    #[must_use]
+    pub fn within(&self, (clock, limit): (Arc<dyn Clock>, Duration)) -> Self {
+        Self {
+            list: self.list.clone(),
+            limit: Some((clock, limit)),
+        }
+    }
+
+    /// Takes a hook away; true when it was there.
+    pub fn remove(&mut self, name: &str) -> bool {
+        let before = self.list.len();
+        self.list.retain(|hook| hook.name() != name);
+        self.list.len() < before
+    }
+
+    /// Whether there is a hook of this name.
+    pub fn contains(&self, name: &str) -> bool {
+        self.list.iter().any(|hook| hook.name() == name)
+    }
+
+    /// Whether there is none at all.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Tells all of them.
+    pub(crate) async fn observe(&self, at: At, moment: Moment<'_>) {
+        for hook in &self.list {
+            self.noted(hook.as_ref(), hook.observe(at, moment)).await;
+        }
+    }
+
+    /// What of the memory is shown; none with the reason why.
+    pub(crate) async fn memory_recalled(
+        &self,
+        at: At,
+        mut found: Vec<Recalled>,
+    ) -> Result<Vec<Recalled>, String> {
+        for hook in &self.list {
+            let decided = hook.memory_recalled(at, &found);
+            match self.judged(hook.as_ref(), decided).await {
+                Ok(Judged::Go) => {}
+                Ok(Judged::Instead(other)) => found = other,
+                Ok(Judged::End) => return Err(format!("{}: nothing is to be shown", hook.name())),
+                Err(refusal) => return Err(refusal.message),
+            }
+        }
+        Ok(found)
+    }
+
+    /// The text of a fold that a hook wrote, if one did; the reason where nothing may be folded.
+    pub(crate) async fn before_fold(
+        &self,
+        at: At,
+        part: &FoldPart,
+    ) -> Result<Option<String>, String> {
+        for hook in &self.list {
+            let decided = hook.before_fold(at, part);
+            match self.judged(hook.as_ref(), decided).await {
+                Ok(Judged::Go) => {}
+                Ok(Judged::Instead(text)) => return Ok(Some(text)),
+                Ok(Judged::End) => return Err(format!("{}: nothing is to be folded", hook.name())),
+                Err(refusal) => return Err(refusal.message),
+            }
+        }
+        Ok(None)
+    }
+
+    /// What each call of an answer gets instead of being made, if they may not be.
+    pub(crate) async fn before_calls(&self, at: At, calls: &[ToolCall]) -> Judged<CallResult> {
+        for hook in &self.list {
+            let decided = hook.before_calls(at, calls);
+            match self.judged(hook.as_ref(), decided).await {
+                Ok(Judged::Go) => {}
+                Ok(judged) => return judged,
+                Err(refusal) => return Judged::Instead(denied(&refusal)),
+            }
+        }
+        Judged::Go
+    }
+
+    /// What becomes of a call that failed.
+    pub(crate) async fn tool_failed(
+        &self,
+        at: At,
+        call: &ToolCall,
+        result: &CallResult,
+    ) -> OnFailure {
+        for hook in &self.list {
+            match self.asked(hook.tool_failed(at, call, result)).await {
+                Ok(OnFailure::Tell) => {}
+                Ok(wanted) => return wanted,
+                Err(error) => {
+                    tracing::warn!(hook.name = hook.name(), error, "a hook failed");
+                }
+            }
+        }
+        OnFailure::Tell
+    }
+
+    /// What the model is told instead of ending; none when the answer ends the send.
+    pub(crate) async fn before_end(&self, at: At, reply: &Reply) -> Option<String> {
+        for hook in &self.list {
+            match self.asked(hook.before_end(at, reply)).await {
+                Ok(None) => {}
+                Ok(Some(text)) => return Some(text),
+                Err(error) => {
+                    tracing::warn!(hook.name = hook.name(), error, "a hook failed");
+                }
+            }
+        }
+        None
+    }
+
+    /// An answer that is used instead of asking, if the model is not to be asked.
+    pub(crate) async fn before_model(
+        &self,
+        at: At,
+        request: &mut Request,
+    ) -> Result<Judged<Reply>, Refusal> {
+        for hook in &self.list {
+            let decided = hook.before_model(at, request);
+            match self.judged(hook.as_ref(), decided).await? {
+                Judged::Go => {}
+                judged => return Ok(judged),
+            }
+        }
+        Ok(Judged::Go)
+    }
+
+    /// The answer that is used, and whether the send ends with it whatever it asks for.
+    pub(crate) async fn after_model(
+        &self,
+        at: At,
+        mut reply: Reply,
+    ) -> Result<(Reply, bool), Refusal> {
+        for hook in &self.list {
+            let decided = hook.after_model(at, &mut reply);
+            match self.judged(hook.as_ref(), decided).await? {
+                Judged::Go => {}
+                Judged::Instead(other) => return Ok((other, false)),
+                Judged::End => return Ok((reply, true)),
+            }
+        }
+        Ok((reply, false))
+    }
+
+    /// A result that is used instead of calling; none when the tool is to be called.
+    pub(crate) async fn before_tool(&self, at: At, call: &mut ToolCall) -> Option<CallResult> {
+        for hook in &self.list {
+            let decided = hook.before_tool(at, call);
+            match self.judged(hook.as_ref(), decided).await {
+                Ok(Judged::Go) => {}
+                Ok(Judged::Instead(result)) => return Some(result),
+                Ok(Judged::End) => {
+                    return Some(denied(&Refusal {
+                        code: Code::PolicyDenied,
+                        message: format!("{}: the work is to end", hook.name()),
+                    }));
+                }
+                Err(refusal) => return Some(denied(&refusal)),
+            }
+        }
+        None
+    }
+
+    pub(crate) async fn after_tool(&self, at: At, call: &ToolCall, result: &mut CallResult) {
+        for hook in &self.list {
+            let mut changed = result.clone();
+            let done = hook.after_tool(at, call, &mut changed);
+            if self.noted(hook.as_ref(), done).await {
+                *result = changed;
+            } else if hook.traits().fails_closed {
+                let text = format!(
+                    "error: the hook {} could not look at the result",
+                    hook.name()
+                );
+                *result = CallResult::error(Code::ToolDenied, text);
+                return;
+            }
+        }
+    }
+
+    /// Whether an observer did what it wanted to; what it did not concerns nobody else.
+    async fn noted(
+        &self,
+        hook: &dyn Hook,
+        done: impl Future<Output = Result<(), HookError>>,
+    ) -> bool {
+        let Err(error) = self.asked(done).await else {
+            return true;
+        };
+        tracing::warn!(hook.name = hook.name(), error, "a hook failed");
+        false
+    }
+
+    /// What a hook makes of what it was asked about.
+    async fn judged<T>(
+        &self,
+        hook: &dyn Hook,
+        decided: impl Future<Output = Decision<T>>,
+    ) -> Result<Judged<T>, Refusal> {
+        let refusal = |code, message: String| Refusal {
+            code,
+            message: format!("{}: {message}", hook.name()),
+        };
+        let error = match self.asked(decided).await {
+            Ok(Verdict::Go) => return Ok(Judged::Go),
+            Ok(Verdict::Instead(outcome)) => return Ok(Judged::Instead(outcome)),
+            Ok(Verdict::End) => return Ok(Judged::End),
+            Ok(Verdict::Refuse(why)) => return Err(refusal(Code::PolicyDenied, why)),
+            Err(error) => error,
+        };
+        tracing::warn!(hook.name = hook.name(), error, "a hook failed");
+        if hook.traits().fails_closed {
+            return Err(refusal(Code::PolicyUnavailable, error));
+        }
+        Ok(Judged::Go)
+    }
+
+    /// What a hook says within its time.
+    async fn asked<T>(
+        &self,
+        says: impl Future<Output = Result<T, HookError>>,
+    ) -> Result<T, String> {
+        let says = AssertUnwindSafe(says).catch_unwind();
+        let late = async {
+            match &self.limit {
+                Some((clock, limit)) => clock.sleep(*limit).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            said = says => match said {
+                Ok(said) => said.map_err(|error| error.to_string()),
+                Err(_) => Err("it panicked".to_owned()),
+            },
+            () = late => Err("it did not answer in time".to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
