@@ -58,6 +58,9 @@ pub struct Request {
     pub tail: Option<String>,
     /// Tells the provider which requests begin alike; nothing, where that is nobody's.
     pub cache_key: Option<String>,
+    /// The provider's id of an answer to this request that it already works on: it is taken up instead of
+    /// asking again.
+    pub resume: Option<String>,
     /// Passed on as it is; the provider's default when absent.
     pub temperature: Option<f64>,
     /// Passed on as it is; the provider's default when absent.

@@ -19,8 +19,8 @@ use self::picture::{Fault, Scaled};
 use crate::llm::{Error, Request};
 use crate::metrics;
 
-/// Pictures that are scaled at once: each may take some hundred megabytes and one core.
-static SCALING: Semaphore = Semaphore::const_new(2);
+/// Pictures that are scaled at once: each may take half a gigabyte and one core.
+static SCALING: Semaphore = Semaphore::const_new(1);
 
 /// Blobs that were read lately, bounded by bytes, over those of the deployment. Content never changes
 /// under its name, so that what is here needs no check.
@@ -33,17 +33,24 @@ pub(crate) struct Content {
 
 #[derive(Debug)]
 struct Inner {
-    blobs: LruCache<(TenantId, BlobHash), Bytes>,
-    /// What pictures became that were to be scaled to an edge.
-    scaled: LruCache<(TenantId, BlobHash, u32), Result<Scaled, Fault>>,
+    /// Blobs, and what pictures became that were to be scaled to an edge.
+    kept: LruCache<(TenantId, BlobHash, Option<u32>), Kept>,
     bytes: usize,
+}
+
+/// What a picture became that was to be scaled; none where it is small enough.
+type Fit = Result<Option<Scaled>, Fault>;
+
+#[derive(Debug, Clone)]
+enum Kept {
+    Whole(Bytes),
+    Fit(Fit),
 }
 
 impl Content {
     pub(crate) fn new(depot: Arc<Depot>, bytes_max: usize) -> Self {
         let inner = Inner {
-            blobs: LruCache::unbounded(),
-            scaled: LruCache::unbounded(),
+            kept: LruCache::unbounded(),
             bytes: 0,
         };
         Self {
@@ -96,14 +103,15 @@ impl Content {
         };
         let edge = edge.filter(|_| matches!(part, ContentPart::Image { .. }));
         let key = edge.map(|edge| (tenant, sha256, edge));
+        let known = key.and_then(|key| self.known_fit(key));
         // What was scaled before need not be read again.
-        if let Some(known) = key.and_then(|key| self.scaled(&key)) {
-            return Ok(replaced(part, known));
+        if let Some(shown) = known.as_ref().and_then(|known| replaced(part, known)) {
+            return Ok(shown);
         }
         match self.read(tenant, sha256).await {
             Ok(Some(data)) => Ok(match key {
-                Some(key) => self.fitted(part, key, &data).await,
-                None => filled(part, &data),
+                Some(key) if known.is_none() => self.fitted(part, key, &data).await,
+                _ => filled(part, &data),
             }),
             Ok(None) => Ok(absent(part, "its content is gone")),
             Err(blob::Error::Corrupt { .. }) => {
@@ -132,8 +140,8 @@ impl Content {
         match STANDARD.decode(data) {
             Ok(data) => {
                 let key = (tenant, BlobHash::of(&data), edge);
-                match self.scaled(&key) {
-                    Some(known) => replaced(part, known),
+                match self.known_fit(key) {
+                    Some(known) => replaced(part, &known).unwrap_or_else(|| part.clone()),
                     None => self.fitted(part, key, &data.into()).await,
                 }
             }
@@ -142,55 +150,49 @@ impl Content {
     }
 
     /// What a picture became, where that is known.
-    fn scaled(&self, key: &(TenantId, BlobHash, u32)) -> Option<Result<Scaled, Fault>> {
-        self.lock().scaled.get(key).cloned()
+    fn known_fit(&self, (tenant, sha256, edge): (TenantId, BlobHash, u32)) -> Option<Fit> {
+        match self.lock().kept.get(&(tenant, sha256, Some(edge)))? {
+            Kept::Fit(fit) => Some(fit.clone()),
+            Kept::Whole(_) => None,
+        }
     }
 
     /// A picture with this content, no larger than the edge.
     async fn fitted(
         &self,
         part: &ContentPart,
-        key: (TenantId, BlobHash, u32),
+        (tenant, sha256, edge): (TenantId, BlobHash, u32),
         data: &Bytes,
     ) -> ContentPart {
-        match scaled(data.clone(), key.2).await.transpose() {
-            None => filled(part, data),
-            Some(scaled) => {
-                self.keep_scaled(key, scaled.clone());
-                replaced(part, scaled)
-            }
-        }
+        let fit = scaled(data.clone(), edge).await;
+        let shown = replaced(part, &fit).unwrap_or_else(|| filled(part, data));
+        self.keep((tenant, sha256, Some(edge)), Kept::Fit(fit));
+        shown
     }
 
     async fn read(&self, tenant: TenantId, sha256: BlobHash) -> Result<Option<Bytes>, blob::Error> {
-        let key = (tenant, sha256);
-        let known = self.lock().blobs.get(&key).cloned();
-        if known.is_some() {
-            return Ok(known);
+        let key = (tenant, sha256, None);
+        if let Some(Kept::Whole(known)) = self.lock().kept.get(&key) {
+            return Ok(Some(known.clone()));
         }
         let read = self.depot.read(tenant, sha256).await?;
         if let Some(data) = &read {
-            self.keep(key, data.clone());
+            self.keep(key, Kept::Whole(data.clone()));
         }
         Ok(read)
     }
 
-    fn keep(&self, key: (TenantId, BlobHash), data: Bytes) {
+    fn keep(&self, key: (TenantId, BlobHash, Option<u32>), kept: Kept) {
         let mut inner = self.lock();
-        inner.bytes += data.len();
-        if let Some((_, old)) = inner.blobs.push(key, data) {
-            inner.bytes -= old.len();
+        inner.bytes += kept.weight();
+        if let Some((_, old)) = inner.kept.push(key, kept) {
+            inner.bytes -= old.weight();
         }
-        inner.shrink(self.bytes_max);
-    }
-
-    fn keep_scaled(&self, key: (TenantId, BlobHash, u32), scaled: Result<Scaled, Fault>) {
-        let mut inner = self.lock();
-        inner.bytes += weight(&scaled);
-        if let Some((_, old)) = inner.scaled.push(key, scaled) {
-            inner.bytes -= weight(&old);
+        while inner.bytes > self.bytes_max
+            && let Some((_, gone)) = inner.kept.pop_lru()
+        {
+            inner.bytes -= gone.weight();
         }
-        inner.shrink(self.bytes_max);
     }
 
     /// Stores what is large of a call's result before it is stored itself. Where that fails, it stays in
@@ -207,42 +209,35 @@ impl Content {
     }
 }
 
-impl Inner {
-    /// Forgets what was used least lately. Wholes go first: what was scaled cost more to make.
-    fn shrink(&mut self, bytes_max: usize) {
-        while self.bytes > bytes_max {
-            if let Some((_, gone)) = self.blobs.pop_lru() {
-                self.bytes -= gone.len();
-            } else if let Some((_, gone)) = self.scaled.pop_lru() {
-                self.bytes -= weight(&gone);
-            } else {
-                return;
+impl Kept {
+    /// Bytes that count of it.
+    fn weight(&self) -> usize {
+        const ENTRY: usize = 100;
+        ENTRY
+            + match self {
+                Self::Whole(data) => data.len(),
+                Self::Fit(Ok(Some(scaled))) => scaled.data.len(),
+                Self::Fit(Ok(None) | Err(_)) => 0,
             }
-        }
     }
 }
 
-/// What is shown of a picture that was to be scaled.
-fn replaced(part: &ContentPart, scaled: Result<Scaled, Fault>) -> ContentPart {
-    match scaled {
-        Ok(scaled) => ContentPart::Image {
+/// What is shown in the place of a picture that was to be scaled; none where it stays.
+fn replaced(part: &ContentPart, fit: &Fit) -> Option<ContentPart> {
+    match fit {
+        Ok(None) => None,
+        Ok(Some(scaled)) => Some(ContentPart::Image {
             source: ImageSource::Base64 {
                 media_type: scaled.media_type.to_owned(),
                 data: STANDARD.encode(&scaled.data),
             },
-        },
-        Err(fault) => absent(part, fault.why()),
+        }),
+        Err(fault) => Some(absent(part, fault.why())),
     }
 }
 
-/// Bytes that count of a picture that was scaled, or could not be.
-fn weight(scaled: &Result<Scaled, Fault>) -> usize {
-    const ENTRY: usize = 100;
-    ENTRY + scaled.as_ref().map_or(0, |scaled| scaled.data.len())
-}
-
 /// Scales a picture where that keeps nobody else waiting. It ends by itself: its work is bounded.
-async fn scaled(data: Bytes, edge: u32) -> Result<Option<Scaled>, Fault> {
+async fn scaled(data: Bytes, edge: u32) -> Fit {
     let turn = SCALING.acquire().await;
     let work = move || {
         let scaled = picture::scaled(&data, edge);
@@ -302,6 +297,7 @@ mod tests {
             messages: vec![Arc::new(said.at(1, send, Timestamp(0), 0))],
             max_tokens: 1,
             settled: 0,
+            resume: None,
             tail: None,
             cache_key: None,
             temperature: None,

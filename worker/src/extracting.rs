@@ -319,6 +319,7 @@ async fn ask_model(
         messages: vec![Arc::new(message.at(1, owed.send_id, send.created_at, 0))],
         max_tokens: ANSWER_TOKENS_MAX,
         settled: 0,
+        resume: None,
         tail: None,
         cache_key: None,
         temperature: None,

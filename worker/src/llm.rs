@@ -39,6 +39,8 @@ pub enum Chunk<'a> {
     Text(&'a str),
     /// Thought aloud.
     Reasoning(&'a str),
+    /// Nothing said: the provider works on the answer even when nobody waits for it, and calls it so.
+    Background(&'a str),
 }
 
 /// Why an answer ended.
@@ -87,6 +89,13 @@ pub trait Model: Send + Sync + Debug {
         request: &Request,
         on_chunk: &mut (dyn for<'c> FnMut(Chunk<'c>) + Send),
     ) -> Result<Reply, Error>;
+
+    /// Nobody wants this answer any more that the provider works on in the background. Where it cannot be
+    /// told, it finishes in vain.
+    async fn abandon(&self, background: &str) -> Result<(), Error> {
+        let _ = background;
+        Ok(())
+    }
 
     /// Whether the provider holds the model to [`Request::output`], so that no words about it are
     /// needed. Answers are checked either way.

@@ -66,6 +66,7 @@ impl Said {
         let (kept, text): (_, &str) = match chunk {
             Chunk::Text(text) => (&mut state.text, text),
             Chunk::Reasoning(text) => (&mut state.reasoning, text),
+            Chunk::Background(_) => return 0,
         };
         let delta = Delta {
             round,
@@ -78,7 +79,7 @@ impl Said {
         kept.chars += count;
         let kind = match chunk {
             Chunk::Text(_) => LiveKind::MessageDelta(delta),
-            Chunk::Reasoning(_) => LiveKind::ReasoningDelta(delta),
+            Chunk::Reasoning(_) | Chunk::Background(_) => LiveKind::ReasoningDelta(delta),
         };
         self.send(kind);
         count

@@ -10,6 +10,7 @@
 //! | `load`, `settle`, `output`, `vet`, `plan`, `purse`, `children`, `calls` | functions: what the model is asked, what is stored of an answer, which calls run when, what may still be spent, what a child is |
 
 mod answered;
+mod background;
 mod bill;
 mod calls;
 mod children;

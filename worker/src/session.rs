@@ -20,10 +20,11 @@ use mainspring_shared::tool::{answers, cancelled_call};
 use tokio_util::sync::CancellationToken;
 
 use crate::admit::Control;
+use crate::boot::Life;
 use crate::cache::Cached;
 use crate::said::Said;
 use crate::send::{Left, Reach, Run, Turn, Unsaid};
-use crate::suspects::SUSPECT_FROM;
+use crate::suspects::{Admitted, SUSPECT_FROM};
 use crate::{Kernel, metrics, writes};
 
 /// Messages read at once of a window that is read again.
@@ -32,8 +33,48 @@ const RELOADED: u32 = 512;
 /// Items of the inbox that the end of a broken run tells.
 const ITEMS_MAX: u32 = 64;
 
+/// A session that was claimed.
+struct Granted {
+    claimed: Box<Claimed>,
+    life: Life,
+    cached: Option<Cached>,
+    suspect: Option<Admitted>,
+}
+
 /// Runs what the session has to do, if it can be had.
 pub(crate) async fn run(kernel: &Arc<Kernel>, key: SessionKey) {
+    // Boxed: what it takes to claim is not kept while the send waits.
+    let Some(granted) = Box::pin(claim(kernel, key)).await else {
+        return;
+    };
+    let Granted {
+        claimed,
+        life,
+        cached,
+        suspect,
+    } = granted;
+    let crashes = claimed.send.record.crashes;
+    let suspect = suspect.filter(|_| crashes >= SUSPECT_FROM);
+    if let Some(suspect) = &suspect {
+        suspect.begin(crashes);
+    }
+    let lease = claimed.lease;
+    if life.lost.is_cancelled() {
+        // The life ended while the claim was under way: what it gave back does not hold this.
+        Box::pin(give_back(kernel, key, lease)).await;
+        return;
+    }
+    // The life's end ends the run; so does the loss of this one session.
+    let lost = life.lost.child_token();
+    let held = AssertUnwindSafe(held(kernel, claimed, cached, &lost)).catch_unwind();
+    if held.await.is_err() {
+        Box::pin(end_panicked(kernel, key, lease)).await;
+    }
+    drop(suspect);
+}
+
+/// Claims a session.
+async fn claim(kernel: &Arc<Kernel>, key: SessionKey) -> Option<Granted> {
     let cached = kernel.kept.cache.take(key);
     let token = LeaseToken(kernel.parts.entropy.random_id());
     let claim = ClaimSession {
@@ -61,38 +102,25 @@ pub(crate) async fn run(kernel: &Arc<Kernel>, key: SessionKey) {
             })
             .await;
     }
-    let (claimed, life) = match answer {
-        Ok((ClaimOutcome::Claimed(claimed), Some(life))) => (*claimed, life),
+    match answer {
+        Ok((ClaimOutcome::Claimed(claimed), Some(life))) => Some(Granted {
+            claimed,
+            life,
+            cached,
+            suspect,
+        }),
         Ok(_) => {
             if let Some(cached) = cached {
                 kernel.kept.cache.put(key, cached);
             }
-            return;
+            None
         }
         Err(error) => {
             tracing::debug!(session.id = %key.session, %error, "not claimed; the sweep tries on");
             disown(kernel, key, token, false).await;
-            return;
+            None
         }
-    };
-    let crashes = claimed.send.record.crashes;
-    let suspect = suspect.filter(|_| crashes >= SUSPECT_FROM);
-    if let Some(suspect) = &suspect {
-        suspect.begin(crashes);
     }
-    if life.lost.is_cancelled() {
-        // The life ended while the claim was under way: what it gave back does not hold this.
-        give_back(kernel, key, claimed.lease).await;
-        return;
-    }
-    // The life's end ends the run; so does the loss of this one session.
-    let lost = life.lost.child_token();
-    let lease = claimed.lease;
-    let held = AssertUnwindSafe(held(kernel, claimed, cached, &lost)).catch_unwind();
-    if held.await.is_err() {
-        end_panicked(kernel, key, lease).await;
-    }
-    drop(suspect);
 }
 
 /// Gives back what was granted to a life that is over. Whoever takes it otherwise counts a death.
@@ -243,10 +271,11 @@ async fn disown(kernel: &Kernel, key: SessionKey, token: LeaseToken, lost: bool)
     }
 }
 
-/// Runs sends under a lease.
+/// Runs sends under a lease. A send waits in here for its model: what is large is boxed, or moved out before
+/// anything is awaited.
 async fn held(
     kernel: &Arc<Kernel>,
-    claimed: Claimed,
+    claimed: Box<Claimed>,
     cached: Option<Cached>,
     lost: &CancellationToken,
 ) {
@@ -258,29 +287,31 @@ async fn held(
         mut spent,
         folds,
         window,
-    } = claimed;
+    } = *claimed;
     // What was cached under another version was not compared with what the claim brought.
     let mut version = counters.context_version;
     let cached = cached.filter(|cached| cached.version == version);
     let cached = cached.map(|cached| cached.window);
     let Some(mut window) = assemble(cached, folds, window, counters.next_seq) else {
         tracing::error!(session.id = %key.session, "the transcript has a gap; session released");
-        release(kernel, key, lease, lost).await;
+        Box::pin(release(kernel, key, lease, lost)).await;
         return;
     };
-    let mut next = Some((send, counters));
+    let mut next = Some(Box::new((send, counters)));
     let writes = Arc::default();
     let mut in_a_row = 0;
-    while let Some((send, counters)) = next.take() {
-        if belongs_elsewhere(kernel, key, &send).await {
-            release(kernel, key, lease, lost).await;
+    while let Some(begins) = next.take() {
+        let (send, counters) = &*begins;
+        if Box::pin(belongs_elsewhere(kernel, key, send)).await {
+            Box::pin(release(kernel, key, lease, lost)).await;
             return;
         }
         if counters.context_version != version {
             // Something went meanwhile that whoever begins here would not see.
             version = counters.context_version;
-            let Some(reloaded) = reload(kernel, key, &send, counters.next_seq).await else {
-                release(kernel, key, lease, lost).await;
+            let Some(reloaded) = Box::pin(reload(kernel, key, send, counters.next_seq)).await
+            else {
+                Box::pin(release(kernel, key, lease, lost)).await;
                 return;
             };
             window = reloaded;
@@ -297,21 +328,28 @@ async fn held(
             owed: Arc::default(),
             said: Arc::new(Said::new(key, send.record.id, kernel.live.clone())),
         };
+        let (send, counters) = *begins;
+        let id = send.record.id;
         let bound = send.agent.context.last_messages;
-        let turn = Turn {
-            lease,
-            send,
-            counters,
-            window: &mut window,
-            version: &mut version,
-            spent: &mut spent,
-            reach,
-            then,
-        };
-        let left = one(kernel, turn).await;
+        let mut run = begin(
+            kernel,
+            Turn {
+                lease,
+                send,
+                counters,
+                window: &mut window,
+                version: &mut version,
+                spent: &mut spent,
+                reach,
+                then,
+            },
+        );
+        let left = Box::pin(run.drive()).await;
+        drop(run);
+        kernel.parts.tools.left(key, id);
         window.trim(from_seq(window.next_seq(), bound));
         match left {
-            Left::Done(following) => next = following.map(|next| *next),
+            Left::Done(following) => next = following,
             Left::Lost => return,
         }
     }
@@ -384,19 +422,14 @@ async fn belongs_elsewhere(kernel: &Kernel, key: SessionKey, send: &StartedSend)
     }
 }
 
-/// Runs one send.
-async fn one(kernel: &Arc<Kernel>, turn: Turn<'_>) -> Left {
+/// The run of a send, for whoever wants something of it.
+fn begin<'a>(kernel: &'a Arc<Kernel>, turn: Turn<'a>) -> Box<Run<'a>> {
     let control = Control {
         send: turn.send.record.id,
         reach: turn.reach.clone(),
     };
     kernel.running.at(turn.send.record.key, control);
-    let at = (turn.send.record.key, turn.send.record.id);
-    let run = Run::new(kernel, turn);
-    // Boxed, so that what a waiting send holds is counted once, not in each caller's frame.
-    let left = Box::pin(run.drive()).await;
-    kernel.parts.tools.left(at.0, at.1);
-    left
+    Box::new(Run::new(kernel, turn))
 }
 
 /// The window from what the cache held and what the claim brought; none when they do not fit.
@@ -426,5 +459,23 @@ fn assemble(
 async fn release(kernel: &Kernel, key: SessionKey, lease: Lease, lost: &CancellationToken) {
     if !lost.is_cancelled() {
         disown(kernel, key, lease.token, false).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes_of<A, F: Future>(_: impl FnOnce(A) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    /// Thousands of sends wait at once. What is large and not needed meanwhile is boxed.
+    #[test]
+    fn a_send_that_waits_keeps_little() {
+        let task = bytes_of(|(kernel, key): (&'static Arc<Kernel>, SessionKey)| run(kernel, key));
+        let driven = bytes_of(|run: &'static mut Run<'static>| run.drive());
+        let state = size_of::<Run<'static>>();
+        assert!(task + driven + state < 10 << 10, "{task} {driven} {state}");
     }
 }

@@ -31,6 +31,8 @@ settings! {
         native_schema: Option<bool> => Key::switch("llm.native_schema");
         /// Whether requests to Anthropic say up to where it may keep them in its prompt cache.
         prompt_cache: bool = true => Key::switch("llm.prompt_cache");
+        /// Whether OpenAI's Responses are asked for in the background.
+        background: bool = false => Key::switch("llm.background");
         /// How long a connection may take to be made.
         connect_timeout: Duration = Duration::from_secs(10)
             => Key::span("llm.connect_timeout", MS, DAY);

@@ -74,6 +74,7 @@ pub(super) fn settings_of(name: &str, provider: &Provider) -> ProviderSettings {
         model: provider.model.clone().unwrap_or_default(),
         stream: provider.stream,
         prompt_cache: provider.prompt_cache,
+        background: provider.background,
         native_schema: provider.native_schema.unwrap_or(base.native_schema),
         connect_timeout: provider.connect_timeout,
         first_byte_timeout: provider.first_byte_timeout,

@@ -25,7 +25,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-pub(super) use self::blobs::{Content, PIECE_BYTES};
+pub(super) use self::blobs::Content;
+pub(crate) use self::blobs::PIECE_BYTES;
 use self::blobs::{Incoming, is_piece};
 use super::validate::{Checks, has_nul};
 use crate::extract::parse;

@@ -28,6 +28,7 @@ use super::archive::{PIECE_BYTES, Writer};
 use super::copies::{LINES, PAGE, lists};
 use super::gate::Admission;
 use super::problem::Problem;
+use super::router::exported_bytes_max;
 use crate::extract::{Query, SessionPath, text};
 use crate::router::Api;
 
@@ -134,7 +135,7 @@ struct Outgoing {
     blob: BlobRef,
     data: Bytes,
     at: usize,
-    /// Its part of what all bodies may have.
+    /// Its part of what may go out at a time.
     _weight: OwnedSemaphorePermit,
 }
 
@@ -233,10 +234,10 @@ impl Exporting {
             return Ok(None);
         };
         let room = usize::try_from(record.bytes).unwrap_or(usize::MAX);
-        let room = room.min(self.app.config.bodies_bytes_max);
+        let room = room.min(exported_bytes_max(&self.app.config));
         let room = u32::try_from(room).unwrap_or(u32::MAX);
-        let weight = self.app.bodies.clone().acquire_many_owned(room).await?;
-        match blobs.read(tenant, sha256).await {
+        let weight = self.app.exported.clone().acquire_many_owned(room).await?;
+        match blobs.read_whole(&record).await {
             Ok(Some(data)) => Ok(Some(Outgoing {
                 blob: BlobRef {
                     sha256,

@@ -30,6 +30,7 @@ pub(crate) use self::query::{
 };
 use super::problem::Problem;
 use crate::access::Caller;
+use crate::archive::PIECE_BYTES;
 use crate::idempotency;
 use crate::router::Api;
 use crate::validate::Checks;
@@ -164,6 +165,8 @@ pub(super) struct Chunks<'a> {
     stream: BodyDataStream,
     left: usize,
     bytes_max: usize,
+    /// Bytes that did not count since there was time anew.
+    carried: usize,
     /// When all of it has to be there.
     late: BoxFuture<'a, ()>,
 }
@@ -175,15 +178,20 @@ impl<'a> Chunks<'a> {
             stream: body.into_data_stream(),
             left: bytes_max,
             bytes_max,
+            carried: 0,
             late: Box::pin(app.clock.sleep(app.config.body_timeout)),
         }
     }
 
     /// So many of those that came do not count: they are content of blobs, which have their own bound.
-    /// What follows has time anew.
+    /// With each piece's worth of them, what follows has time anew: who sends slowly gains none.
     pub(super) fn go_on(&mut self, app: &'a Api, bytes: usize) {
         self.left = (self.left + bytes).min(self.bytes_max);
-        self.late = Box::pin(app.clock.sleep(app.config.body_timeout));
+        self.carried += bytes;
+        if self.carried >= PIECE_BYTES {
+            self.carried = 0;
+            self.late = Box::pin(app.clock.sleep(app.config.body_timeout));
+        }
     }
 
     /// The next ones; none at the end.

@@ -25,6 +25,9 @@ pub(crate) struct Api {
     pub(crate) waiters: Arc<Semaphore>,
     /// Bytes of the bodies that are held.
     pub(crate) bodies: Arc<Semaphore>,
+    /// Bytes of the blobs that go out in archives. They are not those of bodies: a reader that reads slowly
+    /// delays other archives, and no request.
+    pub(crate) exported: Arc<Semaphore>,
     /// Who may use the API.
     pub(crate) gatekeeper: Arc<Gatekeeper>,
     /// What `/metrics` shows; without it the path does not exist.
@@ -38,11 +41,17 @@ impl Api {
             requests: Arc::new(Semaphore::new(config.requests_max)),
             waiters: Arc::new(Semaphore::new(config.waiters_max)),
             bodies: Arc::new(Semaphore::new(config.bodies_bytes_max)),
+            exported: Arc::new(Semaphore::new(exported_bytes_max(config))),
             gatekeeper: Arc::new(Gatekeeper::new(access)),
             scheduler,
             metrics,
         }
     }
+}
+
+/// The most bytes of blobs that go out in archives at a time.
+pub(crate) fn exported_bytes_max(config: &SchedulerConfig) -> usize {
+    (config.bodies_bytes_max / 4).max(1)
 }
 
 impl Deref for Api {

@@ -11,6 +11,9 @@ use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::path::Path;
 use object_store::{ClientOptions, GetOptions, ObjectStore, ObjectStoreExt as _, RetryConfig};
 
+/// The region where none is named.
+const REGION_DEFAULT: &str = "us-east-1";
+
 /// How long a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -72,16 +75,28 @@ pub struct S3Blobs {
     described: String,
 }
 
+/// The region that the environment names, else the one that object stores of other makers take.
+fn region_of_environment() -> String {
+    let environment = AmazonS3Builder::from_env();
+    let region = environment.get_config_value(&AmazonS3ConfigKey::Region);
+    region.unwrap_or_else(|| REGION_DEFAULT.to_owned())
+}
+
 impl S3Blobs {
     /// Fails if the settings make no sense. Nothing is asked of the store yet.
     pub fn new(settings: &S3Settings) -> Result<Self, Error> {
         let mut builder = match settings.access_key_id {
             // Its own settings are complete: the environment may be meant for something else.
-            Some(_) => AmazonS3Builder::new(),
+            Some(_) => AmazonS3Builder::new().with_region(region_of_environment()),
             None => AmazonS3Builder::from_env(),
         };
         let endpoint = settings.endpoint.clone();
-        let endpoint = endpoint.or_else(|| builder.get_config_value(&AmazonS3ConfigKey::Endpoint));
+        // The name that is for S3 alone wins over the other, also over the one that is set below.
+        let endpoint = [AmazonS3ConfigKey::S3Endpoint, AmazonS3ConfigKey::Endpoint]
+            .iter()
+            .fold(endpoint, |known, key| {
+                known.or_else(|| builder.get_config_value(key))
+            });
         let client = ClientOptions::new()
             .with_allow_http(
                 endpoint
@@ -102,7 +117,7 @@ impl S3Blobs {
             builder = builder.with_region(region);
         }
         if let Some(endpoint) = &endpoint {
-            builder = builder.with_endpoint(endpoint);
+            builder = builder.with_config(AmazonS3ConfigKey::S3Endpoint, endpoint);
         }
         if let Some(id) = &settings.access_key_id {
             builder = builder.with_access_key_id(id);

@@ -209,6 +209,12 @@ impl Depot {
         let Some(record) = self.find(tenant, sha256).await? else {
             return Ok(None);
         };
+        self.read_whole(&record).await
+    }
+
+    /// The content of a blob that was found before.
+    pub async fn read_whole(&self, record: &BlobRecord) -> Result<Option<Bytes>, Error> {
+        let sha256 = record.place.sha256;
         let Some(data) = self.bytes_of(record.place, None).await? else {
             return Ok(None);
         };

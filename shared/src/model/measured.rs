@@ -98,6 +98,7 @@ mod tests {
             messages: messages.collect(),
             max_tokens: 100,
             settled: 0,
+            resume: None,
             tail: None,
             cache_key: None,
             temperature: None,

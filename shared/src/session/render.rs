@@ -115,6 +115,7 @@ pub fn render(inputs: Inputs<'_>) -> Request {
         settled,
         tail: None,
         cache_key: Some(inputs.session.to_string()),
+        resume: None,
         max_tokens: answer_max(agent, model.facts),
         temperature: agent.temperature,
         top_p: agent.top_p,

@@ -22,6 +22,9 @@ pub struct Shown {
     /// it to the model and asks for the rest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub begun: Option<Begun>,
+    /// The answer that a provider works on whether or not anybody waits for it. Whoever goes on takes it up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub background: Option<Background>,
     /// What was recalled from the memory, of an agent that has any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<ShownMemory>,
@@ -80,6 +83,19 @@ pub struct Begun {
     pub round: i32,
     /// What the model said.
     pub text: String,
+}
+
+/// An answer that a provider works on by itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Background {
+    /// The round that it answers.
+    pub round: i32,
+    /// The provider's configured name.
+    pub provider: String,
+    /// The model.
+    pub model: String,
+    /// What the provider calls it.
+    pub id: String,
 }
 
 /// Bytes of the beginning of an answer that is kept; a longer one is asked for again.

@@ -147,7 +147,7 @@ pub struct FoldAtRest {
     pub context_version: i64,
     /// The fold; none where none could be written, and only its cost is to be stored.
     pub fold: Option<NewFold>,
-    /// What it cost: rows of [`EXTRACT_ROUND`](super::EXTRACT_ROUND), behind the end of the send.
+    /// What it cost: rows of [`EXTRACT_ROUND`](super::EXTRACT_ROUND), as of all calls behind the end of a send.
     pub usage: Vec<UsageRow>,
 }
 

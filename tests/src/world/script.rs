@@ -52,6 +52,7 @@ pub struct Script {
     clock: Arc<dyn Clock>,
     ledger: Mutex<Vec<Asked>>,
     given_up: GivenUp,
+    abandoned: Mutex<Vec<String>>,
     manner: Mutex<Manner>,
     bills: Bills,
 }
@@ -131,9 +132,18 @@ impl Script {
             clock,
             ledger: Mutex::default(),
             given_up: Arc::default(),
+            abandoned: Mutex::default(),
             manner: Mutex::default(),
             bills: Bills::default(),
         }
+    }
+
+    /// The answers in the background that nobody wanted any more.
+    pub fn abandoned(&self) -> Vec<String> {
+        self.abandoned
+            .lock()
+            .expect("nobody panics under it")
+            .clone()
     }
 
     /// How it behaves from now on.
@@ -287,6 +297,12 @@ impl Model for Script {
         self.bills.add(&reply.usage);
         Ok(reply)
     }
+
+    async fn abandon(&self, background: &str) -> Result<(), Error> {
+        let mut abandoned = self.abandoned.lock().expect("nobody panics under it");
+        abandoned.push(background.to_owned());
+        Ok(())
+    }
 }
 
 impl Script {
@@ -388,6 +404,32 @@ impl Script {
                     self.clock.sleep(Duration::from_millis(ms)).await;
                 }
                 return Ok(reply(&text, Vec::new(), Finish::Stop));
+            }
+            "background" => {
+                let id = match &request.resume {
+                    Some(id) if id == "gone" => {
+                        return Err(Error::Unavailable {
+                            message: "scripted".into(),
+                            retry_after: None,
+                        });
+                    }
+                    Some(id) => id.clone(),
+                    None if argument.ends_with("gone") => "gone".to_owned(),
+                    None => format!("resp_{}", self.calls(&user)),
+                };
+                if request.resume.is_none() {
+                    on_chunk(Chunk::Background(&id));
+                }
+                on_chunk(Chunk::Text("begun "));
+                // It is finished a minute after it was asked for, whoever waits.
+                let asked = self.ledger();
+                let mut asked = asked
+                    .iter()
+                    .filter(|asked| asked.user == user && asked.request.resume.is_none());
+                let since = asked.next_back().map(|asked| asked.at).unwrap_or_default();
+                let left = (since + Duration::from_mins(1)).saturating_sub(self.clock.monotonic());
+                self.clock.sleep(left).await;
+                return Ok(reply(&format!("begun {id}"), Vec::new(), Finish::Stop));
             }
             "break" if self.calls(&user) <= number as usize => {
                 on_chunk(Chunk::Text("half of an answer"));

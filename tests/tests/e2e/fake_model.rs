@@ -66,6 +66,7 @@ fn request(news: Vec<NewMessage>) -> Request {
         messages,
         max_tokens: 9,
         settled: 0,
+        resume: None,
         tail: None,
         cache_key: None,
         temperature: None,

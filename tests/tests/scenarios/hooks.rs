@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::error::Code;
-use mainspring_shared::message::{ContentPart, NewMessage, Role, plain_text};
+use mainspring_shared::message::{ContentPart, Role, plain_text};
 use mainspring_shared::send::{SendStatus, StopReason};
 use mainspring_shared::store::CallAnswer;
 use mainspring_shared::tool::{CallResult, ToolEntry};

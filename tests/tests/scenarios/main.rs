@@ -2,6 +2,7 @@
 
 mod agents;
 mod answers;
+mod background;
 mod blob_faults;
 mod blobs;
 mod budget;

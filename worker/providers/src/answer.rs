@@ -54,6 +54,11 @@ impl<'a> Ear<'a> {
         Ok(())
     }
 
+    /// Says what the provider calls an answer that it works on in the background.
+    pub(super) fn background(&mut self, id: &str) {
+        (self.on_chunk)(Chunk::Background(id));
+    }
+
     /// Appends what nobody listens to: a signature, a piece of arguments.
     pub(super) fn silent(&mut self, text: &mut String, piece: &str) -> Result<(), Error> {
         self.charge(piece.len())?;
@@ -143,6 +148,7 @@ pub(super) mod tests {
             messages: Vec::new(),
             max_tokens: 16,
             settled: 0,
+            resume: None,
             tail: None,
             cache_key: None,
             temperature: None,

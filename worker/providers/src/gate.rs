@@ -192,8 +192,16 @@ impl<M: Model> Model for Guarded<M> {
         self.model.wire(request)
     }
 
+    async fn abandon(&self, background: &str) -> Result<(), Error> {
+        self.model.abandon(background).await
+    }
+
     fn native_schema(&self) -> bool {
         self.model.native_schema()
+    }
+
+    fn sounds(&self) -> &'static [&'static str] {
+        self.model.sounds()
     }
 }
 

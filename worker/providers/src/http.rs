@@ -18,7 +18,7 @@ use bytes::Bytes;
 use http_body_util::Full;
 use mainspring_shared::time::Clock;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Client, Response, Url};
+use reqwest::{Client, Method, RequestBuilder, Response, Url};
 use serde_json::Value;
 use tokio::time::timeout;
 
@@ -172,40 +172,60 @@ impl Endpoint {
         reader: &mut dyn Reader,
         ear: &mut Ear<'_>,
     ) -> Result<(), Error> {
-        let attempt = async {
+        self.attempt(async {
             let room = self.uploads.room(request).await;
             let body = self.whole_body(request, body())?;
             let response = self.send(&request.model, upload::body(body, room)).await?;
-            if self.is_stream(&response)? {
-                self.read_stream(response, reader, ear).await
-            } else {
-                let body = read_whole(response).await?;
-                let text = String::from_utf8_lossy(&body);
-                let value = json::parse(&text).ok_or_else(|| Error::bad("the body is not JSON"))?;
-                reader.whole(&value, ear)
-            }
-        };
-        within(self.timeouts.attempt, Wait::End, attempt).await?
+            self.read(response, reader, ear).await
+        })
+        .await
     }
 
-    /// A request's body with the members that the configuration adds.
-    pub(super) fn whole_body(
+    /// Does this within the time that an attempt has.
+    pub(super) async fn attempt<T>(
         &self,
-        request: &Request,
-        body: Result<Vec<u8>, Error>,
-    ) -> Result<Vec<u8>, Error> {
-        self.extra.add(&request.model, body?)
+        work: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        within(self.timeouts.attempt, Wait::End, work).await?
     }
 
-    async fn send(&self, model: &str, body: Bytes) -> Result<Response, Error> {
-        // A wrapped body, unlike plain bytes, cannot be cloned: nothing keeps it for a second try,
-        // and it is freed while the answer is waited for.
-        let body = reqwest::Body::wrap(Full::new(body));
-        let request = self
-            .client
-            .post(self.url.clone())
-            .headers(self.headers.clone())
-            .body(body);
+    /// Feeds an answer to `reader`.
+    pub(super) async fn read(
+        &self,
+        response: Response,
+        reader: &mut dyn Reader,
+        ear: &mut Ear<'_>,
+    ) -> Result<(), Error> {
+        if self.is_stream(&response)? {
+            return self.read_stream(response, reader, ear).await;
+        }
+        let body = read_whole(response).await?;
+        let text = String::from_utf8_lossy(&body);
+        let value = json::parse(&text).ok_or_else(|| Error::bad("the body is not JSON"))?;
+        reader.whole(&value, ear)
+    }
+
+    /// A request below this endpoint's address, with its headers.
+    pub(super) fn below(
+        &self,
+        method: Method,
+        path: &[&str],
+        query: &[(&str, String)],
+    ) -> RequestBuilder {
+        let mut url = self.url.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.extend(path);
+        }
+        let request = self.client.request(method, url);
+        request.headers(self.headers.clone()).query(query)
+    }
+
+    /// The answer to a request, or how it was refused.
+    pub(super) async fn response(
+        &self,
+        model: &str,
+        request: RequestBuilder,
+    ) -> Result<Response, Error> {
         let sent = Box::pin(request.send());
         let response = if self.stream {
             within(self.timeouts.first_byte, Wait::FirstByte, sent).await?
@@ -228,6 +248,27 @@ impl Endpoint {
             &Refusal::from_body(&body, &self.key),
             wait,
         ))
+    }
+
+    /// A request's body with the members that the configuration adds.
+    pub(super) fn whole_body(
+        &self,
+        request: &Request,
+        body: Result<Vec<u8>, Error>,
+    ) -> Result<Vec<u8>, Error> {
+        self.extra.add(&request.model, body?)
+    }
+
+    async fn send(&self, model: &str, body: Bytes) -> Result<Response, Error> {
+        // A wrapped body, unlike plain bytes, cannot be cloned: nothing keeps it for a second try,
+        // and it is freed while the answer is waited for.
+        let body = reqwest::Body::wrap(Full::new(body));
+        let request = self
+            .client
+            .post(self.url.clone())
+            .headers(self.headers.clone())
+            .body(body);
+        self.response(model, request).await
     }
 
     /// By what the answer says it is; some servers stream, or do not, whatever was asked.

@@ -216,6 +216,7 @@ fn request(model: &str, text: &str) -> Request {
         ))],
         max_tokens: ANSWER_TOKENS,
         settled: 0,
+        resume: None,
         tail: None,
         cache_key: None,
         temperature: None,

@@ -2,8 +2,9 @@
 //!
 //! Nothing is left with the provider: requests carry the whole conversation and ask for the model's
 //! reasoning in encrypted form, which is stored with the message and sent back, so that any worker
-//! can go on.
+//! can go on. The exception is an answer that is asked for [in the background](background).
 
+mod background;
 mod reader;
 mod request;
 
@@ -37,6 +38,8 @@ struct Wants {
     /// Whether it is the public API, which knows all members.
     public: bool,
     stream: bool,
+    /// Whether the provider works on answers while nobody is connected.
+    background: bool,
 }
 
 impl Responses {
@@ -56,6 +59,7 @@ impl Responses {
             native_schema: settings.native_schema,
             public: endpoint.host() == PUBLIC_HOST,
             stream: endpoint.streams(),
+            background: settings.background,
         };
         Ok(Self { endpoint, wants })
     }
@@ -69,11 +73,24 @@ impl Model for Responses {
         on_chunk: &mut (dyn for<'c> FnMut(Chunk<'c>) + Send),
     ) -> Result<Reply, Error> {
         let body = || request::body(request, self.wants);
-        let mut answer = Answer::new(self.endpoint.key());
-        self.endpoint
-            .ask(request, &body, &mut answer, &mut Ear::new(on_chunk))
-            .await?;
-        Ok(answer.reply(request))
+        let mut answer = Answer::new(self.endpoint.key(), self.wants.background);
+        let mut ear = Ear::new(on_chunk);
+        if self.wants.background || request.resume.is_some() {
+            background::answer(&self.endpoint, request, &body, &mut answer, &mut ear).await?;
+        } else {
+            self.endpoint
+                .ask(request, &body, &mut answer, &mut ear)
+                .await?;
+        }
+        if answer.is_final() {
+            Ok(answer.reply(request))
+        } else {
+            Err(Error::bad("the answer is not finished"))
+        }
+    }
+
+    async fn abandon(&self, background: &str) -> Result<(), Error> {
+        background::abandon(&self.endpoint, background).await
     }
 
     fn wire(&self, request: &Request) -> Option<Result<Vec<u8>, Error>> {

@@ -81,6 +81,9 @@ pub struct ProviderSettings {
     /// Whether requests say up to where the provider may keep them in its prompt cache. Only
     /// Messages have a way to say it; OpenAI keeps requests in any case.
     pub prompt_cache: bool,
+    /// Whether answers are asked for in the background, where the protocol can: the provider then works on
+    /// them, and keeps them, also while nobody is connected.
+    pub background: bool,
     /// From the first packet to the end of the TLS handshake.
     pub connect_timeout: Duration,
     /// From the start of an attempt to the first byte of a streamed answer.
@@ -141,6 +144,7 @@ impl ProviderSettings {
             stream: true,
             native_schema: matches!(kind, Kind::OpenAi | Kind::OpenAiResponses),
             prompt_cache: true,
+            background: false,
             connect_timeout: Duration::from_secs(10),
             // Twice the silence: a long prompt is read, and a queue waited out, before it.
             first_byte_timeout: Duration::from_mins(2),

@@ -66,6 +66,12 @@ pub(super) fn scaled(data: &[u8], edge: u32) -> Result<Option<Scaled>, Fault> {
     if u64::from(width) * u64::from(height) > PIXELS_MAX || decoder.total_bytes() > ALLOC_MAX {
         return Err(Fault::TooLarge);
     }
+    // What `resize` keeps between its two passes: sixteen bytes for each pixel of rows as wide as before.
+    let (wide, high) = (u64::from(width), u64::from(height));
+    let rows = (high * u64::from(edge) / wide.max(high)).max(1);
+    if wide * rows * 16 > ALLOC_MAX {
+        return Err(Fault::TooLarge);
+    }
     // It is written without its metadata, so it is turned here as those say.
     let orientation = decoder.orientation();
     let whole = DynamicImage::from_decoder(decoder).map_err(|error| fault(&error))?;

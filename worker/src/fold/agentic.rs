@@ -54,7 +54,9 @@ pub(crate) async fn distill(
             );
         }
         let mut on_chunk = |chunk: Chunk<'_>| {
-            let (Chunk::Text(text) | Chunk::Reasoning(text)) = chunk;
+            let (Chunk::Text(text) | Chunk::Reasoning(text)) = chunk else {
+                return;
+            };
             streamed.fetch_add(estimate_tokens(text), Ordering::Relaxed);
         };
         // What was captured is not lost by a failure: a plain summary follows.

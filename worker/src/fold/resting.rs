@@ -128,6 +128,11 @@ async fn store(kernel: &Kernel, item: &FoldAtRest) -> Option<FoldedAtRest> {
     let session = item.key.session;
     let mut pause = PAUSE;
     for _ in 0..PAUSES {
+        // A worker that has the session itself need not ask.
+        if kernel.running.contains(item.key) {
+            pause_for(kernel, &mut pause).await?;
+            continue;
+        }
         match kernel.parts.store.fold_at_rest(item.clone()).await {
             Ok(FoldedAtRest::Busy) | Err(StoreError::Unavailable { .. }) => {}
             Ok(done) => {
@@ -139,12 +144,18 @@ async fn store(kernel: &Kernel, item: &FoldAtRest) -> Option<FoldedAtRest> {
                 return None;
             }
         }
-        tokio::select! {
-            biased;
-            () = kernel.lifecycle.stopping() => return None,
-            () = kernel.parts.clock.sleep(pause) => {}
-        }
-        pause = (pause * 2).min(PAUSE_MAX);
+        pause_for(kernel, &mut pause).await?;
     }
     None
+}
+
+/// Waits, and longer the next time; none when the worker stops.
+async fn pause_for(kernel: &Kernel, pause: &mut Duration) -> Option<()> {
+    tokio::select! {
+        biased;
+        () = kernel.lifecycle.stopping() => return None,
+        () = kernel.parts.clock.sleep(*pause) => {}
+    }
+    *pause = (*pause * 2).min(PAUSE_MAX);
+    Some(())
 }

@@ -48,6 +48,7 @@ pub(crate) fn prompt(model: String, span: &Span, budget: u64) -> Option<Request>
         messages: vec![Arc::new(message)],
         max_tokens: SUMMARY_TOKENS_MAX,
         settled: 0,
+        resume: None,
         tail: None,
         cache_key: None,
         temperature: None,
@@ -68,7 +69,9 @@ pub(crate) async fn summarize(
     streamed: Arc<AtomicU64>,
 ) -> Result<Written, Fault> {
     let mut on_chunk = |chunk: Chunk<'_>| {
-        let (Chunk::Text(text) | Chunk::Reasoning(text)) = chunk;
+        let (Chunk::Text(text) | Chunk::Reasoning(text)) = chunk else {
+            return;
+        };
         streamed.fetch_add(estimate_tokens(text), Ordering::Relaxed);
     };
     let asked = client.complete(&request, &mut on_chunk);

@@ -112,6 +112,7 @@ mod tests {
             messages: messages.collect(),
             max_tokens: 1,
             settled: 0,
+            resume: None,
             tail: None,
             cache_key: None,
             temperature: None,

@@ -28,6 +28,9 @@ struct Part {
 
 impl Run<'_> {
     pub(super) fn answered(&mut self, reply: Result<Answered, NoReply>) -> Event {
+        if !matches!(reply, Err(NoReply::Model(_))) {
+            self.forget_background();
+        }
         let Answered {
             mut reply,
             calls,
@@ -220,6 +223,9 @@ impl Run<'_> {
     }
 
     pub(super) fn failed(&mut self, error: &llm::Error) -> Event {
+        if let Some(open) = self.forget_background() {
+            self.abandon(open);
+        }
         let code = error.code();
         let held = matches!(error, llm::Error::Held { .. });
         if held {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use mainspring_shared::budget::{Budget, Short, Spent, Used};
 use mainspring_shared::error::Code;
+use mainspring_shared::session::shown::Background;
 use mainspring_shared::store::{SendTotals, StartedSend, UsageRow};
 use mainspring_shared::tool::{Approval, CallRecord};
 use mainspring_shared::usage::Usage;
@@ -84,6 +85,18 @@ impl<'a> Bill<'a> {
         }
         self.spend(&totals);
         totals
+    }
+
+    /// Takes note of an answer that its provider works on, or that there is none; returns what was known.
+    pub(super) fn note_background(&mut self, open: Option<Background>) -> Option<Background> {
+        match (&mut self.totals.shown, open) {
+            (Some(shown), open) => std::mem::replace(&mut shown.background, open),
+            (None, None) => None,
+            (shown @ None, open) => {
+                shown.get_or_insert_default().background = open;
+                None
+            }
+        }
     }
 
     fn spend(&mut self, totals: &SendTotals) {

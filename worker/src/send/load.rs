@@ -40,9 +40,17 @@ pub(super) fn rules(send: &StartedSend, config: &WorkerConfig) -> Rules {
     }
 }
 
-/// Model calls of the present round that earlier workers may have begun and never told of.
+/// Model calls of the present round that earlier workers may have begun and never told of. One whose answer
+/// is taken up is none of them: it is paid for once, with its answer.
 pub(super) fn lost(send: &StartedSend) -> u32 {
-    u32::try_from(send.record.attempts - send.record.counted).unwrap_or(0)
+    let begun = u32::try_from(send.record.attempts - send.record.counted).unwrap_or(0);
+    begun.saturating_sub(u32::from(has_background(send)))
+}
+
+/// Whether a provider works on an answer to it.
+pub(super) fn has_background(send: &StartedSend) -> bool {
+    let shown = send.record.shown.as_ref();
+    shown.is_some_and(|shown| shown.background.is_some())
 }
 
 /// What is known at once of what the send is shown: as it is stored, else where its window begins.

@@ -13,6 +13,7 @@ use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallResult;
 use mainspring_shared::tool::schema::Schema;
 use serde_json::Value;
+use tokio::sync::oneshot;
 
 use super::output::Fault;
 use super::vet::{Vetted, Vetting};
@@ -64,6 +65,7 @@ pub(super) struct Asked {
     pub(super) request: Arc<Request>,
     /// The provider's configured name.
     pub(super) provider: String,
+    pub(super) client: Arc<dyn Model>,
     /// What is known of the model.
     pub(super) facts: ModelFacts,
     /// Tokens that came back so far, estimated.
@@ -97,6 +99,8 @@ pub(super) struct Asking {
     pub(super) digest: Option<Digest>,
     /// What was streamed of the present round.
     pub(super) streamed: Option<Streamed>,
+    /// Tells what the provider calls the answer, where it works on it in the background.
+    pub(super) background: Option<oneshot::Receiver<String>>,
     /// The attempts of the open round.
     pub(super) tries: Tries,
     /// What hooks say to the model instead of letting the send end.

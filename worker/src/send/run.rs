@@ -17,6 +17,7 @@ use mainspring_shared::session::window::Window;
 use mainspring_shared::store::{Counters, Resumed, SendTotals, StartedSend, Then};
 use mainspring_shared::time::Timestamp;
 
+use super::background::told;
 use super::bill::Bill;
 use super::calls::{Calls, Over};
 use super::commands::{Beside, Folding};
@@ -130,7 +131,9 @@ impl<'a> Run<'a> {
             },
             asking: Asking {
                 tries: Tries {
-                    interrupted: record.not_failed.unsigned_abs(),
+                    // One that the provider still works on has not failed.
+                    interrupted: record.not_failed.unsigned_abs()
+                        + u32::from(load::has_background(&send)),
                     reset: send.resumed.map(Resumed::as_str),
                     ..Tries::default()
                 },
@@ -149,18 +152,19 @@ impl<'a> Run<'a> {
     }
 
     /// Runs the machine until the send is left.
-    pub(crate) async fn drive(mut self) -> Left {
+    pub(crate) async fn drive(&mut self) -> Left {
         self.live(LiveKind::SendStarted);
         let hooks = self.kernel.parts.hooks.clone();
         let place = self.place();
         self.observed(hooks.observe(place, Moment::SendStarted), true)
             .await;
-        let Ok(open) = self.prepare().await else {
+        // Boxed, as all that is not the wait itself: a send that waits for its model keeps no room for it.
+        let Ok(open) = Box::pin(self.prepare()).await else {
             if matches!(self.ending.left, Left::Lost) {
                 self.release().await;
                 self.ending.left = Left::Lost;
             }
-            return self.ending.left;
+            return self.left();
         };
         let mut state = State::Taken {
             rounds: self.bill.totals.rounds.unsigned_abs(),
@@ -181,7 +185,7 @@ impl<'a> Run<'a> {
                     tracing::error!(send.id = %self.send.record.id, %error);
                     debug_assert!(false, "{error}");
                     self.release().await;
-                    return self.ending.left;
+                    return self.left();
                 }
             };
             state = step.next;
@@ -191,16 +195,20 @@ impl<'a> Run<'a> {
             }
             let mut happened = None;
             for command in step.commands {
-                happened = self.perform(command).await.or(happened);
+                happened = Box::pin(self.perform(command)).await.or(happened);
             }
             if state == State::Left {
-                return self.ending.left;
+                return self.left();
             }
             event = match happened {
                 Some(event) => event,
                 None => self.next_event().await,
             };
         }
+    }
+
+    fn left(&mut self) -> Left {
+        std::mem::replace(&mut self.ending.left, Left::Lost)
     }
 
     /// Looks what the model is offered and what the last round's calls still need. Fails when the
@@ -293,38 +301,33 @@ impl<'a> Run<'a> {
     /// Waits for what is under way, or for something that interrupts it.
     async fn next_event(&mut self) -> Event {
         loop {
-            match self.happening().await {
-                Happening::Event(event) => return event,
-                Happening::Reply(reply) => {
-                    self.asking.call = None;
-                    if let Err(NoReply::Model(llm::Error::CallFailed { message })) = reply {
-                        return self.call_failed(message).await;
-                    }
-                    return self.answered(reply);
+            let happening = self.happening().await;
+            if let Some(event) = Box::pin(self.happened(happening)).await {
+                return event;
+            }
+        }
+    }
+
+    /// What the machine is told of what happened, if anything.
+    async fn happened(&mut self, happening: Happening) -> Option<Event> {
+        match happening {
+            Happening::Event(event) => Some(event),
+            Happening::Reply(reply) => {
+                self.asking.call = None;
+                if let Err(NoReply::Model(llm::Error::CallFailed { message })) = reply {
+                    return Some(self.call_failed(message).await);
                 }
-                Happening::Written(written) => return self.written(written).await,
-                Happening::Beside(written) => {
-                    if let Some(event) = self.written_beside(written).await {
-                        return event;
-                    }
-                }
-                Happening::Over(place, over) => {
-                    if let Some(event) = self.call_over(place, over).await {
-                        return event;
-                    }
-                }
-                // The signal stays raised until the next step: what it is about may be known.
-                Happening::Interrupt => {
-                    if self.has_news().await {
-                        return Event::Interrupted;
-                    }
-                }
-                Happening::Flush => {
-                    self.round.flush = None;
-                    if let Some(event) = self.flush_results().await {
-                        return event;
-                    }
-                }
+                Some(self.answered(reply))
+            }
+            Happening::Written(written) => Some(self.written(written).await),
+            Happening::Beside(written) => self.written_beside(written).await,
+            Happening::Over(place, over) => self.call_over(place, over).await,
+            Happening::Background(id) => self.note_background(id).await,
+            // The signal stays raised until the next step: what it is about may be known.
+            Happening::Interrupt => self.has_news().await.then_some(Event::Interrupted),
+            Happening::Flush => {
+                self.round.flush = None;
+                self.flush_results().await
             }
         }
     }
@@ -365,6 +368,7 @@ impl<'a> Run<'a> {
             reply = answer(&mut self.asking.call) => return Happening::Reply(reply),
             written = written(&mut self.folding.writing) => return Happening::Written(written),
             written = beside(&mut self.folding.beside) => return Happening::Beside(written),
+            id = told(&mut self.asking.background) => return Happening::Background(id),
             (place, over) = self.round.calls.next() => return Happening::Over(place, over),
             () = flush => return Happening::Flush,
         };
@@ -422,6 +426,7 @@ enum Happening {
     Written(Result<Written, Fault>),
     Beside(Result<Written, Fault>),
     Over(usize, Over),
+    Background(String),
     Interrupt,
     Flush,
 }

@@ -1,5 +1,7 @@
 //! The content of blobs in archives: in pieces, so that no line is long.
 
+use std::collections::BTreeSet;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -13,7 +15,8 @@ use serde::{Deserialize, Serialize};
 use crate::extract::parse;
 
 /// Bytes of a piece that is written; those that are read may be of any length.
-pub(in super::super) const PIECE_BYTES: usize = 768 << 10;
+/// A line with one is shorter than a mebibyte.
+pub(crate) const PIECE_BYTES: usize = 765 << 10;
 
 /// What tells the line of a piece from others.
 #[derive(Debug, Deserialize)]
@@ -60,6 +63,8 @@ pub(super) struct Incoming {
     /// The one that is not whole yet.
     open: Option<(BlobRef, Vec<u8>)>,
     whole: Option<Content>,
+    /// Those that came, whole or in part.
+    known: BTreeSet<BlobHash>,
     /// Bytes of lines that nobody has asked for.
     carried: usize,
     count: u64,
@@ -103,7 +108,8 @@ impl Incoming {
                 let detail = "must be that of the piece before, which is not the last one";
                 return Err(Error::invalid("/blob", detail));
             }
-            None => Vec::new(),
+            None if self.known.insert(blob.sha256) => Vec::new(),
+            None => return Err(Error::invalid("/blob/sha256", "came before")),
         };
         if piece.at != data.len() as u64 {
             let detail = format!("must be {}", data.len());

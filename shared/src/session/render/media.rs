@@ -54,15 +54,19 @@ pub(super) fn is_media(part: &ContentPart) -> bool {
 /// the request.
 pub(super) fn readable(messages: &mut [Arc<Message>], takes: Takes, sounds: &[&str]) {
     for message in messages {
+        if !message.content.iter().any(is_media) {
+            continue;
+        }
         let other = |part: &ContentPart| match not_taken(part, takes, sounds) {
             Some(why) => Some(absent(part, why)),
             None => unpacked(part),
         };
-        if message.content.iter().all(|part| other(part).is_none()) {
+        let others: Vec<_> = message.content.iter().map(other).collect();
+        if others.iter().all(Option::is_none) {
             continue;
         }
-        let content = message.content.iter();
-        let content = content.map(|part| other(part).unwrap_or_else(|| part.clone()));
+        let content = message.content.iter().zip(others);
+        let content = content.map(|(part, other)| other.unwrap_or_else(|| part.clone()));
         *message = with(message, content.collect());
     }
 }

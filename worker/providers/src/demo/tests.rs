@@ -55,6 +55,7 @@ fn ask_for(messages: Vec<Arc<Message>>, output: Option<Arc<OutputSpec>>) -> Hear
         messages,
         max_tokens: 100,
         settled: 0,
+        resume: None,
         tail: None,
         cache_key: None,
         temperature: None,
@@ -69,6 +70,7 @@ fn ask_for(messages: Vec<Arc<Message>>, output: Option<Arc<OutputSpec>>) -> Hear
     let mut chunks = Vec::new();
     let mut hear = |chunk: Chunk<'_>| match chunk {
         Chunk::Text(text) | Chunk::Reasoning(text) => chunks.push(text.to_owned()),
+        Chunk::Background(_) => {}
     };
     let reply = futures::executor::block_on(demo.complete(&request, &mut hear));
     let slept = clock.0.lock().expect("nobody panicked").clone();

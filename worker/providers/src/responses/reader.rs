@@ -11,6 +11,9 @@ use mainspring_worker::llm::Error;
 use mainspring_worker::llm::Secret;
 use mainspring_worker::llm::{Finish, Reply, Request, json};
 
+/// A longer id is none.
+const ID_BYTES_MAX: usize = 200;
+
 /// Parts two paragraphs of a summary.
 const BLANK_LINE: &str = "\n\n";
 
@@ -46,12 +49,25 @@ pub(super) struct Answer<'a> {
     counts: Counts,
     model: Option<String>,
     ended: bool,
+    background: Option<Background>,
+}
+
+/// What is known of an answer that the provider works on by itself.
+#[derive(Debug, Default)]
+pub(super) struct Background {
+    /// What the provider calls it.
+    pub(super) id: Option<String>,
+    /// The number of the last event that was read.
+    pub(super) read: Option<u64>,
+    /// Whether it ended without an answer.
+    pub(super) gave_up: bool,
 }
 
 impl<'a> Answer<'a> {
-    pub(super) fn new(key: &'a Secret) -> Self {
+    pub(super) fn new(key: &'a Secret, background: bool) -> Self {
         Self {
             key,
+            background: background.then(Background::default),
             items: Vec::new(),
             refused: false,
             status: None,
@@ -62,10 +78,31 @@ impl<'a> Answer<'a> {
         }
     }
 
+    /// What is known of it as an answer in the background.
+    pub(super) fn background(&mut self) -> &mut Background {
+        self.background.get_or_insert_default()
+    }
+
+    /// Whether all of it was read.
+    pub(super) fn is_final(&self) -> bool {
+        self.ended
+    }
+
     /// Takes a response: all of it, or what a stream's first and last events say of it.
     fn response(&mut self, response: &Value, ear: &mut Ear<'_>) -> Result<(), Error> {
         if response.get("error").is_some_and(|error| !error.is_null()) {
+            if let Some(background) = &mut self.background {
+                background.gave_up = true;
+            }
             return Err(Endpoint::refusal(self.key, response));
+        }
+        let id = text_of(response, "id");
+        if let Some(background) = &mut self.background
+            && background.id.is_none()
+            && is_id(id)
+        {
+            background.id = Some(id.to_owned());
+            ear.background(id);
         }
         if let Some(usage) = response.get("usage") {
             self.counts.read(usage, CacheCount::Included);
@@ -79,6 +116,9 @@ impl<'a> Answer<'a> {
             self.item(index, item, ear)?;
         }
         let status = text_of(response, "status");
+        if let ("failed" | "cancelled", Some(background)) = (status, &mut self.background) {
+            background.gave_up = true;
+        }
         match status {
             "failed" => return Err(Error::unavailable("it gave up inside the answer")),
             "cancelled" => return Err(Error::unavailable("the response was cancelled")),
@@ -256,6 +296,13 @@ impl Reader for Answer<'_> {
         let kind = Some(text_of(&value, "type"))
             .filter(|kind| !kind.is_empty())
             .unwrap_or(event);
+        let number = value.get("sequence_number").and_then(Value::as_u64);
+        if let (Some(background), Some(number)) = (&mut self.background, number) {
+            if background.read.is_some_and(|read| number <= read) {
+                return Ok(());
+            }
+            background.read = Some(number);
+        }
         let null = &Value::Null;
         let response = value.get("response").unwrap_or(null);
         match kind {
@@ -294,7 +341,15 @@ impl Reader for Answer<'_> {
         {
             return Err(Error::bad("there is no output in it"));
         }
+        if self.background.is_some() {
+            // It says all again of which events gave a part.
+            self.items.clear();
+        }
         self.response(body, ear)?;
+        if self.background.is_some() && matches!(text_of(body, "status"), "queued" | "in_progress")
+        {
+            return Ok(());
+        }
         if self.items.is_empty() && self.reason.is_none() {
             return Err(Error::bad("it is empty"));
         }
@@ -310,6 +365,12 @@ impl Reader for Answer<'_> {
         // Usage and status come with the last event, and nothing else does.
         self.ended
     }
+}
+
+/// Whether this may be a response's id: it becomes a part of an address.
+fn is_id(id: &str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    !id.is_empty() && id.len() <= ID_BYTES_MAX && id.chars().all(fits)
 }
 
 /// An item of this type, before anything of it was read.

@@ -17,7 +17,7 @@ use mainspring_worker::llm::{Request, ToolSpec};
 const OUTPUT_TOKENS_MIN: u32 = 16;
 
 /// What makes a response carry its reasoning in encrypted form.
-const ENCRYPTED_REASONING: &str = "reasoning.encrypted_content";
+pub(super) const ENCRYPTED_REASONING: &str = "reasoning.encrypted_content";
 
 /// What changes from send to send stands behind the items, so that requests of one session begin with
 /// the same bytes.
@@ -42,9 +42,11 @@ struct Body<'a> {
     prompt_cache_key: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     include: Option<[&'static str; 1]>,
-    /// The transcript is ours to keep.
+    /// The transcript is ours to keep. Only what works in the background is kept there, as it has to be.
     store: bool,
     stream: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    background: bool,
 }
 
 #[derive(Serialize)]
@@ -167,8 +169,9 @@ pub(super) fn body(request: &Request, wants: Wants) -> Result<Vec<u8>, Error> {
         }),
         prompt_cache_key: request.cache_key.as_deref().filter(|_| wants.public),
         include: may_reason(&request.model).then_some([ENCRYPTED_REASONING]),
-        store: false,
+        store: wants.background,
         stream: wants.stream,
+        background: wants.background,
     };
     serde_json::to_vec(&body).map_err(|error| Error::InvalidRequest {
         message: format!("it is no JSON: {error}"),
@@ -177,7 +180,7 @@ pub(super) fn body(request: &Request, wants: Wants) -> Result<Vec<u8>, Error> {
 
 /// Whether the model may reason. The public API refuses requests that ask a model which does not for
 /// encrypted reasoning; these are the families that do not, which are all older than those that do.
-fn may_reason(model: &str) -> bool {
+pub(super) fn may_reason(model: &str) -> bool {
     let plain = ["gpt-4", "gpt-3.5", "chatgpt-", "ft:gpt-4", "ft:gpt-3.5"];
     !plain.iter().any(|family| model.starts_with(family)) && !model.contains("-chat")
 }

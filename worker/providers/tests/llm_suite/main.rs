@@ -6,6 +6,7 @@
     reason = "a helper that fails fails the test that called it"
 )]
 
+mod background;
 mod faults;
 mod replies;
 mod requests;
@@ -70,6 +71,7 @@ pub(crate) fn hello() -> Request {
         messages: vec![message(1, said(Role::User, "hello"))],
         max_tokens: 100,
         settled: 0,
+        resume: None,
         tail: None,
         cache_key: None,
         temperature: None,
@@ -95,6 +97,7 @@ pub(crate) async fn ask(model: &dyn Model, request: &Request) -> Heard {
     let mut hear = |chunk: Chunk<'_>| match chunk {
         Chunk::Text(piece) => text.push_str(piece),
         Chunk::Reasoning(piece) => reasoning.push_str(piece),
+        Chunk::Background(_) => {}
     };
     let reply = model.complete(request, &mut hear).await;
     Heard {

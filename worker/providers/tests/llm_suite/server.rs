@@ -73,7 +73,7 @@ impl Received {
     }
 }
 
-/// A server that gives every request the same answer.
+/// A server that gives the answers it was told, one after the other, and the last one from then on.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pub(crate) received: Arc<Mutex<Vec<Received>>>,
@@ -83,16 +83,21 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) async fn start(answer: Answer) -> Self {
+        Self::with(vec![answer]).await
+    }
+
+    pub(crate) async fn with(answers: Vec<Answer>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let received = Arc::new(Mutex::new(Vec::new()));
         let (leaving, left) = mpsc::channel(16);
         let log = Arc::clone(&received);
+        let answers: Arc<[Answer]> = answers.into();
         tokio::spawn(async move {
             for connection in 0.. {
                 let (stream, _) = listener.accept().await.unwrap();
-                let (answer, log, leaving) = (answer.clone(), Arc::clone(&log), leaving.clone());
-                tokio::spawn(serve(stream, answer, log, leaving, connection));
+                let (answers, log) = (Arc::clone(&answers), Arc::clone(&log));
+                tokio::spawn(serve(stream, answers, log, leaving.clone(), connection));
             }
         });
         Self {
@@ -113,16 +118,21 @@ impl Server {
 
 async fn serve(
     mut stream: TcpStream,
-    answer: Answer,
+    answers: Arc<[Answer]>,
     log: Arc<Mutex<Vec<Received>>>,
     leaving: mpsc::Sender<()>,
     connection: usize,
 ) {
     stream.set_nodelay(true).unwrap();
     while let Some(request) = read_request(&mut stream, connection).await {
-        log.lock().unwrap().push(request);
+        let place = {
+            let mut log = log.lock().unwrap();
+            log.push(request);
+            log.len().min(answers.len()) - 1
+        };
+        let answer = &answers[place];
         // The client may leave as soon as it has read enough.
-        if write_answer(&mut stream, &answer).await.is_err() {
+        if write_answer(&mut stream, answer).await.is_err() {
             return;
         }
         match answer.then {
@@ -187,7 +197,8 @@ async fn read_request(stream: &mut TcpStream, connection: usize) -> Option<Recei
         body: bytes[end..].to_vec(),
         connection,
     };
-    let length: usize = received.header("content-length").unwrap().parse().unwrap();
+    let length = received.header("content-length");
+    let length: usize = length.map_or(0, |length| length.parse().unwrap());
     while received.body.len() < length {
         assert_ne!(stream.read_buf(&mut received.body).await.unwrap(), 0);
     }

@@ -12,6 +12,7 @@ use mainspring_shared::send::machine::Event;
 use mainspring_shared::session::render::following;
 use mainspring_shared::session::shown::{BEGUN_BYTES_MAX, Begun};
 use mainspring_shared::usage::Usage;
+use tokio::sync::oneshot;
 
 use crate::llm::{Chunk, Error, Finish, Model, Reply, Request, Resolved, estimate_tokens};
 use crate::metrics;
@@ -74,6 +75,7 @@ impl Run<'_> {
         };
         let client = resolved.client.clone();
         let mut request = self.request(&resolved);
+        request.resume = self.open_background(round, &resolved);
         if let Some(event) = self.weigh(&request, &resolved) {
             return Some(event);
         }
@@ -99,6 +101,7 @@ impl Run<'_> {
         let asked = Asked {
             request: request.clone(),
             provider: resolved.provider,
+            client: client.clone(),
             facts: resolved.facts,
             streamed: streamed.clone(),
             capped,
@@ -116,9 +119,21 @@ impl Run<'_> {
         }
         let attempt = self.attempt(client, request, left);
         metrics::model_call_started();
+        let (background, told) = oneshot::channel();
+        self.asking.background = Some(told);
         self.asking.call = Some(Box::pin(async move {
+            let mut background = Some(background);
             let mut on_chunk = |chunk: Chunk<'_>| {
-                let (Chunk::Text(text) | Chunk::Reasoning(text)) = chunk;
+                let text = match chunk {
+                    Chunk::Text(text) | Chunk::Reasoning(text) => text,
+                    Chunk::Background(id) => {
+                        if let Some(background) = background.take() {
+                            // Nobody listens where the call is about to be dropped.
+                            let _ = background.send(id.to_owned());
+                        }
+                        return;
+                    }
+                };
                 streamed.fetch_add(estimate_tokens(text), Ordering::Relaxed);
                 said.piece(&chunk);
                 heard.store(true, Ordering::Relaxed);
@@ -238,8 +253,18 @@ impl Run<'_> {
         });
     }
 
-    /// Stops the model call that is under way; what it said is void.
+    /// Stops the model call that is under way; what it said is void. An answer that its provider works on
+    /// in the background is left to whoever goes on, where this worker stops or has lost the session, and
+    /// else to nobody.
     pub(in crate::send) fn abort_asking(&mut self) {
+        let open = self.forget_background();
+        if let Some(open) = open {
+            if self.kernel.lifecycle.is_stopping() || self.hold.reach.lost.is_cancelled() {
+                self.leave_background(open);
+                return;
+            }
+            self.abandon(open);
+        }
         self.asking.cut_short = Some(self.hold.reach.said.text());
         self.asking.tries.interrupted = self.asking.not_failed() + 1;
         self.asking.call = None;

@@ -1,0 +1,85 @@
+//! Answers that a provider works on whether or not anybody waits for them: what they are called is stored
+//! as soon as it is known, so that whoever takes the send over takes the answer up, too.
+//!
+//! A worker that dies before that is stored leaves an answer that nobody takes up; its send is answered
+//! anew, as without a background. One that dies later loses nothing: the answer is read once more from its
+//! beginning, and paid for once, by who stores it.
+
+use std::sync::PoisonError;
+
+use mainspring_shared::send::machine::Event;
+use mainspring_shared::session::shown::Background;
+use tokio::sync::oneshot;
+
+use super::run::Run;
+use crate::llm::Resolved;
+
+impl Run<'_> {
+    /// The answer to the present question that is under way already.
+    pub(super) fn open_background(&self, round: i32, resolved: &Resolved) -> Option<String> {
+        let shown = self.bill.totals.shown.as_ref();
+        let open = shown.and_then(|shown| shown.background.as_ref())?;
+        let is_its = open.round == round
+            && open.provider == resolved.provider
+            && open.model == resolved.model;
+        is_its.then(|| open.id.clone())
+    }
+
+    /// Stores what the provider calls the answer that it works on. An event when that did not work.
+    pub(super) async fn note_background(&mut self, id: String) -> Option<Event> {
+        let asked = self.asking.asked.as_ref()?;
+        let open = Background {
+            round: self.bill.totals.rounds,
+            provider: asked.provider.clone(),
+            model: asked.request.model.clone(),
+            id,
+        };
+        self.bill.note_background(Some(open));
+        self.store_changes(Vec::new()).await
+    }
+
+    /// There is no such answer any more. What is stored says so with the next step.
+    pub(super) fn forget_background(&mut self) -> Option<Background> {
+        self.asking.background = None;
+        self.bill.note_background(None)
+    }
+
+    /// Leaves the answer to the next worker, who pays for all of it.
+    pub(super) fn leave_background(&mut self, open: Background) {
+        self.bill.note_background(Some(open));
+        self.asking.call = None;
+        self.asking.asked = None;
+        let owed = &self.hold.reach.owed;
+        let mut owed = owed.lock().unwrap_or_else(PoisonError::into_inner);
+        owed.asked = None;
+    }
+
+    /// Lets the provider know that nobody wants the answer.
+    pub(super) fn abandon(&self, open: Background) {
+        if let Some(asked) = &self.asking.asked {
+            let client = asked.client.clone();
+            self.kernel.lifecycle.spawn(async move {
+                if let Err(error) = client.abandon(&open.id).await {
+                    tracing::info!(%error, "an answer in the background could not be cancelled");
+                }
+            });
+        }
+    }
+}
+
+/// What the provider calls the answer, once it says so.
+pub(super) async fn told(background: &mut Option<oneshot::Receiver<String>>) -> String {
+    match background {
+        Some(receiver) => match receiver.await {
+            Ok(id) => {
+                *background = None;
+                id
+            }
+            Err(_) => {
+                *background = None;
+                std::future::pending().await
+            }
+        },
+        None => std::future::pending().await,
+    }
+}
