@@ -146,7 +146,9 @@ async fn attempt(kernel: &Arc<Kernel>, owed: Extraction, token: Uuid) {
             ..Work::default()
         }
     });
+    let has_written = !work.found.saved.is_empty() || !work.found.changed.is_empty();
     match parts.store.end_extraction(end(work)).await {
+        Ok(true) if !has_written => {}
         Ok(true) => parts.sources.memories.has_saved(),
         Ok(false) => {
             tracing::debug!(send.id = %owed.send_id, "an extraction was erased or taken over");

@@ -76,7 +76,7 @@ impl Memories for PostgresStore {
 
     async fn search_memories(&self, query: SearchMemories) -> Result<Vec<MemoryEntry>> {
         let inside = self.pgvector;
-        search::found(&self.pools.claimers, self.at, &query, inside).await
+        search::found(&self.pools.readers, self.at, &query, inside).await
     }
 
     async fn claim_unembedded(&self, claim: ClaimUnembedded) -> Result<Vec<Unembedded>> {

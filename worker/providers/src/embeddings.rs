@@ -13,6 +13,9 @@ use crate::open::SetupError;
 use crate::settings::ProviderSettings;
 use mainspring_worker::llm::Secret;
 
+/// Statuses that are about the text, as of one that is longer than the model's window, and no outage.
+const REFUSES: [u16; 3] = [400, 413, 422];
+
 /// Bytes of an answer: the vectors of one text, as JSON.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
 
@@ -94,6 +97,14 @@ impl Embedder for Embeddings {
             .await
             .map_err(|error| away(&error))?;
         let status = response.status();
+        if REFUSES.contains(&status.as_u16()) {
+            return Err(MemoryError::Refused {
+                why: format!(
+                    "the embeddings refuse this text with status {}",
+                    status.as_u16()
+                ),
+            });
+        }
         if !status.is_success() {
             return unavailable(format!(
                 "the embeddings answer with status {}",

@@ -76,7 +76,8 @@ pub(crate) async fn run(kernel: Arc<Kernel>) {
     }
 }
 
-/// Makes these vectors; false as soon as the embeddings seem to be away.
+/// Makes these vectors; false as soon as the embeddings seem to be away, and where they refused all of them,
+/// as they do when it is the model that is wrong.
 async fn embed(
     kernel: &Arc<Kernel>,
     embedder: &Arc<dyn Embedder>,
@@ -86,11 +87,20 @@ async fn embed(
         .into_iter()
         .map(|entry| one(kernel, embedder, entry));
     let mut made = futures::stream::iter(made).buffer_unordered(AT_ONCE);
-    let mut failures = 0;
+    let (mut failures, mut refused, mut done) = (0, 0, 0);
     while let Some(outcome) = made.next().await {
         metrics::embedded(outcome.is_ok());
         match outcome {
-            Ok(()) => failures = 0,
+            Ok(()) => {
+                failures = 0;
+                done += 1;
+            }
+            // Who refuses one text is there for the others.
+            Err(error @ MemoryError::Refused { .. }) => {
+                failures = 0;
+                refused += 1;
+                tracing::warn!(%error, "no vector was made of an entry of the memory");
+            }
             Err(error) => {
                 failures += 1;
                 tracing::warn!(%error, "no vector was made of an entry of the memory");
@@ -100,7 +110,7 @@ async fn embed(
             return false;
         }
     }
-    true
+    done > 0 || refused == 0
 }
 
 async fn one(
@@ -127,9 +137,9 @@ async fn one(
         embedding: embedding.ok_or_else(|| away("the embeddings made no vector"))?,
     };
     // An entry that has changed or gone meanwhile needs none of this text.
-    match parts.store.set_embedding(item).await {
-        Ok(_) => {}
-        Err(error) => tracing::debug!(%error, "a vector could not be stored"),
-    }
-    Ok(())
+    let stored = parts.store.set_embedding(item).await;
+    stored.map(drop).map_err(|error| {
+        let code = error.code().as_str();
+        away(&format!("a vector could not be stored ({code})"))
+    })
 }

@@ -1,4 +1,5 @@
--- Whether the extension can be had, whether its type is known, and whether memories has a column of it.
+-- Whether the extension can be had, whether its type is known, whether memories has a column of it, and
+-- whether that has what belongs to it.
 SELECT
     EXISTS (SELECT FROM pg_available_extensions e WHERE e.name = 'vector') AS available,
     to_regtype('vector') IS NOT NULL AS known,
@@ -6,4 +7,8 @@ SELECT
         SELECT FROM pg_attribute a
         WHERE a.attrelid = to_regclass('memories') AND a.attname = 'embedding_vector'
           AND a.atttypid = to_regtype('vector') AND NOT a.attisdropped
-    ) AS kept
+    ) AS kept,
+    to_regclass('memories_outside') IS NOT NULL AND EXISTS (
+        SELECT FROM pg_trigger t
+        WHERE t.tgrelid = to_regclass('memories') AND t.tgname = 'memories_forget_vector'
+    ) AS complete

@@ -6,8 +6,8 @@ use mainspring_shared::id::{MemoryId, TenantId};
 use mainspring_shared::memory::MemoryEntry;
 use mainspring_shared::store::{CANDIDATES_MAX, RARE_MAX, Result, SearchMemories, candidate};
 use mainspring_shared::time::Timestamp;
+use sqlx::PgConnection;
 use sqlx::postgres::PgRow;
-use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
 use super::{entry, vectors};
@@ -39,10 +39,7 @@ async fn search(
             .fetch_all(&mut *connection)
             .await?;
         if rows.len() > query.scan_max as usize {
-            let mut tx = connection.begin().await?;
-            sql!("memories/plan").execute(&mut *tx).await?;
-            rows = picked(&mut tx, query, now).await?;
-            tx.commit().await?;
+            rows = picked(connection, query, now).await?;
         }
     }
     let words = rows.iter().map(|row| {

@@ -29,7 +29,7 @@ pub(crate) enum Wanted {
 /// server without it and a user who may not add it are told of in the log.
 pub(crate) async fn prepare(connection: &mut PgConnection, wanted: Wanted) -> Result<bool> {
     let mut found = find(connection).await?;
-    if wanted == Wanted::Added && found.available && !found.kept {
+    if wanted == Wanted::Added && found.available && !(found.kept && found.complete) {
         if let Err(error) = add(connection, found.known).await {
             tracing::info!(
                 %error,
@@ -46,6 +46,7 @@ struct Found {
     available: bool,
     known: bool,
     kept: bool,
+    complete: bool,
 }
 
 async fn find(connection: &mut PgConnection) -> Result<Found> {
@@ -56,6 +57,7 @@ async fn find(connection: &mut PgConnection) -> Result<Found> {
         available: get("available")?,
         known: get("known")?,
         kept: get("kept")?,
+        complete: get("complete")?,
     })
 }
 
@@ -67,6 +69,9 @@ async fn add(connection: &mut PgConnection, known: bool) -> std::result::Result<
         sql!("pgvector/create").execute(&mut *tx).await?;
     }
     sql!("pgvector/column").execute(&mut *tx).await?;
+    sql!("pgvector/outside").execute(&mut *tx).await?;
+    sql!("pgvector/forget").execute(&mut *tx).await?;
+    sql!("pgvector/trigger").execute(&mut *tx).await?;
     tx.commit().await
 }
 
