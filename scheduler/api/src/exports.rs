@@ -76,9 +76,11 @@ pub(super) async fn export(
         _admission: admission,
         key,
         writer,
-        left,
-        before,
-        after: before,
+        place: Place {
+            left,
+            before,
+            after: before,
+        },
         held: Vec::new(),
         ready: Vec::new(),
         blobs: query.blobs.unwrap_or(true).then(BlobsNamed::default),
@@ -106,11 +108,7 @@ struct Exporting {
     _admission: Admission,
     key: SessionKey,
     writer: Writer,
-    /// Messages to read: those that there were when it began.
-    left: i64,
-    /// What was pruned: an archive is numbered from 1.
-    before: i64,
-    after: i64,
+    place: Place,
     /// Messages with a call whose result was not read yet.
     held: Vec<Message>,
     /// Messages that go out once the blobs have that they name.
@@ -119,6 +117,15 @@ struct Exporting {
     blobs: Option<BlobsNamed>,
     /// What goes out before more is read.
     piece: Option<Vec<u8>>,
+}
+
+/// How far the transcript was read.
+struct Place {
+    /// Messages to read: those that there were when it began.
+    left: i64,
+    /// What was pruned: an archive is numbered from 1.
+    before: i64,
+    after: i64,
 }
 
 /// The blobs that messages name.
@@ -192,7 +199,7 @@ impl Exporting {
                 let lines = self.writer.messages(&std::mem::take(&mut self.ready))?;
                 return Ok(Some((lines.into(), Some(self))));
             }
-            if self.left == 0 {
+            if self.place.left == 0 {
                 return Ok(Some((self.writer.footer()?.into(), None)));
             }
             self.read_messages().await?;
@@ -202,17 +209,17 @@ impl Exporting {
     async fn read_messages(&mut self) -> Result<(), Failed> {
         let query = ReadMessages {
             key: self.key,
-            after: self.after,
-            limit: PAGE.min(u32::try_from(self.left).unwrap_or(PAGE)),
+            after: self.place.after,
+            limit: PAGE.min(u32::try_from(self.place.left).unwrap_or(PAGE)),
         };
         let page = self.app.store.read_messages(query).await?;
         if page.is_empty() {
             return Err("the session was deleted in the meantime".into());
         }
-        self.left -= page.len() as i64;
-        self.after += page.len() as i64;
+        self.place.left -= page.len() as i64;
+        self.place.after += page.len() as i64;
         let numbered = page.into_iter().map(|message| Message {
-            seq: message.seq - self.before,
+            seq: message.seq - self.place.before,
             ..message
         });
         self.held.extend(numbered);

@@ -264,7 +264,11 @@ fn folds_cost_less_than_everything_and_less_than_a_window_that_slides() {
             let name = format!("{name}, window {window}, results of {chars}");
             for costs in compared(&name, context, (window, chars), &ways) {
                 // In a window that holds nearly all of it, what can be saved is what the cache takes.
-                let most = if (window, chars) == bounded { 0.45 } else { 1.0 };
+                let most = if (window, chars) == bounded {
+                    0.45
+                } else {
+                    1.0
+                };
                 assert!(costs.ours <= most * costs.all, "{name}: {costs:?}");
                 assert!(costs.ours <= 0.55 * costs.sliding, "{name}: {costs:?}");
             }
