@@ -5,6 +5,7 @@
 //! blobs stands in lines with a member `blob`, before the first message that names it.
 
 mod blobs;
+mod lines;
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -12,22 +13,21 @@ use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::agents::rebind;
 use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::blob::BlobRef;
-use mainspring_shared::id::{SendId, SessionId};
+use mainspring_shared::id::SendId;
 use mainspring_shared::list::{
     Bounds, List, NOTE_CHARS_MAX, NOTES_MAX_DEFAULT, TODO_CHARS_MAX, TODO_MAX, WhenFull,
 };
 use mainspring_shared::message::{ContentPart, Message, Role, ToolCall};
 use mainspring_shared::session::SessionRecord;
 use mainspring_shared::session::fold::Fold;
-use mainspring_shared::time::Timestamp;
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::Serialize;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 pub(super) use self::blobs::Content;
 pub(crate) use self::blobs::PIECE_BYTES;
 use self::blobs::{Incoming, is_piece};
+use self::lines::{Footer, Header, Kind, MessageLine, SessionLine};
 use super::validate::{Checks, has_nul};
 use crate::extract::parse;
 
@@ -36,127 +36,6 @@ const FORMAT: &str = "mainspring.session";
 
 /// The one version that there is.
 const VERSION: u32 = 1;
-
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Header {
-    format: String,
-    version: u32,
-    session: SessionLine,
-}
-
-/// What an archive keeps of a session besides its messages.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SessionLine {
-    /// What it was called where it was exported.
-    id: SessionId,
-    agent: AgentSpec,
-    metadata: Map<String, Value>,
-    created_at: Timestamp,
-    #[serde(default, skip_serializing_if = "List::is_new")]
-    todo: List,
-    #[serde(default, skip_serializing_if = "List::is_new")]
-    notes: List,
-    /// With the numbers that its messages have here.
-    #[serde(
-        default,
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "folds"
-    )]
-    folds: Vec<Fold>,
-}
-
-/// As much of the first line as every version has.
-#[derive(Debug, Deserialize)]
-struct Kind {
-    format: String,
-    version: u32,
-}
-
-/// A message; reads what [`Message`] writes, and nothing else.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct MessageLine {
-    seq: i64,
-    send_id: SendId,
-    role: Role,
-    #[serde(deserialize_with = "parts")]
-    content: Vec<ContentPart>,
-    #[serde(default)]
-    tool_calls: Vec<CallLine>,
-    tool_call_id: Option<String>,
-    name: Option<String>,
-    #[serde(default)]
-    failed: bool,
-    round: i32,
-    created_at: Timestamp,
-}
-
-/// Parts without members that nobody here knows: what would be lost of an archive is refused.
-fn parts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ContentPart>, D::Error> {
-    let mut parts = Vec::new();
-    for written in Vec::<Value>::deserialize(deserializer)? {
-        let part = ContentPart::deserialize(&written).map_err(D::Error::custom)?;
-        let known = serde_json::to_value(&part).map_err(D::Error::custom)?;
-        if let Some(name) = more_than(&written, &known) {
-            return Err(D::Error::custom(format_args!("unknown field `{name}`")));
-        }
-        parts.push(part);
-    }
-    Ok(parts)
-}
-
-/// Folds without members that nobody here knows.
-fn folds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Fold>, D::Error> {
-    let mut folds = Vec::new();
-    for written in Vec::<Value>::deserialize(deserializer)? {
-        let fold = Fold::deserialize(&written).map_err(D::Error::custom)?;
-        let known = serde_json::to_value(&fold).map_err(D::Error::custom)?;
-        if let Some(name) = more_than(&written, &known) {
-            return Err(D::Error::custom(format_args!("unknown field `{name}`")));
-        }
-        folds.push(fold);
-    }
-    Ok(folds)
-}
-
-/// A member that an object has, or one inside of it, beyond those that are known.
-fn more_than<'v>(written: &'v Value, known: &Value) -> Option<&'v str> {
-    let members = written.as_object()?.iter();
-    members
-        .filter(|(_, value)| !value.is_null())
-        .find_map(|(name, value)| match known.get(name) {
-            Some(inner) => more_than(value, inner),
-            None => Some(name.as_str()),
-        })
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct CallLine {
-    id: String,
-    name: String,
-    arguments: Value,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Footer {
-    messages: u64,
-    calls: u64,
-    #[serde(default, skip_serializing_if = "is_none")]
-    blobs: u64,
-    sha256: String,
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes a reference"
-)]
-fn is_none(count: &u64) -> bool {
-    *count == 0
-}
 
 /// What an archive brings back.
 #[derive(Debug)]
