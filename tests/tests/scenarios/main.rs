@@ -6,6 +6,7 @@ mod background;
 mod blob_faults;
 mod blobs;
 mod budget;
+mod calibration;
 mod clocks;
 mod folding;
 mod grants;
