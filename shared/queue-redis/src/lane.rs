@@ -36,19 +36,19 @@ impl Keys {
             Priority::High => "hi",
             Priority::Low => "lo",
         };
-        Self::of_queue(format!("{PREFIX}{{{}}}:{priority}", lane.pool))
+        Self::of_queue(&format!("{PREFIX}{{{}}}:{priority}", lane.pool))
     }
 
     /// The lane behind an entry of [`REGISTRY`], when it is one of this system's.
     pub(crate) fn of_registered(workers: &str) -> Option<Self> {
         let queue = workers.strip_suffix(":workers")?;
         let lane = queue.strip_suffix(":hi").or(queue.strip_suffix(":lo"))?;
-        (lane.starts_with(PREFIX) && lane.ends_with('}')).then(|| Self::of_queue(queue.to_owned()))
+        (lane.starts_with(PREFIX) && lane.ends_with('}')).then(|| Self::of_queue(queue))
     }
 
-    fn of_queue(queue: String) -> Self {
+    fn of_queue(queue: &str) -> Self {
         let config = Config::default()
-            .queue(&queue)
+            .queue(queue)
             // A fetched job that waits for a free handler would stop heartbeats and acks.
             .batch_size(1)
             // Display fields, at the price of a scan of the backlog. Leases are in the database.

@@ -148,6 +148,11 @@ impl Endpoint {
         self.stream
     }
 
+    /// Time.
+    pub(super) fn clock(&self) -> &dyn Clock {
+        self.clock.as_ref()
+    }
+
     /// The provider's host.
     pub(super) fn host(&self) -> &str {
         self.url.host_str().unwrap_or_default()

@@ -32,6 +32,10 @@ pub(super) struct Responses {
 
 /// What the requests of a provider have in common.
 #[derive(Debug, Clone, Copy)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a setting of its own"
+)]
 struct Wants {
     /// Whether the provider is told the shape of the answer.
     native_schema: bool,

@@ -61,6 +61,10 @@ impl Kind {
 
 /// One provider.
 #[derive(Debug, Clone)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a setting of its own"
+)]
 pub struct ProviderSettings {
     /// The name before the slash in `NAME/model`.
     pub name: String,

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{FutureExt as _, StreamExt as _};
+use mainspring_shared::error::Coded as _;
 use mainspring_shared::memory::{Embedder, MemoryError};
 use mainspring_shared::store::{ClaimUnembedded, SetEmbedding, Unembedded};
 

@@ -69,17 +69,15 @@ impl Run<'_> {
 
 /// What the provider calls the answer, once it says so.
 pub(super) async fn told(background: &mut Option<oneshot::Receiver<String>>) -> String {
-    match background {
-        Some(receiver) => match receiver.await {
-            Ok(id) => {
-                *background = None;
-                id
-            }
-            Err(_) => {
-                *background = None;
-                std::future::pending().await
-            }
-        },
+    let said = match background {
+        Some(receiver) => receiver.await.ok(),
+        None => None,
+    };
+    // A receiver must not be asked again once it has answered.
+    *background = None;
+    match said {
+        Some(id) => id,
+        // The call is over without it, which is for others to find.
         None => std::future::pending().await,
     }
 }

@@ -42,6 +42,10 @@ pub(crate) async fn prepare(connection: &mut PgConnection, wanted: Wanted) -> Re
 }
 
 #[derive(Debug, Clone, Copy)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is an answer of the database"
+)]
 struct Found {
     available: bool,
     known: bool,

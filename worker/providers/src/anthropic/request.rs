@@ -204,7 +204,7 @@ fn thinking(request: &Request) -> Option<Thinking> {
 /// which was stored there, and where the messages end, for the next one. Four marks are allowed. A
 /// provider looks back twenty blocks from a mark, which a round with many calls exceeds, so the request
 /// before has one of its own.
-fn mark(body: &mut Body<'_>, settled: Option<(usize, usize)>) {
+fn mark(body: &mut Body<'_>, settled: Option<Place>) {
     match (&mut body.system, body.tools.last_mut()) {
         (Some([system]), _) => system.cache_control = Some(CacheControl::EPHEMERAL),
         (None, Some(tool)) => tool.cache_control = Some(CacheControl::EPHEMERAL),
@@ -234,8 +234,11 @@ fn push_tail<'a>(messages: &mut Vec<WireMessage<'a>>, tail: &'a str) {
     }
 }
 
-/// The messages, and the turn and block with which those end that keep their form.
-fn messages(request: &Request) -> Result<(Vec<WireMessage<'_>>, Option<(usize, usize)>), Error> {
+/// A block of a turn.
+type Place = (usize, usize);
+
+/// The messages, and the block with which those end that keep their form.
+fn messages(request: &Request) -> Result<(Vec<WireMessage<'_>>, Option<Place>), Error> {
     let mut messages: Vec<WireMessage<'_>> = Vec::with_capacity(request.messages.len());
     let last = request.settled.checked_sub(1);
     let last = last.and_then(|last| request.messages.get(last));

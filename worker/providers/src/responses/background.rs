@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mainspring_worker::llm::{Error, Request};
 use reqwest::Method;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use super::reader::Answer;
 use super::request::{ENCRYPTED_REASONING, may_reason};
@@ -60,7 +60,7 @@ pub(super) async fn answer(
                 }
                 if !std::mem::take(&mut is_first) {
                     let pause = PAUSE * 2u32.saturating_pow(failures.saturating_sub(1));
-                    sleep(pause.min(PAUSE_MAX)).await;
+                    endpoint.clock().sleep(pause.min(PAUSE_MAX)).await;
                 }
                 outcome = follow(endpoint, request, answer, ear).await;
             }

@@ -16,15 +16,51 @@ use tokio::sync::oneshot;
 
 use crate::llm::{Chunk, Error, Finish, Model, Reply, Request, Resolved, estimate_tokens};
 use crate::metrics;
+use crate::said::Said;
 use crate::send::hold::Inbox;
 use crate::send::load::{self, Question};
-use crate::send::model_call::{Asked, Attempt, Partial, Streamed};
+use crate::send::model_call::{Answered, Asked, Attempt, NoReply, Partial, Streamed};
 use crate::send::output::Output;
 use crate::send::run::Run;
 use crate::send::vet::Vetting;
 
 /// Times that hooks may send the model back in one life of a send.
 const SENT_BACK_MAX: u32 = 4;
+
+/// Where the pieces of an answer go.
+struct Heard {
+    said: Arc<Said>,
+    /// Tokens that came back, estimated.
+    streamed: Arc<AtomicU64>,
+    /// Whether anything was streamed.
+    any: Arc<AtomicBool>,
+    /// Is told once what the provider calls the answer.
+    background: Option<oneshot::Sender<String>>,
+}
+
+impl Heard {
+    /// Makes a call and hears its answer.
+    async fn answered(mut self, attempt: Attempt) -> Result<Answered, NoReply> {
+        attempt.answered(&mut |chunk| self.piece(chunk)).await
+    }
+
+    fn piece(&mut self, chunk: Chunk<'_>) {
+        match chunk {
+            Chunk::Text(text) | Chunk::Reasoning(text) => {
+                let tokens = estimate_tokens(text);
+                self.streamed.fetch_add(tokens, Ordering::Relaxed);
+                self.said.piece(&chunk);
+                self.any.store(true, Ordering::Relaxed);
+            }
+            Chunk::Background(id) => {
+                if let Some(background) = self.background.take() {
+                    // Nobody listens where the call is about to be dropped.
+                    let _ = background.send(id.to_owned());
+                }
+            }
+        }
+    }
+}
 
 impl Run<'_> {
     /// Begins a model call.
@@ -121,25 +157,13 @@ impl Run<'_> {
         metrics::model_call_started();
         let (background, told) = oneshot::channel();
         self.asking.background = Some(told);
-        self.asking.call = Some(Box::pin(async move {
-            let mut background = Some(background);
-            let mut on_chunk = |chunk: Chunk<'_>| {
-                let text = match chunk {
-                    Chunk::Text(text) | Chunk::Reasoning(text) => text,
-                    Chunk::Background(id) => {
-                        if let Some(background) = background.take() {
-                            // Nobody listens where the call is about to be dropped.
-                            let _ = background.send(id.to_owned());
-                        }
-                        return;
-                    }
-                };
-                streamed.fetch_add(estimate_tokens(text), Ordering::Relaxed);
-                said.piece(&chunk);
-                heard.store(true, Ordering::Relaxed);
-            };
-            attempt.answered(&mut on_chunk).await
-        }));
+        let heard = Heard {
+            said,
+            streamed,
+            any: heard,
+            background: Some(background),
+        };
+        self.asking.call = Some(Box::pin(heard.answered(attempt)));
         None
     }
 
