@@ -11,6 +11,7 @@
 mod agents;
 mod blobs;
 mod boots;
+mod calibrations;
 mod calls;
 pub mod columns;
 mod contended;
@@ -40,6 +41,7 @@ pub use blobs::{
     BeginBlob, BlobRecord, BlobRows, BlobState, DumpBlob, NewBlob, RetireBlobs, RetiredBlobs,
 };
 pub use boots::{BootRecord, Boots, NewBoot, Owned, PoolTools, Renewal, Role};
+pub use calibrations::{CALIBRATION_NAME_MAX, CalibrationRecord, Calibrations};
 pub use calls::{
     CallAnswer, CallBegin, CallChange, CallStep, Calls, DeliverItem, DeliverOutcome, Delivery,
     NewCall, Parent, PostOutcome, PostResult, ReadInbox, ReportOutcome,
@@ -102,9 +104,9 @@ pub use tree::{ErasedStep, cancel_below, delete_whole, erase_step, prune_all};
 /// The traits of all nouns, for whoever calls a concrete store.
 pub mod prelude {
     pub use super::{
-        Agents as _, BlobRows as _, Boots as _, Calls as _, Extractions as _, Leases as _,
-        Lists as _, Memories as _, Reads as _, Runs as _, Sends as _, Sessions as _, Skills as _,
-        Sweeps as _, Tenants as _, Timers as _,
+        Agents as _, BlobRows as _, Boots as _, Calibrations as _, Calls as _, Extractions as _,
+        Leases as _, Lists as _, Memories as _, Reads as _, Runs as _, Sends as _, Sessions as _,
+        Skills as _, Sweeps as _, Tenants as _, Timers as _,
     };
 }
 
@@ -119,6 +121,7 @@ pub trait Store:
     Agents
     + BlobRows
     + Boots
+    + Calibrations
     + Calls
     + Extractions
     + Leases
@@ -140,6 +143,7 @@ impl<T> Store for T where
     T: Agents
         + BlobRows
         + Boots
+        + Calibrations
         + Calls
         + Extractions
         + Leases
@@ -165,6 +169,7 @@ macro_rules! store_methods {
         $crate::agents_methods!($apply);
         $crate::blob_rows_methods!($apply);
         $crate::boots_methods!($apply);
+        $crate::calibrations_methods!($apply);
         $crate::sessions_methods!($apply);
         $crate::lists_methods!($apply);
         $crate::skills_methods!($apply);

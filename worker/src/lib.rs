@@ -9,6 +9,7 @@ mod content;
 mod extracting;
 pub mod fold;
 pub mod hook;
+mod learning;
 mod live;
 pub mod llm;
 pub mod memory;

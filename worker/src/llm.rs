@@ -28,6 +28,7 @@ pub use mainspring_shared::model::{
 };
 
 pub use self::calibrations::Calibrations;
+pub(crate) use self::calibrations::MODELS_MAX;
 pub use self::error::{Error, Hold, Wait};
 pub use self::providers::{InvalidName, Providers, Resolved};
 pub use self::secret::Secret;

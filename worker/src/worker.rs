@@ -28,7 +28,7 @@ use crate::memory::{Memories, embedding};
 use crate::suspects::Suspects;
 use crate::tool::Tools;
 use crate::writes::Writes;
-use crate::{extracting, metrics, preview, signals, strays};
+use crate::{extracting, learning, metrics, preview, signals, strays};
 
 /// What a worker is made of.
 #[derive(Debug, Clone)]
@@ -139,6 +139,8 @@ pub async fn run(mut parts: Parts, lifecycle: Lifecycle) -> store::Result<()> {
     let previewer = tokio::spawn(preview::answer(kernel.clone()));
     let extractor = tokio::spawn(extracting::run(kernel.clone(), rung));
     let embedder = tokio::spawn(embedding::run(kernel.clone()));
+    learning::begin(&kernel.parts).await;
+    let learner = tokio::spawn(learning::run(kernel.clone()));
     let stop = Box::pin(kernel.lifecycle.stopping());
     let admission = Arc::new(Admission(kernel.clone()));
     kernel
@@ -150,7 +152,7 @@ pub async fn run(mut parts: Parts, lifecycle: Lifecycle) -> store::Result<()> {
     drain(&kernel).await;
     kernel.tasks.done.cancel();
     let tasks = [
-        keeper, listener, poller, watcher, previewer, extractor, embedder,
+        keeper, listener, poller, watcher, previewer, extractor, embedder, learner,
     ];
     for task in tasks {
         if let Err(error) = task.await {

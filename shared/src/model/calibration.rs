@@ -11,6 +11,9 @@ const TOKENS_MIN: u64 = 200;
 const RATIO_MIN: f64 = 0.3;
 const RATIO_MAX: f64 = 4.0;
 
+/// What a ratio is multiplied with where it is stored.
+const MILLION: f64 = 1_000_000.0;
+
 /// What providers counted for each token that was expected.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Calibration {
@@ -24,6 +27,14 @@ impl Calibration {
         Self {
             ratio: tokens.clamp(RATIO_MIN, RATIO_MAX),
             counts: 0,
+        }
+    }
+
+    /// What was stored: millionths of a token counted for each one expected, by so many counts.
+    pub fn stored(millionths: i64, counts: u32) -> Self {
+        Self {
+            counts,
+            ..Self::new(millionths as f64 / MILLION)
         }
     }
 
@@ -48,6 +59,21 @@ impl Calibration {
     /// How many counts it rests on.
     pub fn counts(&self) -> u32 {
         self.counts
+    }
+
+    /// The ratio as it is stored.
+    pub fn millionths(&self) -> i64 {
+        (self.ratio * MILLION).round() as i64
+    }
+
+    /// What is stored once another process has learned this. A higher ratio holds at once, since a request
+    /// that was estimated too low is refused; a lower one goes half of the way, as what others ask may
+    /// still be counted high. The stores' statements say the same.
+    #[must_use]
+    pub fn joined(self, learned: Self) -> Self {
+        let (known, new) = (self.millionths(), learned.millionths());
+        let down = (known - new).max(0) / 2;
+        Self::stored(known.max(new) - down, self.counts.max(learned.counts))
     }
 
     /// What is expected to be counted: never less than the estimate itself, as what was counted so far
@@ -89,6 +115,15 @@ mod tests {
         assert!(calibration.ratio() < 1.5, "short ones do not count");
     }
 
+    #[test]
+    fn what_others_learned_raises_it_at_once_and_lowers_it_by_halves() {
+        let known = Calibration::stored(1_200_000, 5);
+        let raised = known.joined(Calibration::stored(1_600_001, 3));
+        assert_eq!((raised.millionths(), raised.counts()), (1_600_001, 5));
+        let lowered = raised.joined(Calibration::stored(1_000_000, 9));
+        assert_eq!((lowered.millionths(), lowered.counts()), (1_300_001, 9));
+    }
+
     proptest! {
         #[test]
         fn it_never_promises_less_than_the_estimate(
@@ -101,6 +136,9 @@ mod tests {
             }
             prop_assert!(calibration.of(expected) >= expected);
             prop_assert!((RATIO_MIN..=RATIO_MAX).contains(&calibration.ratio()));
+            let stored = Calibration::stored(calibration.millionths(), calibration.counts());
+            prop_assert_eq!(stored.millionths(), calibration.millionths());
+            prop_assert!(stored.joined(calibration).millionths() == stored.millionths());
         }
     }
 }

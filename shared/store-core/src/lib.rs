@@ -16,6 +16,7 @@ mod agents;
 mod audit;
 mod blobs;
 mod boots;
+mod calibrations;
 mod calls;
 mod cancel;
 mod claim;

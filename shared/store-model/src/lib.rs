@@ -11,6 +11,7 @@ mod state;
 mod agents;
 mod blobs;
 mod boots;
+mod calibrations;
 mod children;
 mod claim;
 mod extractions;

@@ -24,7 +24,7 @@ use crate::session::Session;
 use crate::skills::Named;
 use crate::tenants;
 use crate::timers::Timer;
-use crate::{agents, extractions};
+use crate::{agents, calibrations, extractions};
 
 /// Everything that a database would hold.
 #[derive(Debug, Default)]
@@ -33,6 +33,8 @@ pub(crate) struct State {
     pub(crate) boots: BTreeMap<BootId, BootRecord>,
     /// What agents may name of the boots.
     pub(crate) tools: BTreeMap<BootId, Published>,
+    /// What workers learned of providers' counts, by provider and model.
+    pub(crate) calibrations: BTreeMap<(String, String), calibrations::Known>,
     /// Tombstones too.
     pub(crate) sessions: BTreeMap<SessionKey, Session>,
     /// Where each send is.

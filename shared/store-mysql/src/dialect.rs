@@ -11,6 +11,7 @@ const TEXTS: &[&str] = &[
     include_str!("../sql/audit.sql"),
     include_str!("../sql/blobs.sql"),
     include_str!("../sql/boots.sql"),
+    include_str!("../sql/calibrations.sql"),
     include_str!("../sql/calls.sql"),
     include_str!("../sql/erasures.sql"),
     include_str!("../sql/extractions.sql"),

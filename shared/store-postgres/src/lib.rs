@@ -10,6 +10,7 @@ mod accept;
 mod agents;
 mod blobs;
 mod boots;
+mod calibrations;
 mod calls;
 mod cancel;
 mod claim;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use mainspring_shared::store::{
-    Agents, BlobRows, Boots, Calls, Error, Extractions, Leases, Lists, Memories, Reads, Result,
-    Runs, Sends, Sessions, Skills, Sweeps, Tenants, Timers,
+    Agents, BlobRows, Boots, Calibrations, Calls, Error, Extractions, Leases, Lists, Memories,
+    Reads, Result, Runs, Sends, Sessions, Skills, Sweeps, Tenants, Timers,
 };
 use mainspring_shared::time::Timestamp;
 

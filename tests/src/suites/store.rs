@@ -17,6 +17,7 @@ pub mod alarms;
 pub mod audit;
 pub mod blobs;
 pub mod boots;
+pub mod calibrations;
 pub mod calls;
 pub mod cancel;
 pub mod children;
@@ -64,6 +65,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("audit", include_str!("store/audit.rs")),
     ("blobs", include_str!("store/blobs.rs")),
     ("boots", include_str!("store/boots.rs")),
+    ("calibrations", include_str!("store/calibrations.rs")),
     ("calls", include_str!("store/calls.rs")),
     ("cancel", include_str!("store/cancel.rs")),
     ("children", include_str!("store/children.rs")),

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use mainspring_shared::store::{
-    Agents, BlobRows, Boots, Calls, Error, Extractions, Leases, Lists, Memories, Reads, Result,
-    Runs, Sends, Sessions, Skills, Store, Sweeps, Tenants, Timers,
+    Agents, BlobRows, Boots, Calibrations, Calls, Error, Extractions, Leases, Lists, Memories,
+    Reads, Result, Runs, Sends, Sessions, Skills, Store, Sweeps, Tenants, Timers,
 };
 use tokio::sync::watch;
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use mainspring_shared::entropy::Entropy as _;
 use mainspring_shared::store::{
-    Agents, BlobRows, Boots, Calls, Dump, Extractions, Inspect, Leases, Lists, Memories, Reads,
-    Result, Runs, Sends, Sessions, Skills, Sweeps, Tenants, Timers,
+    Agents, BlobRows, Boots, Calibrations, Calls, Dump, Extractions, Inspect, Leases, Lists,
+    Memories, Reads, Result, Runs, Sends, Sessions, Skills, Sweeps, Tenants, Timers,
 };
 use mainspring_shared::time::{Clock, Timestamp};
 use mainspring_store_model::ModelStore;

@@ -5,6 +5,7 @@ mod answers;
 mod blob_faults;
 mod blobs;
 mod budget;
+mod calibration;
 mod clocks;
 mod folding;
 mod grants;

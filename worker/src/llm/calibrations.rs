@@ -1,18 +1,26 @@
-//! What providers counted for what was expected, by model, in this process.
+//! What providers counted for what was expected, by model.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use mainspring_shared::model::{Calibration, ModelFacts};
+use mainspring_shared::store::{CALIBRATION_NAME_MAX, CalibrationRecord};
 
 /// Models that are kept; more than a process asks in practice.
-const MODELS_MAX: usize = 1_000;
+pub(crate) const MODELS_MAX: usize = 1_000;
 
-/// The calibrations of all models that this process has asked. They begin anew with each process: a few
-/// answers are enough to have them again.
+/// What is known of a model.
+#[derive(Debug)]
+struct Known {
+    calibration: Calibration,
+    /// Whether it was counted since it was stored.
+    changed: bool,
+}
+
+/// The calibrations of all models: what this process was told by providers, and what others stored.
 #[derive(Debug, Default)]
 pub struct Calibrations {
-    by_model: Mutex<BTreeMap<(String, String), Calibration>>,
+    by_model: Mutex<BTreeMap<(String, String), Known>>,
 }
 
 impl Calibrations {
@@ -23,19 +31,131 @@ impl Calibrations {
         if all.len() >= MODELS_MAX && !all.contains_key(&key) {
             return;
         }
-        let calibration = all.entry(key);
-        let calibration = calibration.or_insert_with(|| Calibration::new(facts.tokens));
-        calibration.observe(expected, counted);
+        let known = all.entry(key).or_insert_with(|| Known {
+            calibration: Calibration::new(facts.tokens),
+            changed: false,
+        });
+        let before = known.calibration;
+        known.calibration.observe(expected, counted);
+        known.changed |= known.calibration != before;
     }
 
     /// The calibration of a provider's model.
     pub fn of(&self, model: (&str, &str), facts: &ModelFacts) -> Calibration {
         let key = (model.0.to_owned(), model.1.to_owned());
-        let known = self.lock().get(&key).copied();
+        let known = self.lock().get(&key).map(|known| known.calibration);
         known.unwrap_or_else(|| Calibration::new(facts.tokens))
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<(String, String), Calibration>> {
+    /// What was counted since it was stored the last time.
+    pub(crate) fn changed(&self) -> Vec<CalibrationRecord> {
+        let all = self.lock();
+        let changed = all.iter().filter(|(key, known)| {
+            known.changed && key.0.len().max(key.1.len()) <= CALIBRATION_NAME_MAX
+        });
+        let records = changed.map(|((provider, model), known)| CalibrationRecord {
+            provider: provider.clone(),
+            model: model.clone(),
+            calibration: known.calibration,
+        });
+        records.collect()
+    }
+
+    /// These were stored. What was counted meanwhile is stored the next time.
+    pub(crate) fn stored(&self, records: Vec<CalibrationRecord>) {
+        let mut all = self.lock();
+        for record in records {
+            let known = all.get_mut(&(record.provider, record.model));
+            if let Some(known) = known.filter(|known| known.calibration == record.calibration) {
+                known.changed = false;
+            }
+        }
+    }
+
+    /// Takes in what is stored. What was counted here meanwhile goes on from the higher one.
+    pub(crate) fn learn(&self, records: Vec<CalibrationRecord>) {
+        let mut all = self.lock();
+        for record in records {
+            let stored = record.calibration;
+            let key = (record.provider, record.model);
+            if let Some(known) = all.get_mut(&key) {
+                if !known.changed || stored.ratio() > known.calibration.ratio() {
+                    known.calibration = stored;
+                }
+            } else if all.len() < MODELS_MAX {
+                let known = Known {
+                    calibration: stored,
+                    changed: false,
+                };
+                all.insert(key, known);
+            }
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<(String, String), Known>> {
         self.by_model.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MODEL: (&str, &str) = ("p", "m");
+
+    fn of(calibrations: &Calibrations) -> i64 {
+        let facts = ModelFacts::unknown();
+        calibrations.of(MODEL, &facts).millionths()
+    }
+
+    fn observed(counted: u64) -> Calibrations {
+        let calibrations = Calibrations::default();
+        calibrations.observe(MODEL, &ModelFacts::unknown(), 1_000, counted);
+        calibrations
+    }
+
+    fn stored(millionths: i64) -> Vec<CalibrationRecord> {
+        vec![CalibrationRecord {
+            provider: MODEL.0.to_owned(),
+            model: MODEL.1.to_owned(),
+            calibration: Calibration::stored(millionths, 7),
+        }]
+    }
+
+    #[test]
+    fn what_changed_is_told_until_it_is_stored() {
+        let calibrations = observed(1_500);
+        let changed = calibrations.changed();
+        assert_eq!(changed.len(), 1);
+        assert_eq!(changed[0].calibration.millionths(), 1_500_000);
+        assert_eq!(calibrations.changed(), changed);
+        calibrations.observe(MODEL, &ModelFacts::unknown(), 1_000, 1_700);
+        calibrations.stored(changed);
+        let changed = calibrations.changed();
+        assert_eq!(changed.len(), 1, "it was counted meanwhile");
+        calibrations.stored(changed);
+        assert_eq!(calibrations.changed(), []);
+    }
+
+    #[test]
+    fn what_is_stored_replaces_what_was_known_unless_that_was_counted_meanwhile_and_is_higher() {
+        let calibrations = Calibrations::default();
+        calibrations.learn(stored(1_200_000));
+        assert_eq!(of(&calibrations), 1_200_000);
+        calibrations.learn(stored(1_100_000));
+        assert_eq!(of(&calibrations), 1_100_000);
+        let calibrations = observed(1_500);
+        calibrations.learn(stored(1_200_000));
+        assert_eq!(of(&calibrations), 1_500_000);
+        calibrations.learn(stored(1_600_000));
+        assert_eq!(of(&calibrations), 1_600_000);
+    }
+
+    #[test]
+    fn names_that_no_database_takes_are_kept_here_only() {
+        let calibrations = Calibrations::default();
+        let long = "m".repeat(CALIBRATION_NAME_MAX + 1);
+        calibrations.observe(("p", &long), &ModelFacts::unknown(), 1_000, 1_500);
+        assert_eq!(calibrations.changed(), []);
     }
 }

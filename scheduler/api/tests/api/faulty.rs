@@ -8,9 +8,9 @@ use async_trait::async_trait;
 use mainspring_queue_local::LocalBus;
 use mainspring_runtime::SystemClock;
 use mainspring_shared::store::{
-    Agents, BlobRows, Boots, Calls, CancelOutcome, DeliverOutcome, Dump, Error, Extractions,
-    Inspect, Leases, Lists, Memories, PostOutcome, Reads, Result, Runs, Sends, Sessions, Skills,
-    Sweeps, Tenants, Timers,
+    Agents, BlobRows, Boots, Calibrations, Calls, CancelOutcome, DeliverOutcome, Dump, Error,
+    Extractions, Inspect, Leases, Lists, Memories, PostOutcome, Reads, Result, Runs, Sends,
+    Sessions, Skills, Sweeps, Tenants, Timers,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_store_model::ModelStore;

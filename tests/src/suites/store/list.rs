@@ -95,6 +95,11 @@ macro_rules! store_cases {
                 a_boot_sees_what_it_owns_page_by_page,
                 what_workers_have_is_listed_by_pool,
             }
+            calibrations {
+                what_was_learned_last_is_listed_first,
+                names_that_differ_in_case_are_two,
+                a_higher_ratio_holds_at_once_and_a_lower_one_by_half,
+            }
             calls {
                 a_round_stores_its_calls_as_they_begin,
                 the_calls_of_a_round_are_read_by_their_places,

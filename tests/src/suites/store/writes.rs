@@ -26,6 +26,7 @@ use mainspring_shared::tool::CallResult;
 use mainspring_shared::workflow::run::{DSL_VERSION, RunAsk};
 
 use super::agents::{agent_key, pointing, publish, publishing};
+use super::calibrations::learned;
 use super::extractions::{claiming, ending_with, owed};
 use super::folds::new_fold;
 use super::harness::Opened;
@@ -187,6 +188,8 @@ writes! {
     renew_boot: |store| { register(store, 1).await; None },
         |store, _c| store.at(time(NOW)).renew_boot(boot(1), millis(TTL), 3).await;
     stop_boot: |store| claimed(store).await, |store, _c| store.at(time(NOW)).stop_boot(boot(1)).await;
+    save_calibrations: |_store| None,
+        |store, _c| store.at(time(NOW)).save_calibrations(vec![learned("m", 1_500_000, 1)]).await;
     create_sessions: |_store| None,
         |store, _c| store.at(time(NOW)).create_sessions(vec![(new_session(1), None)]).await;
     import_session: |_store| None, |store, _c| store.at(time(NOW)).import_session(ImportSession {

@@ -1,0 +1,51 @@
+//! What workers learned of providers' counts.
+
+use std::cmp::Reverse;
+
+use async_trait::async_trait;
+use mainspring_shared::model::Calibration;
+use mainspring_shared::store::{CalibrationRecord, Calibrations, Result};
+use mainspring_shared::time::Timestamp;
+
+use crate::memory::ModelStore;
+
+/// What is known of a model.
+#[derive(Debug)]
+pub(crate) struct Known {
+    calibration: Calibration,
+    updated_at: Timestamp,
+}
+
+#[async_trait]
+impl Calibrations for ModelStore {
+    async fn save_calibrations(&self, learned: Vec<CalibrationRecord>) -> Result<()> {
+        let (mut state, now) = self.begin();
+        for record in learned {
+            let key = (record.provider, record.model);
+            let known = state.calibrations.get(&key);
+            // Stored whole, as a column would be.
+            let new = record.calibration;
+            let new = Calibration::stored(new.millionths(), new.counts());
+            let calibration = known.map_or(new, |known| known.calibration.joined(new));
+            let known = Known {
+                calibration,
+                updated_at: now,
+            };
+            state.calibrations.insert(key, known);
+        }
+        Ok(())
+    }
+
+    async fn list_calibrations(&self, limit: u32) -> Result<Vec<CalibrationRecord>> {
+        let (state, _) = self.begin();
+        let mut all: Vec<_> = state.calibrations.iter().collect();
+        all.sort_by_key(|(key, known)| (Reverse(known.updated_at), *key));
+        let latest = all.into_iter().take(limit as usize);
+        let records = latest.map(|((provider, model), known)| CalibrationRecord {
+            provider: provider.clone(),
+            model: model.clone(),
+            calibration: known.calibration,
+        });
+        Ok(records.collect())
+    }
+}
