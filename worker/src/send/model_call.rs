@@ -97,6 +97,8 @@ pub(super) struct Asking {
     pub(super) cut_short: Option<String>,
     /// Identifies what the model was asked for the answer under way.
     pub(super) digest: Option<Digest>,
+    /// The newest fold that it was shown then, 0 for none.
+    pub(super) folded: Option<i64>,
     /// What was streamed of the present round.
     pub(super) streamed: Option<Streamed>,
     /// Why the attempt that begins is not the round's first.
