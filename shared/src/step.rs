@@ -123,6 +123,9 @@ pub struct RoundRef {
     /// where an answer was cut and went on, of the first question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
+    /// The newest fold that there was when that was asked, 0 for none; absent in rounds of older releases.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folded: Option<i64>,
     /// What was recalled for it: the first round of a send whose agent recalls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recalled: Option<RecalledRef>,

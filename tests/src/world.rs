@@ -10,6 +10,7 @@ mod essence;
 pub(crate) mod faulty;
 mod manner;
 mod previews;
+mod replays;
 mod runs;
 mod script;
 mod stores;
@@ -22,7 +23,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use mainspring_providers::{Kind, ProviderSettings};
 use mainspring_runtime::Lifecycle;
 use mainspring_shared::agent::{AgentSpec, OnBusy, Priority, SendOptions};
 use mainspring_shared::blob::{Blobs, Depot, Timed};
@@ -54,6 +54,7 @@ pub use blobs::{DyingBlobs, FaultyBlobs, Wrong};
 pub use essence::{differences, essence};
 pub use faulty::{Fault, FaultPlan, Faulty};
 pub use manner::Manner;
+pub use replays::Replays;
 pub use script::{Asked, Script};
 pub use stores::Backing;
 pub use tools::{Act, Acts};
@@ -287,26 +288,6 @@ impl World {
 
     /// Starts a worker with other bounds.
     pub fn worker_with(&self, config: WorkerConfig, store: Arc<dyn Store>) -> Lifecycle {
-        // The name is taken by a provider that ships, and then given to the script.
-        let settings = ["script", "demo"].map(|name| ProviderSettings::new(name, Kind::Demo));
-        let mut providers = mainspring_providers::open(&settings, "script", &self.clock)
-            .expect("the settings are complete");
-        providers
-            .insert("script", self.script.clone(), "model")
-            .expect("a good name");
-        // A window that takes what no real one does, for tests of other bounds.
-        let roomy = FactsOverride {
-            window: Some(1_000_000_000),
-            ..FactsOverride::default()
-        };
-        // One that reads nothing but words.
-        let blind = FactsOverride {
-            input: Some(Vec::new()),
-            ..FactsOverride::default()
-        };
-        let mut facts = self.facts.clone();
-        facts.extend([("roomy".to_owned(), roomy), ("blind".to_owned(), blind)]);
-        let providers = providers.with_facts(facts);
         let mut memories = Memories::new(store.clone(), self.theirs.clone(), self.embedder.clone());
         for (name, memory) in &self.memories {
             memories.insert(name, memory.clone());
@@ -322,7 +303,7 @@ impl World {
             bus: Arc::new(self.bus.clone()),
             clock: self.theirs.clone(),
             entropy: self.entropy.clone(),
-            providers: Arc::new(providers),
+            providers: Arc::new(self.providers()),
             tools: self.tools.clone(),
             hooks: Arc::new(self.hooks.clone()),
             config: Arc::new(config),

@@ -9,14 +9,17 @@ use mainspring_shared::id::SessionKey;
 use mainspring_shared::message::{Message, Role};
 use mainspring_shared::model::Digest;
 use mainspring_shared::send::SendRecord;
+use mainspring_shared::session::fold::{self, Fold};
+use mainspring_shared::session::render::following;
 use mainspring_shared::session::window::Window;
+use mainspring_shared::step::RoundRef;
 use mainspring_shared::store::{self, StartedSend, Store};
 use mainspring_shared::time::Clock;
 
 use crate::llm::{Providers, Request};
 use crate::send::Output;
 use crate::send::load::{self, Question};
-use crate::session::read_window;
+use crate::session::read_messages;
 use crate::tool::Tools;
 
 /// Steps read at once.
@@ -102,40 +105,36 @@ impl Replayer {
         };
         let shown = record.shown.clone();
         let from = shown.as_ref().and_then(|shown| shown.from_seq).unwrap_or(1);
-        if from < session.first_seq {
+        let folds = self.store.read_folds(key).await?;
+        let recorded = self.recorded(key, record).await?;
+        let stood = stood(&recorded, &folds, record)?;
+        let first = recorded.first_key_value().map_or(0, |(round, _)| *round);
+        let begin = fold::begin(from, fold::end(&fold::as_of(&folds, stood(first))));
+        if begin < session.first_seq {
             return Err(ReplayError::Pruned);
         }
-        let folds = self.store.read_folds(key).await?;
-        let began = record.started_at;
-        if folds
-            .iter()
-            .any(|fold| began.is_none_or(|at| fold.created_at > at))
-        {
-            let why = "something was folded since it began";
-            return Err(ReplayError::Changed(why));
-        }
         let next_seq = session.last_seq() + 1;
-        let window = read_window(self.store.as_ref(), key, from, next_seq).await?;
+        let window = read_messages(self.store.as_ref(), key, begin, next_seq).await?;
         let window = window.ok_or(ReplayError::Pruned)?;
-        let recorded = self.recorded(key, record).await?;
         let resolved = self.providers.resolve(load::model(&send));
         let resolved = resolved.map_err(ReplayError::Model)?;
         let offers = load::offers(&self.tools, self.clock.as_ref(), &send).await;
         let output = Output::of(self.clock.as_ref(), &send, window.held()).await;
         let output = output.map_err(|fault| ReplayError::Schema(fault.to_string()))?;
+        let by = (record.id, record.created_at, &record.input[..]);
         let rounds = answers(&window, record).into_iter().map(|answer| {
-            let asked = window.active(from).iter();
-            let asked = asked.take_while(|message| message.seq < answer.seq);
+            let stood = fold::as_of(&folds, stood(answer.round));
+            let asked = window.until(answer.seq, stood);
             Replayed {
                 round: answer.round,
-                recorded: recorded.get(&answer.round).copied(),
+                recorded: recorded.get(&answer.round).and_then(|round| round.digest),
                 request: load::request(Question {
                     send: &send,
                     resolved: &resolved,
                     offers: &offers,
                     shown: shown.as_ref(),
-                    folds: window.folds(),
-                    messages: asked.cloned().collect(),
+                    folds: asked.folds(),
+                    messages: following(&asked, from, &[], by),
                     partial: None,
                     output: output.as_ref().map(|output| &output.spec),
                 }),
@@ -149,7 +148,7 @@ impl Replayer {
         &self,
         key: SessionKey,
         record: &SendRecord,
-    ) -> store::Result<BTreeMap<i32, Digest>> {
+    ) -> store::Result<BTreeMap<i32, Recorded>> {
         let mut recorded = BTreeMap::new();
         let mut after = record.first_step - 1;
         loop {
@@ -159,14 +158,46 @@ impl Replayer {
             };
             after = last.n;
             for step in page.into_iter().filter(|step| step.send_id == record.id) {
-                let round = step.refs.round;
-                recorded.extend(round.and_then(|round| Some((round.index, round.digest?))));
+                recorded.extend(step.refs.round.map(|round| {
+                    let RoundRef { digest, folded, .. } = round;
+                    (round.index, Recorded { digest, folded })
+                }));
             }
             if i32::try_from(recorded.len()).unwrap_or(i32::MAX) >= record.rounds {
                 return Ok(recorded);
             }
         }
     }
+}
+
+/// What a round recorded of its request.
+#[derive(Debug, Clone, Copy)]
+struct Recorded {
+    digest: Option<Digest>,
+    folded: Option<i64>,
+}
+
+/// The newest fold of each round of a send. Rounds of older releases, and those that went on with the beginning
+/// of an answer, do not say, which matters where something was folded since the send began.
+fn stood<'r>(
+    recorded: &'r BTreeMap<i32, Recorded>,
+    folds: &[Fold],
+    record: &SendRecord,
+) -> Result<impl Fn(i32) -> i64 + use<'r>, ReplayError> {
+    let (began, rounds) = (record.started_at, recorded.values());
+    let is_silent = rounds.clone().any(|round| round.folded.is_none());
+    let is_newer = |fold: &Fold| began.is_none_or(|at| fold.created_at > at);
+    if (is_silent || rounds.len() == 0) && folds.iter().any(is_newer) {
+        let why = "something was folded since it began";
+        return Err(ReplayError::Changed(why));
+    }
+    let newest = folds.iter().map(|fold| fold.n).max().unwrap_or(0);
+    let of = |round| {
+        recorded
+            .get(&round)
+            .and_then(|round: &Recorded| round.folded)
+    };
+    Ok(move |round| of(round).unwrap_or(newest))
 }
 
 /// The first answer of each round of a send.

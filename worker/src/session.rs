@@ -378,7 +378,19 @@ pub(crate) async fn read_window(
     next_seq: i64,
 ) -> store::Result<Option<Window>> {
     let folds = store.read_folds(key).await?;
-    let mut from = fold::begin(from, fold::end(&folds));
+    let from = fold::begin(from, fold::end(&folds));
+    let window = read_messages(store, key, from, next_seq).await?;
+    Ok(window.map(|window| window.behind(folds)))
+}
+
+/// The messages of a session from this `seq` on, or from the call that a result there belongs to, up to
+/// `next_seq`; none where they are not all there.
+pub(crate) async fn read_messages(
+    store: &dyn Store,
+    key: SessionKey,
+    mut from: i64,
+    next_seq: i64,
+) -> store::Result<Option<Window>> {
     let mut messages: Vec<Message> = Vec::new();
     loop {
         let after = messages.last().map_or(from - 1, |last| last.seq);
@@ -403,8 +415,7 @@ pub(crate) async fn read_window(
         }
         messages.extend(page);
     }
-    let window = Window::new(messages, next_seq).ok();
-    Ok(window.map(|window| window.behind(folds)))
+    Ok(Window::new(messages, next_seq).ok())
 }
 
 /// Whether the session is for workers of another pool: one that was enqueued, or was run, before its

@@ -468,6 +468,7 @@ mod tests {
                     model: "demo".to_owned(),
                     usage: Usage::default(),
                     digest: None,
+                    folded: None,
                     recalled: None,
                 }),
                 ..StepRefs::default()

@@ -1,31 +1,48 @@
 //! What a provider counted of a request, for the next one that begins like it.
 
-use super::Request;
+use serde::{Deserialize, Serialize};
+
+use super::{Calibration, Request};
 use crate::message::{ContentPart, Message, Role};
 use crate::usage::Usage;
 
 /// A request that a provider has said the size of, with its answer. The count replaces the estimate of
-/// what it covers: the messages that were asked, the answer, and everything in front of them.
-#[derive(Debug, Clone)]
+/// what it covers: the messages that were asked, the answer, and everything in front of them. It is small, so
+/// that it is stored with the round: whoever takes a send over decides by the same numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Measured {
-    /// The messages that it had, in order.
-    asked: Vec<Mark>,
-    /// What stood behind them.
-    tail: Option<String>,
-    /// What they and the answer took, with everything around them.
-    tokens: u64,
+    /// The messages that it had.
+    asked: Marks,
+    /// Bytes of what stood behind them.
+    #[serde(default)]
+    tail: u64,
+    /// What the request took, with everything around them.
+    input: u64,
+    /// What the answer took.
+    output: u64,
+    /// What the request was expected to take, before any correction.
+    expected: u64,
 }
 
-/// What tells a message from another one that stands in its place.
-type Mark = (i64, Role, usize);
+/// What tells messages from others that stand in their place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+struct Marks {
+    count: u64,
+    first: i64,
+    last: i64,
+    weight: u64,
+}
 
 impl Measured {
-    /// What a provider said of a request and its answer; nothing, if that is an estimate itself.
-    pub fn of(request: &Request, usage: &Usage) -> Option<Self> {
+    /// What a provider said of a request, which was expected to take so much, and its answer; nothing, if
+    /// that is an estimate itself.
+    pub fn of(request: &Request, usage: &Usage, expected: u64) -> Option<Self> {
         (!usage.estimated).then(|| Self {
-            asked: request.messages.iter().map(|m| mark(m)).collect(),
-            tail: request.tail.clone(),
-            tokens: usage.input_tokens.saturating_add(usage.output_tokens),
+            asked: Marks::of(request.messages.iter().map(AsRef::as_ref)),
+            tail: tail(request),
+            input: usage.input_tokens,
+            output: usage.output_tokens,
+            expected,
         })
     }
 
@@ -33,18 +50,25 @@ impl Measured {
     /// those that were measured, and the answer behind them: a window that moved begins with others,
     /// which may be of any size.
     pub fn covers(&self, request: &Request) -> Option<(usize, u64)> {
-        let (known, rest) = request.messages.split_at_checked(self.asked.len())?;
-        let same = known.iter().map(|m| mark(m)).eq(self.asked.iter().copied());
+        let count = usize::try_from(self.asked.count).ok()?;
+        let (known, rest) = request.messages.split_at_checked(count)?;
         let answer = rest.first()?;
-        let last = self.asked.last();
-        let follows = last.is_some_and(|last| last.0 + 1 == answer.seq);
-        let answered = same && follows && answer.role == Role::Assistant;
-        answered.then_some((known.len() + 1, self.tokens))
+        let follows = count > 0 && self.asked.last + 1 == answer.seq;
+        let answered = follows && answer.role == Role::Assistant;
+        let same = answered && Marks::of(known.iter().map(AsRef::as_ref)) == self.asked;
+        same.then_some((count + 1, self.input.saturating_add(self.output)))
     }
 
     /// Whether the request ends with the tail that was measured.
     pub fn covers_tail(&self, request: &Request) -> bool {
-        self.tail == request.tail
+        self.tail == tail(request)
+    }
+
+    /// What the provider's counts say of its model: of one whose facts say `tokens`.
+    pub fn calibration(&self, tokens: f64) -> Calibration {
+        let mut calibration = Calibration::new(tokens);
+        calibration.observe(self.expected, self.input);
+        calibration
     }
 
     /// What a request takes: what was counted of it, and the rest by these estimates of a message and of
@@ -68,9 +92,28 @@ impl Measured {
     }
 }
 
-fn mark(message: &Message) -> Mark {
+impl Marks {
+    fn of<'m>(messages: impl Iterator<Item = &'m Message>) -> Self {
+        messages.fold(Self::default(), |marks, message| Self {
+            count: marks.count + 1,
+            first: if marks.count == 0 {
+                message.seq
+            } else {
+                marks.first
+            },
+            last: message.seq,
+            weight: marks.weight + weight(message),
+        })
+    }
+}
+
+fn weight(message: &Message) -> u64 {
     let weights = message.content.iter().map(ContentPart::weight);
-    (message.seq, message.role, weights.sum())
+    weights.map(|weight| weight as u64).sum()
+}
+
+fn tail(request: &Request) -> u64 {
+    request.tail.as_ref().map_or(0, |tail| tail.len() as u64)
 }
 
 #[cfg(test)]
@@ -129,7 +172,7 @@ mod tests {
     #[test]
     fn only_the_same_beginning_of_a_request_is_known() {
         let asked = request(&BASE);
-        let measured = Measured::of(&asked, &usage()).expect("counted");
+        let measured = Measured::of(&asked, &usage(), 70).expect("counted");
         let longer = |more: &[(i64, Role, usize)]| request(&[&BASE[..], more].concat());
         let (answer, result) = ((4, Role::Assistant, 9), (5, Role::Tool, 30_000));
         assert_eq!(measured.covers(&longer(&[answer, result])), Some((4, 77)));
@@ -150,7 +193,7 @@ mod tests {
 
     #[test]
     fn what_was_counted_replaces_the_estimate_of_what_it_covers() {
-        let measured = Measured::of(&request(&BASE), &usage()).expect("counted");
+        let measured = Measured::of(&request(&BASE), &usage(), 70).expect("counted");
         let more = [(4, Role::Assistant, 9_000), (5, Role::User, 3)];
         let mut next = request(&[&BASE[..], &more].concat());
         let of = |next: &Request| measured.tokens(next, estimate_message_tokens, estimate_tokens);
@@ -161,11 +204,32 @@ mod tests {
     }
 
     #[test]
+    fn other_messages_in_the_same_place_are_not_known() {
+        let measured = Measured::of(&request(&BASE), &usage(), 70).expect("counted");
+        let mut other = BASE;
+        other[1].2 += 1;
+        let next = [&other[..], &[(4, Role::Assistant, 9)]].concat();
+        assert_eq!(measured.covers(&request(&next)), None);
+    }
+
+    #[test]
+    fn its_calibration_is_what_was_counted_for_what_was_expected() {
+        let counted = Usage {
+            input_tokens: 1_500,
+            ..usage()
+        };
+        let measured = Measured::of(&request(&BASE), &counted, 1_000).expect("counted");
+        assert_eq!(measured.calibration(1.0).of(100), 150);
+        let short = Measured::of(&request(&BASE), &usage(), 70).expect("counted");
+        assert_eq!(short.calibration(1.2).of(100), 120, "too short to tell");
+    }
+
+    #[test]
     fn an_estimate_measures_nothing() {
         let estimated = Usage {
             estimated: true,
             ..usage()
         };
-        assert!(Measured::of(&request(&BASE), &estimated).is_none());
+        assert!(Measured::of(&request(&BASE), &estimated, 70).is_none());
     }
 }

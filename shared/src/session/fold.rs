@@ -7,6 +7,8 @@
 pub mod digest;
 pub mod plan;
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::id::SendId;
@@ -179,6 +181,22 @@ pub struct FoldRef {
 pub fn end<'f>(folds: impl IntoIterator<Item = &'f Fold>) -> i64 {
     let shown = folds.into_iter().filter(|fold| fold.covered_by.is_none());
     shown.map(|fold| fold.to_seq).max().unwrap_or(0).max(0)
+}
+
+/// The number of the newest of some folds; 0 without any.
+pub fn newest(folds: &[Arc<Fold>]) -> i64 {
+    folds.iter().map(|fold| fold.n).max().unwrap_or(0)
+}
+
+/// The folds of a session as they were shown when the one of this number was the newest.
+pub fn as_of(folds: &[Fold], newest: i64) -> Vec<Fold> {
+    let known = folds.iter().filter(|fold| fold.n <= newest);
+    let shown = known.filter(|fold| fold.covered_by.is_none_or(|by| by > newest));
+    let shown = shown.map(|fold| Fold {
+        covered_by: None,
+        ..fold.clone()
+    });
+    shown.collect()
 }
 
 /// Where a window begins behind folds that end with this message.

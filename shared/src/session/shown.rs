@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::memory::Namespace;
+use crate::model::Measured;
 
 /// What the rounds of a send have in common, fixed when the send begins and stored with the first
 /// step that stores anything of it. Whoever takes the send over shows the model the same, whatever
@@ -28,6 +29,10 @@ pub struct Shown {
     /// What was recalled from the memory, of an agent that has any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<ShownMemory>,
+    /// What the provider counted of the last stored round, as long as the send goes on: whether anything is
+    /// folded next depends on it, whoever asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured: Option<Measured>,
 }
 
 /// What a send has of the memory.

@@ -81,6 +81,21 @@ impl Window {
         self.folds.sort_by_key(|fold| fold.from_seq);
     }
 
+    /// The messages before this `seq`, as they stood behind these folds.
+    #[must_use]
+    pub fn until(&self, next_seq: i64, folds: Vec<Fold>) -> Self {
+        let before = self.messages.iter();
+        let before = before.take_while(|message| message.seq < next_seq);
+        let messages: Vec<_> = before.cloned().collect();
+        Self {
+            weight: messages.iter().map(|message| weight(message)).sum(),
+            next_seq: self.from_seq() + messages.len() as i64,
+            messages,
+            folds: Vec::new(),
+        }
+        .behind(folds)
+    }
+
     /// What stands for the messages before the window, in order.
     pub fn folds(&self) -> &[Arc<Fold>] {
         &self.folds

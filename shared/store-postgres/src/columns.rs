@@ -316,6 +316,7 @@ mod tests {
             model: "m\"".to_owned(),
             usage: mainspring_shared::usage::Usage::default(),
             digest: None,
+            folded: None,
             recalled: None,
         };
         let fold = mainspring_shared::session::fold::FoldRef {

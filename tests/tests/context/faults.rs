@@ -2,6 +2,7 @@
 //! that fold the same session, and a provider that does all that providers do to long conversations. In the end
 //! the transcript is as if nothing had happened, and what was paid for is what the provider bills.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use mainspring_shared::error::Code;
 use mainspring_shared::id::SessionKey;
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::send::{SendRecord, SendStatus};
+use mainspring_shared::step::Step;
 use mainspring_shared::store::DumpSession;
 use mainspring_shared::tool::ToolEntry;
 use mainspring_shared::usage::Usage;
@@ -175,6 +177,15 @@ impl Shape {
     }
 }
 
+/// Each round is rendered again as it was asked, behind the folds of its time.
+async fn asked_again(world: &World, key: SessionKey) {
+    let replays = world.replayed(key).await;
+    let (differ, skipped) = (&replays.differ, &replays.skipped);
+    assert!(differ.is_empty() && skipped.is_empty(), "{replays:#?}");
+    // Four answers, and a send with five rounds of calls.
+    assert_eq!(replays.same, 10);
+}
+
 fn deaths(shape: Shape) {
     let takes = Duration::from_secs(2);
     let sound = alone(async {
@@ -188,6 +199,12 @@ fn deaths(shape: Shape) {
         });
         assert_eq!(inside, shape == Shape::Inside, "{:?}", session.folds);
         paid_all(&world, key).await;
+        let folded = |step: &Step| Some((step.send_id, step.refs.round.as_ref()?.folded?));
+        let stood: BTreeSet<_> = session.steps.iter().filter_map(folded).collect();
+        let last = session.sends[4].id;
+        let while_it_ran = stood.iter().filter(|(send, _)| *send == last);
+        assert!(while_it_ran.count() > 1, "{shape:?}: {stood:?}");
+        asked_again(&world, key).await;
         beside_folds(&world).await
     });
     for fault in [Fault::DieBefore, Fault::DieAfter] {
@@ -202,6 +219,7 @@ fn deaths(shape: Shape) {
                 );
                 // The send's answer and a fold's at the most.
                 paid(&world, key, 2).await;
+                asked_again(&world, key).await;
                 fired
             });
             if !fired {

@@ -20,7 +20,7 @@ use mainspring_shared::store::{
 };
 use mainspring_shared::tool::ToolEntry;
 use mainspring_tests::simulation::Chance;
-use mainspring_tests::world::{Asked, Fault, FaultPlan, Faulty, Manner, World};
+use mainspring_tests::world::{Asked, Fault, FaultPlan, Faulty, Manner, Replays, World};
 use mainspring_worker::WorkerConfig;
 use serde_json::{Map, Value, json};
 
@@ -241,6 +241,8 @@ pub(crate) struct Course {
     pub(crate) texts: Vec<String>,
     /// How often it was copied, and something of it removed.
     pub(crate) changes: usize,
+    /// What its last copy asked, rendered again.
+    pub(crate) replays: Replays,
 }
 
 /// One conversation in a world, of which many may be had one after the other.
@@ -289,6 +291,7 @@ impl<'w> Teller<'w> {
                 folds: Vec::new(),
                 texts: Vec::new(),
                 changes: 0,
+                replays: Replays::default(),
             },
             worker: None,
         };
@@ -303,6 +306,7 @@ impl<'w> Teller<'w> {
             teller.retire(&worker).await;
         }
         teller.keep_texts().await;
+        teller.course.replays = world.replayed(teller.key).await;
         teller.course.asked = world.script.ledger_behind(begun);
         teller.course
     }
@@ -529,9 +533,9 @@ pub(crate) fn viewer(world: &World) {
         ..WorkerConfig::default()
     };
     world.worker_with(config, world.store.clone());
-    // What providers count moves the estimates of the process that hears it: here they are right.
+    // What providers count moves the estimates: by what is stored of it, whoever asks.
     world.script.set_manner(Manner {
-        counts: Some(1.0),
+        counts: Some(1.3),
         // What is remembered in two rounds is remembered at two times.
         answer_takes: Duration::from_millis(3),
         ..Manner::default()

@@ -29,10 +29,11 @@ struct Found {
     deaths: usize,
     folds: usize,
     changes: usize,
+    /// Rounds that were rendered again from the database, and are what was asked.
+    replayed: usize,
     /// Courses in which something was folded at another round or to another length, and which are not compared.
-    /// Within a send, a worker knows what the provider counted of the last round; whoever takes the send over
-    /// estimates all of it, and ids, which are others in each course, are estimated by their digits. Near a
-    /// threshold one course folds and the other does not.
+    /// Ids, which are others in each course, are estimated by their digits: near a threshold one course folds and
+    /// the other does not.
     folded_otherwise: u64,
 }
 
@@ -60,17 +61,26 @@ fn odd<'a>(some: &'a BTreeSet<String>, others: &'a BTreeSet<String>) -> Option<S
     Some(format!("behind byte {at}:\n{}\n{closest:#?}", behind(odd)))
 }
 
+/// How many rounds of a course were rendered again, all of which are what was asked.
+fn replayed(course: &Course, seed: u64, history: &History) -> usize {
+    let differ = &course.replays.differ;
+    assert!(differ.is_empty(), "seed {seed}: {differ:?}: {history:#?}");
+    course.replays.same
+}
+
 async fn check(world: &World, wire: &Wire, seed: u64, found: &mut Found) {
     let history = History::of(seed);
     let warm = Teller::tell(world, &history, Way::Warm).await;
     for (previewed, recorded) in &warm.previewed {
         assert_eq!(previewed, recorded, "seed {seed}: a preview: {history:#?}");
     }
+    found.replayed += replayed(&warm, seed, &history);
     let expected = asked(wire, &warm);
     for way in [Way::Cold, Way::TakenOver] {
         let course = Teller::tell(world, &history, way).await;
         found.requests += course.asked.len();
         found.deaths += course.deaths;
+        found.replayed += replayed(&course, seed, &history);
         if (&course.folds, &course.texts) != (&warm.folds, &warm.texts) {
             // An estimate that was right at a threshold: see above.
             found.folded_otherwise += 1;
@@ -120,10 +130,16 @@ fn on(name: &str, open: impl Fn() -> Option<Backing>, default: u64) {
     }
     assert_eq!(found.histories, count);
     if count > SOME {
-        let drawn = [found.previews, found.deaths, found.folds, found.changes];
+        let drawn = [
+            found.previews,
+            found.deaths,
+            found.folds,
+            found.changes,
+            found.replayed,
+        ];
         assert!(drawn.iter().all(|times| *times > 0), "{found:?}");
-        // One in twenty of both courses that are compared with the first.
-        assert!(found.folded_otherwise * 10 <= found.histories, "{found:?}");
+        // One in forty of both courses that are compared with the first.
+        assert!(found.folded_otherwise * 20 <= found.histories, "{found:?}");
     }
     // Straight to the terminal: the harness shows what is printed only when a test fails.
     let said = format!("{name}: {found:?}\n");

@@ -95,8 +95,9 @@ pub(super) struct Asking {
     pub(super) partial: Option<Partial>,
     /// What was said of the model call that was dropped last.
     pub(super) cut_short: Option<String>,
-    /// Identifies what the model was asked for the answer under way.
-    pub(super) digest: Option<Digest>,
+    /// Identifies what the model was asked for the answer under way: the digest, and the newest fold that it
+    /// was shown, 0 for none.
+    pub(super) question: (Option<Digest>, Option<i64>),
     /// What was streamed of the present round.
     pub(super) streamed: Option<Streamed>,
     /// Tells what the provider calls the answer, where it works on it in the background.

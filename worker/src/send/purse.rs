@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use mainspring_shared::budget::{Budget, Caps, Held, Price, Short, Spent, Used};
 use mainspring_shared::message::Message;
-use mainspring_shared::model::{Calibration, Measured, expect_message_tokens, expect_tokens};
+use mainspring_shared::model::{Measured, ModelFacts, expect_message_tokens, expect_tokens};
 use mainspring_shared::store::{SendTotals, StartedSend};
 use mainspring_shared::time::{Span, Timestamp};
 use mainspring_shared::usage::Usage;
@@ -46,7 +46,7 @@ impl Purse {
             session: session.unwrap_or_default().caps(),
             others: spent.minus(own_spending(totals)),
             wall: walls.into_iter().flatten().map(|wall| wall.0).min(),
-            measured: None,
+            measured: totals.shown.as_ref().and_then(|shown| shown.measured),
             first_round: send.record.rounds,
             lost: load::lost(send),
         }
@@ -147,18 +147,25 @@ impl Purse {
         known.unwrap_or_else(|| estimate_request_tokens(request)) + FRAME_TOKENS
     }
 
-    /// What a request takes by what the provider counted of its beginning, and expects of the rest; none where
-    /// nothing of it was counted.
-    pub(super) fn counted_of(&self, request: &Request, calibration: &Calibration) -> Option<u64> {
+    /// What a request takes by what the provider counted of its beginning, and of the rest what is expected by
+    /// the same count; none where nothing of it was counted. A function of what is stored: what other sends
+    /// were counted meanwhile has no say in it.
+    pub(super) fn counted_of(&self, request: &Request, facts: &ModelFacts) -> Option<u64> {
         let known = self.measured.as_ref()?;
+        let calibration = known.calibration(facts.tokens);
         let of_message = |message: &Message| calibration.of(expect_message_tokens(message));
         let of_text = |text: &str| calibration.of(expect_tokens(text));
         known.tokens(request, of_message, of_text)
     }
 
-    /// Takes note of what a provider said of a request and its answer.
-    pub(super) fn measure(&mut self, request: &Request, usage: &Usage) {
-        self.measured = Measured::of(request, usage);
+    /// Takes note of what a provider said of a request, which was expected to take so much, and its answer.
+    pub(super) fn measure(&mut self, request: &Request, usage: &Usage, expected: u64) {
+        self.measured = Measured::of(request, usage, expected);
+    }
+
+    /// What the provider has told the size of.
+    pub(super) fn measured(&self) -> Option<Measured> {
+        self.measured
     }
 
     /// One of `parts` shares of what is left, for a child; none when it is too small to be of use.

@@ -45,7 +45,7 @@ pub(super) fn classify(reply: &Reply) -> Result<Answer, Error> {
 pub(super) fn round_ref(
     reply: &Reply,
     index: i32,
-    digest: Option<Digest>,
+    (digest, folded): (Option<Digest>, Option<i64>),
     shown: Option<&Shown>,
 ) -> RoundRef {
     let memory = shown.and_then(|shown| shown.memory.as_ref());
@@ -54,6 +54,7 @@ pub(super) fn round_ref(
         model: reply.model.clone(),
         usage: reply.usage,
         digest,
+        folded,
         recalled: memory.filter(|_| index == 0).map(ShownMemory::recalled),
     }
 }

@@ -49,14 +49,14 @@ impl Run<'_> {
         if let Some(asked) = self.asking.asked.take() {
             let price = asked.facts.price;
             usage.cost_usd = usage.cost_usd.or(price.map(|price| price.of(usage)));
+            let expected = expect_request_tokens(&asked.request);
             if !usage.estimated {
                 let model = (asked.provider.as_str(), asked.request.model.as_str());
-                let expected = expect_request_tokens(&asked.request);
                 let calibrations = self.kernel.parts.providers.calibrations();
                 calibrations.observe(model, &asked.facts, expected, usage.input_tokens);
             }
             if self.asking.partial.is_none() {
-                self.bill.purse.measure(&asked.request, usage);
+                self.bill.purse.measure(&asked.request, usage, expected);
             }
         }
         self.enter(model.to_owned(), *usage);

@@ -381,6 +381,7 @@ fn round_ref(round: i32) -> RoundRef {
         model: "demo".to_owned(),
         usage: usage(1),
         digest: None,
+        folded: None,
         recalled: None,
     }
 }

@@ -355,6 +355,7 @@ pub(crate) fn round_ref(index: i32) -> RoundRef {
         model: "m".to_owned(),
         usage: usage(),
         digest: None,
+        folded: None,
         recalled: None,
     }
 }

@@ -115,6 +115,7 @@ pub(crate) fn round_ref(index: i32) -> RoundRef {
         model: "m".to_owned(),
         usage: Usage::default(),
         digest: None,
+        folded: None,
         recalled: None,
     }
 }

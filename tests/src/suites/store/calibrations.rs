@@ -55,7 +55,7 @@ pub async fn a_higher_ratio_holds_at_once_and_a_lower_one_by_half(store: &dyn In
     let mut known: Option<Calibration> = None;
     for (ms, (new, stored)) in (10..).zip(steps) {
         save(store, ms, std::slice::from_ref(&new)).await;
-        assert_eq!(list(store, 9).await, [stored.clone()]);
+        assert_eq!(list(store, 9).await, std::slice::from_ref(&stored));
         let joined = known.map_or(new.calibration, |known| known.joined(new.calibration));
         assert_eq!(joined, stored.calibration, "the rule says the same");
         known = Some(joined);

@@ -76,6 +76,7 @@ pub async fn what_was_paid_for_before_the_wait_is_stored(store: &dyn Inspect) {
         }),
         begun: None,
         background: None,
+        measured: None,
     });
     let totals = SendTotals {
         usage: cost(30),

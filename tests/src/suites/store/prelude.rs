@@ -200,6 +200,7 @@ pub fn round_ref(index: i32) -> RoundRef {
         model: "m".to_owned(),
         usage: cost(10),
         digest: None,
+        folded: None,
         recalled: None,
     }
 }

@@ -1,5 +1,7 @@
 //! Answers that a provider works on while nobody is connected.
 
+use std::fmt::Write as _;
+
 use mainspring_providers::{Kind, ProviderSettings};
 use mainspring_shared::error::{Code, Coded as _};
 use mainspring_shared::message::plain_text;
@@ -48,7 +50,7 @@ fn events(from: usize, to: usize) -> Answer {
     for (number, event) in all.into_iter().enumerate().take(to).skip(from) {
         let mut event = event;
         event["sequence_number"] = json!(number);
-        body.push_str(&format!("data: {event}\n\n"));
+        write!(body, "data: {event}\n\n").unwrap();
     }
     Answer::new(200, "text/event-stream", body.as_bytes(), 1_000)
 }

@@ -9,6 +9,7 @@ use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::event::LiveKind;
 use mainspring_shared::message::{ContentPart, plain_text};
 use mainspring_shared::send::machine::Event;
+use mainspring_shared::session::fold;
 use mainspring_shared::session::render::following;
 use mainspring_shared::session::shown::{BEGUN_BYTES_MAX, Begun};
 use mainspring_shared::usage::Usage;
@@ -117,7 +118,8 @@ impl Run<'_> {
         }
         self.bill.totals.attempts = attempt;
         if self.asking.partial.is_none() {
-            self.asking.digest = Some(request.digest());
+            let folded = fold::newest(self.prompt.window.folds());
+            self.asking.question = (Some(request.digest()), Some(folded));
         }
         let capped = match self.bill.allow(&mut request, &resolved) {
             Ok(capped) => capped,

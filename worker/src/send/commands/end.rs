@@ -208,13 +208,13 @@ impl Run<'_> {
         let stopping = self.kernel.lifecycle.is_stopping();
         let shown = self.bill.totals.shown.clone();
         let mut totals = self.sums();
-        if let Some(memory) = totals
-            .shown
-            .as_mut()
-            .and_then(|shown| shown.memory.as_mut())
-        {
-            // Whoever is forgotten is not kept here: which entries they were says enough.
-            memory.text = None;
+        if let Some(shown) = &mut totals.shown {
+            // Nobody goes on with it.
+            shown.measured = None;
+            if let Some(memory) = &mut shown.memory {
+                // Whoever is forgotten is not kept here: which entries they were says enough.
+                memory.text = None;
+            }
         }
         CompleteSend {
             key: self.send.record.key,
@@ -224,9 +224,10 @@ impl Run<'_> {
             changes,
             deliveries,
             usage: std::mem::take(&mut self.bill.unpaid),
-            round: reply
-                .as_ref()
-                .map(|reply| settle::round_ref(reply, index, self.asking.digest, shown.as_ref())),
+            round: reply.as_ref().map(|reply| {
+                let asked = self.asking.question;
+                settle::round_ref(reply, index, asked, shown.as_ref())
+            }),
             totals,
             result,
             unless: if answered {

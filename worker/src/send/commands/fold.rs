@@ -133,13 +133,15 @@ impl Run<'_> {
             .flatten()
     }
 
-    /// How many tokens a request is expected to have: what the provider counted of its beginning, and of the
-    /// rest what is expected by what this model counted before.
+    /// How many tokens a request is expected to have: by what the provider counted of its beginning, where it
+    /// did, else by what this model counted before.
     fn expected(&self, request: &Request, model: &Resolved) -> u64 {
-        let calibrations = self.kernel.parts.providers.calibrations();
-        let calibration = calibrations.of((&model.provider, &model.model), &model.facts);
-        let counted = self.bill.purse.counted_of(request, &calibration);
-        counted.unwrap_or_else(|| calibration.of(expect_request_tokens(request)))
+        let counted = self.bill.purse.counted_of(request, &model.facts);
+        counted.unwrap_or_else(|| {
+            let calibrations = self.kernel.parts.providers.calibrations();
+            let calibration = calibrations.of((&model.provider, &model.model), &model.facts);
+            calibration.of(expect_request_tokens(request))
+        })
     }
 
     fn choose(&self, tokens: u64, room: Room, pressure: Pressure) -> Option<Span> {

@@ -1,6 +1,7 @@
 //! `StoreRound`: an answer with its calls, and all that the model was told before it, in one
 //! transaction.
 
+use mainspring_shared::agent::FoldStrategy;
 use mainspring_shared::budget::Spent;
 use mainspring_shared::send::machine::{Event, Open};
 use mainspring_shared::session::{SIGNAL_CANCEL, SIGNAL_INTERRUPT};
@@ -49,7 +50,10 @@ impl Run<'_> {
         let answered = plan::open(&round.records, self.now()) == Open::Nothing;
         messages.extend(round.messages);
         messages.extend(self.correction(index));
-        let totals = self.bill.sums(index + 1, 0, self.asking.not_failed());
+        let mut totals = self.bill.sums(index + 1, 0, self.asking.not_failed());
+        if self.send.agent.context.fold.strategy != FoldStrategy::None {
+            totals.shown.get_or_insert_default().measured = self.bill.purse.measured();
+        }
         let item = AppendRound {
             fold: None,
             key: self.send.record.key,
@@ -63,7 +67,7 @@ impl Run<'_> {
             round: Some(settle::round_ref(
                 &reply,
                 index,
-                self.asking.digest,
+                self.asking.question,
                 totals.shown.as_ref(),
             )),
             totals,

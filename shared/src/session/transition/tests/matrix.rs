@@ -134,6 +134,7 @@ fn appended(scene: &Scene, rounds: i32, behind: i64) -> Single {
         model: "m".to_owned(),
         usage: Usage::default(),
         digest: None,
+        folded: None,
         recalled: None,
     });
     let refs = StepRefs {

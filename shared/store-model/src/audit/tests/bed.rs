@@ -78,6 +78,7 @@ fn round(index: i32) -> RoundRef {
         model: "m".to_owned(),
         usage: Usage::default(),
         digest: None,
+        folded: None,
         recalled: None,
     }
 }

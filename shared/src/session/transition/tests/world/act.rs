@@ -287,6 +287,7 @@ impl World {
             model: String::new(),
             usage: Usage::default(),
             digest: None,
+            folded: None,
             recalled: None,
         };
         let refs = StepRefs {

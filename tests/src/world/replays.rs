@@ -1,0 +1,89 @@
+//! What was asked in a world, rendered again.
+
+use std::sync::Arc;
+
+use mainspring_providers::{Kind, ProviderSettings};
+use mainspring_shared::id::{SendId, SessionKey};
+use mainspring_shared::model::FactsOverride;
+use mainspring_shared::store::ListSends;
+use mainspring_worker::llm::Providers;
+use mainspring_worker::replay::{ReplayError, Replayer};
+
+use super::World;
+
+/// What came of the rounds of a session that were rendered again.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Replays {
+    /// Rounds whose request is what they recorded.
+    pub same: usize,
+    /// Rounds whose request is another one.
+    pub differ: Vec<(SendId, i32)>,
+    /// Sends that are not rendered again, and why.
+    pub skipped: Vec<(SendId, String)>,
+}
+
+impl World {
+    /// What every worker can ask.
+    pub(super) fn providers(&self) -> Providers {
+        // The name is taken by a provider that ships, and then given to the script.
+        let settings = ["script", "demo"].map(|name| ProviderSettings::new(name, Kind::Demo));
+        let mut providers = mainspring_providers::open(&settings, "script", &self.clock)
+            .expect("the settings are complete");
+        providers
+            .insert("script", self.script.clone(), "model")
+            .expect("a good name");
+        // A window that takes what no real one does, for tests of other bounds.
+        let roomy = FactsOverride {
+            window: Some(1_000_000_000),
+            ..FactsOverride::default()
+        };
+        // One that reads nothing but words.
+        let blind = FactsOverride {
+            input: Some(Vec::new()),
+            ..FactsOverride::default()
+        };
+        let mut facts = self.facts.clone();
+        facts.extend([("roomy".to_owned(), roomy), ("blind".to_owned(), blind)]);
+        providers.with_facts(facts)
+    }
+
+    /// Renders the rounds of a session's sends again and compares them with what they recorded.
+    ///
+    /// # Panics
+    /// When a send cannot be rendered although all that it was shown is there.
+    pub async fn replayed(&self, key: SessionKey) -> Replays {
+        let replayer = Replayer {
+            store: self.store.clone(),
+            providers: Arc::new(self.providers()),
+            tools: self.tools.clone(),
+            clock: self.clock.clone(),
+        };
+        let query = ListSends {
+            tenant: key.tenant,
+            session: Some(key.session),
+            status: None,
+            before: None,
+            limit: 1_000,
+        };
+        let sends = self.store.list_sends(query).await.expect("never fails");
+        let mut replays = Replays::default();
+        for send in sends.data.into_iter().filter(|send| send.rounds > 0) {
+            match replayer.again(&send).await {
+                Ok(rounds) => {
+                    for round in rounds {
+                        if round.recorded == Some(round.request.digest()) {
+                            replays.same += 1;
+                        } else if round.recorded.is_some() {
+                            replays.differ.push((send.id, round.round));
+                        }
+                    }
+                }
+                Err(why @ (ReplayError::Pruned | ReplayError::Changed(_))) => {
+                    replays.skipped.push((send.id, why.to_string()));
+                }
+                Err(error) => panic!("{}: {error}", send.id),
+            }
+        }
+        replays
+    }
+}
