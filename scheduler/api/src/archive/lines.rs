@@ -47,7 +47,7 @@ pub(super) struct Kind {
     pub(super) version: u32,
 }
 
-/// A message; reads what [`Message`] writes, and nothing else.
+/// A message; reads what [`Message`](mainspring_shared::message::Message) writes, and nothing else.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct MessageLine {
