@@ -121,9 +121,10 @@ fn foreign_kind(text: &str) -> ProviderKind {
 }
 
 /// What a named provider takes from `[llm]` where it does not say otherwise.
-const INHERITED: [&str; 10] = [
+const INHERITED: [&str; 11] = [
     "stream",
     "prompt_cache",
+    "background",
     "connect_timeout",
     "first_byte_timeout",
     "idle_timeout",
