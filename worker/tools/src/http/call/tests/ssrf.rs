@@ -1,5 +1,7 @@
 //! Ways to make a worker call what only the worker can reach, one by one.
 
+use std::net::TcpListener;
+
 use super::*;
 
 /// Ways to write this machine in a URL, all of which reach a listener on 127.0.0.1 if let through.
@@ -172,10 +174,26 @@ async fn what_is_no_url_of_http_is_not_called() {
     );
 }
 
+/// A port that is free on both addresses: one that is free on the first may be taken on the other.
+fn port_of_both() -> u16 {
+    let port_of_first = || {
+        let first = TcpListener::bind("127.0.0.2:0").expect("a port is free");
+        let port = first.local_addr().expect("it is bound").port();
+        TcpListener::bind(("127.0.0.1", port)).ok().map(|_| port)
+    };
+    (0..100)
+        .find_map(|_| port_of_first())
+        .expect("a port is free on both")
+}
+
 #[tokio::test]
 async fn a_name_with_good_and_bad_addresses_is_called_at_the_good_ones_only() {
-    let bad = Server::at("127.0.0.2:0", vec![Act::with(200, "", "bad")]).await;
-    let port = bad.address.port();
+    let port = port_of_both();
+    let bad = Server::at(
+        &format!("127.0.0.2:{port}"),
+        vec![Act::with(200, "", "bad")],
+    )
+    .await;
     let good = Server::at(
         &format!("127.0.0.1:{port}"),
         vec![Act::with(200, "", "good")],
