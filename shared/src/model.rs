@@ -36,6 +36,18 @@ pub struct ToolSpec {
     pub parameters: Value,
 }
 
+/// Whether a provider may work on an answer while nobody is connected, where its transport can ask for that.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum InBackground {
+    /// It may not: nobody would take the answer up, or tell that it is wanted no more.
+    #[default]
+    No,
+    /// It may: whoever asks keeps what the provider calls the answer.
+    Allowed,
+    /// It already does, and calls the answer so: that is taken up instead of asking again.
+    TakenUp(String),
+}
+
 /// What one attempt asks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
@@ -58,9 +70,8 @@ pub struct Request {
     pub tail: Option<String>,
     /// Tells the provider which requests begin alike; nothing, where that is nobody's.
     pub cache_key: Option<String>,
-    /// The provider's id of an answer to this request that it already works on: it is taken up instead of
-    /// asking again.
-    pub resume: Option<String>,
+    /// Whether the provider may work on the answer while nobody is connected.
+    pub background: InBackground,
     /// Passed on as it is; the provider's default when absent.
     pub temperature: Option<f64>,
     /// Passed on as it is; the provider's default when absent.

@@ -28,7 +28,7 @@ use uuid::Uuid;
 
 use self::found::Found;
 use crate::Kernel;
-use crate::llm::{Chunk, Reply, Request};
+use crate::llm::{Chunk, InBackground, Reply, Request};
 
 /// Sends that wait to be looked at; those that find no room are found by polling.
 const RUNG_MAX: usize = 1_024;
@@ -321,7 +321,7 @@ async fn ask_model(
         messages: vec![Arc::new(message.at(1, owed.send_id, send.created_at, 0))],
         max_tokens: ANSWER_TOKENS_MAX,
         settled: 0,
-        resume: None,
+        background: InBackground::No,
         tail: None,
         cache_key: None,
         temperature: None,

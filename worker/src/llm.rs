@@ -22,9 +22,9 @@ use mainspring_shared::message::{ContentPart, ToolCall};
 use mainspring_shared::usage::Usage;
 
 pub use mainspring_shared::model::{
-    Calibration, FactsOverride, Measured, ModelFacts, Request, ToolSpec, estimate_answer_tokens,
-    estimate_message_tokens, estimate_request_tokens, estimate_tokens, expect_message_tokens,
-    expect_request_tokens, expect_tokens,
+    Calibration, FactsOverride, InBackground, Measured, ModelFacts, Request, ToolSpec,
+    estimate_answer_tokens, estimate_message_tokens, estimate_request_tokens, estimate_tokens,
+    expect_message_tokens, expect_request_tokens, expect_tokens,
 };
 
 pub use self::calibrations::Calibrations;

@@ -141,7 +141,7 @@ mod tests {
             messages: messages.collect(),
             max_tokens: 100,
             settled: 0,
-            resume: None,
+            background: crate::model::InBackground::No,
             tail: None,
             cache_key: None,
             temperature: None,

@@ -19,7 +19,7 @@ use crate::agent::prompt::assemble;
 use crate::agent::{AgentSpec, MAX_TOKENS_DEFAULT, OutputSpec, SendOptions};
 use crate::id::{SendId, SessionId};
 use crate::message::{ContentPart, Message, NewMessage, Role};
-use crate::model::{ModelFacts, Request, ToolSpec};
+use crate::model::{InBackground, ModelFacts, Request, ToolSpec};
 use crate::session::fold::Fold;
 use crate::session::window::Window;
 use crate::skill::catalogue;
@@ -115,7 +115,7 @@ pub fn render(inputs: Inputs<'_>) -> Request {
         settled,
         tail: None,
         cache_key: Some(inputs.session.to_string()),
-        resume: None,
+        background: InBackground::No,
         max_tokens: answer_max(agent, model.facts),
         temperature: agent.temperature,
         top_p: agent.top_p,

@@ -9,7 +9,7 @@ use mainspring_shared::message::{ContentPart, Message, NewMessage, Role, ToolCal
 use mainspring_shared::model::{expect_message_tokens, expect_request_tokens};
 use mainspring_shared::time::{Clock, Timestamp};
 use mainspring_shared::usage::Usage;
-use mainspring_worker::llm::{Chunk, Error, Finish, Hold, Model, Reply, Request};
+use mainspring_worker::llm::{Chunk, Error, Finish, Hold, InBackground, Model, Reply, Request};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -406,7 +406,11 @@ impl Script {
                 return Ok(reply(&text, Vec::new(), Finish::Stop));
             }
             "background" => {
-                let id = match &request.resume {
+                let known = match &request.background {
+                    InBackground::TakenUp(id) => Some(id),
+                    InBackground::No | InBackground::Allowed => None,
+                };
+                let id = match known {
                     Some(id) if id == "gone" => {
                         return Err(Error::Unavailable {
                             message: "scripted".into(),
@@ -417,15 +421,15 @@ impl Script {
                     None if argument.ends_with("gone") => "gone".to_owned(),
                     None => format!("resp_{}", self.calls(&user)),
                 };
-                if request.resume.is_none() {
+                if known.is_none() {
                     on_chunk(Chunk::Background(&id));
                 }
                 on_chunk(Chunk::Text("begun "));
                 // It is finished a minute after it was asked for, whoever waits.
                 let asked = self.ledger();
-                let mut asked = asked
-                    .iter()
-                    .filter(|asked| asked.user == user && asked.request.resume.is_none());
+                let mut asked = asked.iter().filter(|asked| {
+                    asked.user == user && asked.request.background == InBackground::Allowed
+                });
                 let since = asked.next_back().map(|asked| asked.at).unwrap_or_default();
                 let left = (since + Duration::from_mins(1)).saturating_sub(self.clock.monotonic());
                 self.clock.sleep(left).await;

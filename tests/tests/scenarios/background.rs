@@ -6,6 +6,7 @@ use std::time::Duration;
 use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::budget::Budget;
 use mainspring_shared::id::{SendId, SessionKey};
+use mainspring_shared::model::InBackground;
 use mainspring_shared::send::{SendRecord, SendStatus};
 use mainspring_tests::world::{Fault, FaultPlan, Faulty, World};
 
@@ -15,7 +16,11 @@ const QUESTION: &str = "background";
 fn resumed(world: &World) -> Vec<Option<String>> {
     let ledger = world.script.ledger();
     let asked = ledger.iter();
-    asked.map(|asked| asked.request.resume.clone()).collect()
+    let id = |background: &InBackground| match background {
+        InBackground::TakenUp(id) => Some(id.clone()),
+        InBackground::No | InBackground::Allowed => None,
+    };
+    asked.map(|asked| id(&asked.request.background)).collect()
 }
 
 fn noted(record: &SendRecord) -> Option<&str> {
@@ -108,6 +113,21 @@ async fn a_cancelled_send_wants_no_answer() {
     let world = World::new().await;
     let _worker = world.worker("w", world.store.clone());
     let (key, id) = begun(&world, QUESTION).await;
+    world.cancel(key, id).await;
+    let record = world.settle(&[id]).await.remove(0);
+    assert_eq!(record.status, SendStatus::Cancelled);
+    assert_eq!(noted(&record), None);
+    world.pass(Duration::from_secs(1)).await;
+    assert_eq!(world.script.abandoned(), ["resp_1"]);
+    world.audit().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_send_that_is_cancelled_while_its_worker_stops_wants_none_either() {
+    let world = World::new().await;
+    let worker = world.worker("w", world.store.clone());
+    let (key, id) = begun(&world, QUESTION).await;
+    worker.stop();
     world.cancel(key, id).await;
     let record = world.settle(&[id]).await.remove(0);
     assert_eq!(record.status, SendStatus::Cancelled);

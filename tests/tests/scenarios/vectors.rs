@@ -29,6 +29,13 @@ impl Embedder for Animals {
         if self.away.load(Ordering::Relaxed) {
             self.clock.sleep(Duration::from_hours(1)).await;
         }
+        if texts[0].contains("too long") {
+            return Err(MemoryError::Refused {
+                why: "scripted".to_owned(),
+            });
+        }
+        // Who refuses is quicker than who has something to do.
+        self.clock.sleep(Duration::from_millis(200)).await;
         let about = |text: &String| {
             let animal = ["kitten", "cat", "pet"]
                 .iter()
@@ -123,6 +130,27 @@ async fn embeddings_that_are_away_neither_fail_nor_delay_a_send() {
     world.pass(Duration::from_mins(8)).await;
     let ask = world.send(key, "which pet?").await;
     assert_eq!(memory(&done(&world, ask).await).entries.len(), 2);
+    world.audit().await;
+}
+
+/// They are there for the texts that they take.
+#[tokio::test(start_paused = true)]
+async fn texts_that_the_embeddings_refuse_hold_up_no_others() {
+    let (world, animals) = of_animals().await;
+    for n in 0..20 {
+        know(&world, n, "user/bob", &format!("too long {n}")).await;
+    }
+    know(&world, 20, "user/ann", "Ann has a kitten").await;
+    let _worker = world.worker("w", world.store.clone());
+    world.pass(Duration::from_secs(15)).await;
+    let asked = animals.asked.load(Ordering::Relaxed);
+    assert_eq!(asked, 21, "each once");
+    let key = session_of(&world, 1, Some("ann"), rememberer(personal())).await;
+    let send = world.send(key, "which pet?").await;
+    assert_eq!(
+        memory(&done(&world, send).await).entries,
+        [id(20).to_string()]
+    );
     world.audit().await;
 }
 

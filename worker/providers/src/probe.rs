@@ -13,7 +13,7 @@ use mainspring_shared::id::SendId;
 use mainspring_shared::message::{ContentPart, ImageSource, NewMessage};
 use mainspring_shared::model::{FactsOverride, Medium, Thinking, ToolSpec};
 use mainspring_shared::time::Timestamp;
-use mainspring_worker::llm::{Error, Model, Reply, Request};
+use mainspring_worker::llm::{Error, InBackground, Model, Reply, Request};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -216,7 +216,7 @@ fn request(model: &str, text: &str) -> Request {
         ))],
         max_tokens: ANSWER_TOKENS,
         settled: 0,
-        resume: None,
+        background: InBackground::No,
         tail: None,
         cache_key: None,
         temperature: None,

@@ -11,6 +11,7 @@ mod request;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use mainspring_shared::model::InBackground;
 use mainspring_shared::time::Clock;
 
 use self::reader::Answer;
@@ -46,6 +47,18 @@ struct Wants {
     background: bool,
 }
 
+impl Wants {
+    /// For this request: what is taken up is in the background, whatever is configured now.
+    fn of(self, request: &Request) -> Self {
+        let background = match request.background {
+            InBackground::No => false,
+            InBackground::Allowed => self.background,
+            InBackground::TakenUp(_) => true,
+        };
+        Self { background, ..self }
+    }
+}
+
 impl Responses {
     pub(super) fn new(
         settings: &ProviderSettings,
@@ -76,10 +89,11 @@ impl Model for Responses {
         request: &Request,
         on_chunk: &mut (dyn for<'c> FnMut(Chunk<'c>) + Send),
     ) -> Result<Reply, Error> {
-        let body = || request::body(request, self.wants);
-        let mut answer = Answer::new(self.endpoint.key(), self.wants.background);
+        let body = || request::body(request, self.wants.of(request));
+        let wants = self.wants.of(request);
+        let mut answer = Answer::new(self.endpoint.key(), wants.background);
         let mut ear = Ear::new(on_chunk);
-        if self.wants.background || request.resume.is_some() {
+        if wants.background {
             background::answer(&self.endpoint, request, &body, &mut answer, &mut ear).await?;
         } else {
             self.endpoint
@@ -98,7 +112,7 @@ impl Model for Responses {
     }
 
     fn wire(&self, request: &Request) -> Option<Result<Vec<u8>, Error>> {
-        let body = request::body(request, self.wants);
+        let body = request::body(request, self.wants.of(request));
         Some(self.endpoint.whole_body(request, body))
     }
 

@@ -221,6 +221,15 @@ mod tests {
         assert_eq!((image.width(), image.height()), (50, 150));
     }
 
+    /// Few bytes and few pixels: but to scale it, rows as wide as it is are kept at sixteen bytes a pixel.
+    #[test]
+    fn a_picture_whose_rows_take_too_much_to_scale_is_not() {
+        let line = RgbImage::from_pixel((ALLOC_MAX / 16) as u32 + 1, 1, Rgb([1, 2, 3]));
+        let data = written(&line.into(), ImageFormat::Png);
+        assert!(data.len() < 1 << 20, "{} bytes", data.len());
+        assert_eq!(scaled(&data, 2_048).err(), Some(Fault::TooLarge));
+    }
+
     #[test]
     fn what_cannot_be_read_says_why() {
         let whole = written(&photograph(300, 200), ImageFormat::Png);

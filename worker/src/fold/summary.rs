@@ -13,7 +13,7 @@ use mainspring_shared::time::Timestamp;
 use uuid::Uuid;
 
 use super::{Fault, Written};
-use crate::llm::{Chunk, Model, Request, estimate_tokens};
+use crate::llm::{Chunk, InBackground, Model, Request, estimate_tokens};
 
 /// Tokens that a summary may have.
 const SUMMARY_TOKENS_MAX: u32 = 5_000;
@@ -48,7 +48,7 @@ pub(crate) fn prompt(model: String, span: &Span, budget: u64) -> Option<Request>
         messages: vec![Arc::new(message)],
         max_tokens: SUMMARY_TOKENS_MAX,
         settled: 0,
-        resume: None,
+        background: InBackground::No,
         tail: None,
         cache_key: None,
         temperature: None,

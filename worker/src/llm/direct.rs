@@ -112,7 +112,7 @@ mod tests {
             messages: messages.collect(),
             max_tokens: 1,
             settled: 0,
-            resume: None,
+            background: crate::llm::InBackground::No,
             tail: None,
             cache_key: None,
             temperature: None,

@@ -5,8 +5,7 @@
 //! anew, as without a background. One that dies later loses nothing: the answer is read once more from its
 //! beginning, and paid for once, by who stores it.
 
-use std::sync::PoisonError;
-
+use mainspring_shared::model::InBackground;
 use mainspring_shared::send::machine::Event;
 use mainspring_shared::session::shown::Background;
 use tokio::sync::oneshot;
@@ -15,14 +14,22 @@ use super::run::Run;
 use crate::llm::Resolved;
 
 impl Run<'_> {
-    /// The answer to the present question that is under way already.
-    pub(super) fn open_background(&self, round: i32, resolved: &Resolved) -> Option<String> {
-        let shown = self.bill.totals.shown.as_ref();
-        let open = shown.and_then(|shown| shown.background.as_ref())?;
+    /// Whether the present question is asked in the background: it may be, or is answered already. An answer
+    /// of another model's, or to another question, is wanted no more.
+    pub(super) fn in_background(&mut self, round: i32, resolved: &Resolved) -> InBackground {
+        let Some(open) = self.bill.note_background(None) else {
+            return InBackground::Allowed;
+        };
         let is_its = open.round == round
             && open.provider == resolved.provider
             && open.model == resolved.model;
-        is_its.then(|| open.id.clone())
+        if !is_its {
+            self.abandon(open);
+            return InBackground::Allowed;
+        }
+        let id = open.id.clone();
+        self.bill.note_background(Some(open));
+        InBackground::TakenUp(id)
     }
 
     /// Stores what the provider calls the answer that it works on. An event when that did not work.
@@ -49,21 +56,21 @@ impl Run<'_> {
         self.bill.note_background(Some(open));
         self.asking.call = None;
         self.asking.asked = None;
-        let owed = &self.hold.reach.owed;
-        let mut owed = owed.lock().unwrap_or_else(PoisonError::into_inner);
-        owed.asked = None;
+        self.hold.owed().asked = None;
     }
 
     /// Lets the provider know that nobody wants the answer.
     pub(super) fn abandon(&self, open: Background) {
-        if let Some(asked) = &self.asking.asked {
-            let client = asked.client.clone();
-            self.kernel.lifecycle.spawn(async move {
-                if let Err(error) = client.abandon(&open.id).await {
-                    tracing::info!(%error, "an answer in the background could not be cancelled");
-                }
-            });
-        }
+        let model = format!("{}/{}", open.provider, open.model);
+        // A provider that is configured no more cannot be told.
+        let Ok(resolved) = self.kernel.parts.providers.resolve(Some(&model)) else {
+            return;
+        };
+        self.kernel.lifecycle.spawn(async move {
+            if let Err(error) = resolved.client.abandon(&open.id).await {
+                tracing::info!(%error, "an answer in the background could not be cancelled");
+            }
+        });
     }
 }
 

@@ -89,14 +89,11 @@ impl<'a> Bill<'a> {
 
     /// Takes note of an answer that its provider works on, or that there is none; returns what was known.
     pub(super) fn note_background(&mut self, open: Option<Background>) -> Option<Background> {
-        match (&mut self.totals.shown, open) {
-            (Some(shown), open) => std::mem::replace(&mut shown.background, open),
-            (None, None) => None,
-            (shown @ None, open) => {
-                shown.get_or_insert_default().background = open;
-                None
-            }
+        if open.is_none() && self.totals.shown.is_none() {
+            return None;
         }
+        let shown = self.totals.shown.get_or_insert_default();
+        std::mem::replace(&mut shown.background, open)
     }
 
     fn spend(&mut self, totals: &SendTotals) {

@@ -65,7 +65,6 @@ pub(super) struct Asked {
     pub(super) request: Arc<Request>,
     /// The provider's configured name.
     pub(super) provider: String,
-    pub(super) client: Arc<dyn Model>,
     /// What is known of the model.
     pub(super) facts: ModelFacts,
     /// Tokens that came back so far, estimated.

@@ -158,9 +158,9 @@ impl Purse {
         known.tokens(request, of_message, of_text)
     }
 
-    /// Takes note of what a provider said of a request, which was expected to take so much, and its answer.
-    pub(super) fn measure(&mut self, request: &Request, usage: &Usage, expected: u64) {
-        self.measured = Measured::of(request, usage, expected);
+    /// Takes note of what a provider said of the last request and its answer, if it said anything.
+    pub(super) fn measure(&mut self, measured: Option<Measured>) {
+        self.measured = measured;
     }
 
     /// What the provider has told the size of.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use mainspring_shared::budget::Used;
 use mainspring_shared::id::{RunId, RunKey, SendId};
 use mainspring_shared::inbox::{InboxItem, ItemKind, ended_run};
+use mainspring_shared::model::Measured;
 use mainspring_shared::send::SendStatus;
 use mainspring_shared::store::SendTotals;
 use mainspring_shared::time::Timestamp;
@@ -49,14 +50,17 @@ impl Run<'_> {
         if let Some(asked) = self.asking.asked.take() {
             let price = asked.facts.price;
             usage.cost_usd = usage.cost_usd.or(price.map(|price| price.of(usage)));
-            let expected = expect_request_tokens(&asked.request);
+            // An estimate says nothing of the provider's counts: neither is anything estimated for it.
+            let mut measured = None;
             if !usage.estimated {
+                let expected = expect_request_tokens(&asked.request);
+                measured = Measured::of(&asked.request, usage, expected);
                 let model = (asked.provider.as_str(), asked.request.model.as_str());
                 let calibrations = self.kernel.parts.providers.calibrations();
                 calibrations.observe(model, &asked.facts, expected, usage.input_tokens);
             }
             if self.asking.partial.is_none() {
-                self.bill.purse.measure(&asked.request, usage, expected);
+                self.bill.purse.measure(measured);
             }
         }
         self.enter(model.to_owned(), *usage);

@@ -237,7 +237,7 @@ async fn what_is_wrong_with_a_blob_is_named_by_its_line() {
     let archive = export(&api, &session, "").await.text;
     let (there, _shelf, _folder) = with_folder().await;
     let other = there.ready().await;
-    let changes: [(&str, &str, Change); 9] = [
+    let changes: [(&str, &str, Change); 10] = [
         ("line 2", "/data", |all| {
             all[1]["data"] = json!(STANDARD.encode("\u{89}PNG and so on"));
         }),
@@ -251,6 +251,9 @@ async fn what_is_wrong_with_a_blob_is_named_by_its_line() {
         ("line 5", "/blob", |all| all[4]["blob"]["bytes"] = json!(9)),
         ("line 5", "/blob", |all| drop(all.remove(4))),
         ("line 7", "/blobs", |all| drop(all.remove(1))),
+        ("line 3", "/blob/sha256", |all| {
+            all.insert(2, all[1].clone())
+        }),
     ];
     for (place, (line, pointer, change)) in changes.into_iter().enumerate() {
         let refused = import(&other, &resealed(&archive, change)).await;

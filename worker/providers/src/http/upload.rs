@@ -88,7 +88,7 @@ mod tests {
             messages: Vec::new(),
             max_tokens: 1,
             settled: 0,
-            resume: None,
+            background: mainspring_worker::llm::InBackground::No,
             tail: None,
             cache_key: None,
             temperature: None,

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use mainspring_shared::model::InBackground;
 use mainspring_worker::llm::{Error, Request};
 use reqwest::Method;
 use tokio::time::timeout;
@@ -39,12 +40,14 @@ pub(super) async fn answer(
     endpoint
         .attempt(async {
             let mut outcome = Ok(());
-            match &request.resume {
-                Some(id) => answer.background().id = Some(id.clone()),
-                None => outcome = endpoint.ask(request, body, answer, ear).await,
+            let mut is_first = false;
+            if let InBackground::TakenUp(id) = &request.background {
+                answer.background().id = Some(id.clone());
+                is_first = true;
+            } else {
+                outcome = endpoint.ask(request, body, answer, ear).await;
             }
             let mut failures = 0;
-            let mut is_first = request.resume.is_some();
             loop {
                 match outcome {
                     _ if answer.is_final() => return Ok(()),

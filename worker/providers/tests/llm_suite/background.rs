@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use mainspring_providers::{Kind, ProviderSettings};
 use mainspring_shared::error::{Code, Coded as _};
 use mainspring_shared::message::plain_text;
+use mainspring_shared::model::InBackground;
 use mainspring_worker::llm::{Chunk, Error, Reply, Request};
 use serde_json::{Value, json};
 
@@ -60,6 +61,13 @@ fn whole(status: &str, output: &Value) -> Answer {
     Answer::new(200, "application/json", body.as_bytes(), 1_000)
 }
 
+fn question() -> Request {
+    Request {
+        background: InBackground::Allowed,
+        ..hello()
+    }
+}
+
 /// The reply, what was heard of it, and what it was said to be called.
 async fn asked(server: &Server, request: &Request) -> (Result<Reply, Error>, String, Vec<String>) {
     let (mut text, mut ids) = (String::new(), Vec::new());
@@ -82,7 +90,7 @@ fn lines(server: &Server) -> Vec<String> {
 async fn an_answer_whose_connection_broke_is_read_on() {
     let broken = events(0, 4).then(Then::Close);
     let server = Server::with(vec![broken, events(4, 6)]).await;
-    let (reply, text, ids) = asked(&server, &hello()).await;
+    let (reply, text, ids) = asked(&server, &question()).await;
     assert_eq!(plain_text(&reply.unwrap().content), "one two three");
     assert_eq!((text.as_str(), ids), ("one two three", vec![ID.to_owned()]));
     let received = server.received();
@@ -99,7 +107,7 @@ async fn an_answer_whose_connection_broke_is_read_on() {
 async fn events_that_come_again_are_heard_once() {
     let broken = events(0, 4).then(Then::Close);
     let server = Server::with(vec![broken, events(0, 6)]).await;
-    let (reply, text, _) = asked(&server, &hello()).await;
+    let (reply, text, _) = asked(&server, &question()).await;
     assert_eq!(plain_text(&reply.unwrap().content), "one two three");
     assert_eq!(text, "one two three");
 }
@@ -108,7 +116,7 @@ async fn events_that_come_again_are_heard_once() {
 async fn an_answer_of_which_the_id_is_known_is_taken_up_from_its_beginning() {
     let server = Server::start(events(0, 6)).await;
     let request = Request {
-        resume: Some(ID.to_owned()),
+        background: InBackground::TakenUp(ID.to_owned()),
         ..hello()
     };
     let (reply, text, ids) = asked(&server, &request).await;
@@ -132,7 +140,7 @@ async fn an_answer_that_is_not_streamed_is_looked_at_until_it_is_final() {
         whole("completed", &message()),
     ])
     .await;
-    let (reply, ..) = asked(&server, &hello()).await;
+    let (reply, ..) = asked(&server, &question()).await;
     assert_eq!(plain_text(&reply.unwrap().content), "one two three");
     assert_eq!(lines(&server).len(), 3);
 }
@@ -148,7 +156,7 @@ async fn an_answer_that_is_gone_or_failed_is_not_waited_for() {
     let failed = whole("failed", &json!([]));
     for then in [gone, failed] {
         let server = Server::with(vec![events(0, 3).then(Then::Close), then]).await;
-        let (reply, ..) = asked(&server, &hello()).await;
+        let (reply, ..) = asked(&server, &question()).await;
         assert_eq!(reply.unwrap_err().code(), Code::LlmUnavailable);
         assert_eq!(lines(&server).len(), 2);
     }
@@ -160,7 +168,7 @@ async fn an_id_that_leads_elsewhere_is_none() {
     let body = String::from_utf8(body).unwrap().replace(ID, "../admin?x=");
     let answer = Answer::new(200, "text/event-stream", body.as_bytes(), 1_000);
     let server = Server::start(answer.then(Then::Close)).await;
-    let (reply, _, ids) = asked(&server, &hello()).await;
+    let (reply, _, ids) = asked(&server, &question()).await;
     assert_eq!(reply.unwrap_err().code(), Code::LlmUnavailable);
     assert!(ids.is_empty());
     assert_eq!(lines(&server), ["POST /v1/responses HTTP/1.1"]);
@@ -174,5 +182,19 @@ async fn the_provider_is_told_that_nobody_wants_an_answer() {
     assert_eq!(
         lines(&server),
         ["POST /v1/responses/resp_1/cancel HTTP/1.1"]
+    );
+}
+
+/// Nobody would take the fold of a dead worker up.
+#[tokio::test]
+async fn what_nobody_takes_up_is_not_asked_for_in_the_background() {
+    let server = Server::start(events(0, 6)).await;
+    let (reply, _, ids) = asked(&server, &hello()).await;
+    assert_eq!(plain_text(&reply.unwrap().content), "one two three");
+    assert!(ids.is_empty());
+    let body: Value = serde_json::from_slice(&server.received()[0].body).unwrap();
+    assert_eq!(
+        (&body["background"], &body["store"]),
+        (&Value::Null, &json!(false))
     );
 }

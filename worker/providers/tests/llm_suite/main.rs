@@ -21,7 +21,7 @@ use mainspring_runtime::SystemClock;
 use mainspring_shared::id::SendId;
 use mainspring_shared::message::{ContentPart, Message, NewMessage, Role};
 use mainspring_shared::time::{Clock, Timestamp};
-use mainspring_worker::llm::{Chunk, Error, Model, Reply, Request, Secret};
+use mainspring_worker::llm::{Chunk, Error, InBackground, Model, Reply, Request, Secret};
 
 /// A key that is not one, in the shape of one.
 pub(crate) const KEY: &str = "sk-test-0123456789abcdef";
@@ -71,7 +71,7 @@ pub(crate) fn hello() -> Request {
         messages: vec![message(1, said(Role::User, "hello"))],
         max_tokens: 100,
         settled: 0,
-        resume: None,
+        background: InBackground::No,
         tail: None,
         cache_key: None,
         temperature: None,

@@ -112,7 +112,7 @@ impl Run<'_> {
         };
         let client = resolved.client.clone();
         let mut request = self.request(&resolved);
-        request.resume = self.open_background(round, &resolved);
+        request.background = self.in_background(round, &resolved);
         if let Some(event) = self.weigh(&request, &resolved) {
             return Some(event);
         }
@@ -139,7 +139,6 @@ impl Run<'_> {
         let asked = Asked {
             request: request.clone(),
             provider: resolved.provider,
-            client: client.clone(),
             facts: resolved.facts,
             streamed: streamed.clone(),
             capped,
@@ -283,8 +282,7 @@ impl Run<'_> {
     /// in the background is left to whoever goes on, where this worker stops or has lost the session, and
     /// else to nobody.
     pub(in crate::send) fn abort_asking(&mut self) {
-        let open = self.forget_background();
-        if let Some(open) = open {
+        if let Some(open) = self.forget_background() {
             if self.kernel.lifecycle.is_stopping() || self.hold.reach.lost.is_cancelled() {
                 self.leave_background(open);
                 return;

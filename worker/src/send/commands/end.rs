@@ -23,6 +23,10 @@ use crate::{metrics, writes};
 impl Run<'_> {
     /// Stores the end, and takes what the transaction took next.
     pub(in crate::send) async fn end(&mut self, end: End) -> Event {
+        // A worker that stops has left it to the next one, and now there is none.
+        if let Some(open) = self.forget_background() {
+            self.abandon(open);
+        }
         if let Some(event) = self.end_calls().await {
             return event;
         }

@@ -51,8 +51,10 @@ impl Run<'_> {
         messages.extend(round.messages);
         messages.extend(self.correction(index));
         let mut totals = self.bill.sums(index + 1, 0, self.asking.not_failed());
-        if self.send.agent.context.fold.strategy != FoldStrategy::None {
-            totals.shown.get_or_insert_default().measured = self.bill.purse.measured();
+        let measured = self.bill.purse.measured();
+        let folds = self.send.agent.context.fold.strategy != FoldStrategy::None;
+        if folds && (measured.is_some() || totals.shown.is_some()) {
+            totals.shown.get_or_insert_default().measured = measured;
         }
         let item = AppendRound {
             fold: None,
