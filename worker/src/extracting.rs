@@ -31,7 +31,7 @@ use crate::Kernel;
 use crate::llm::{Chunk, InBackground, Reply, Request};
 
 /// Sends that wait to be looked at; those that find no room are found by polling.
-const RUNG_MAX: usize = 1_024;
+const PENDING_MAX: usize = 1_024;
 
 /// Messages of a send that are looked at, the newest ones.
 const MESSAGES_MAX: usize = 500;
@@ -63,12 +63,12 @@ pub(crate) struct Ended(mpsc::Sender<(TenantId, SendId)>);
 
 impl Ended {
     pub(crate) fn new() -> (Self, mpsc::Receiver<(TenantId, SendId)>) {
-        let (sender, receiver) = mpsc::channel(RUNG_MAX);
+        let (sender, receiver) = mpsc::channel(PENDING_MAX);
         (Self(sender), receiver)
     }
 
     /// A send whose agent has entries extracted has completed.
-    pub(crate) fn ring(&self, tenant: TenantId, send: SendId) {
+    pub(crate) fn enqueue(&self, tenant: TenantId, send: SendId) {
         // One that finds no room is found by polling.
         let _ = self.0.try_send((tenant, send));
     }
@@ -78,7 +78,7 @@ impl Ended {
 pub(crate) async fn run(kernel: Arc<Kernel>, mut ended: mpsc::Receiver<(TenantId, SendId)>) {
     let parts = &kernel.parts;
     let mut under_way = FuturesUnordered::new();
-    // At its own pace: what only polling finds must not wait until nobody rings.
+    // At its own pace: what only polling finds must not wait until nothing is enqueued.
     let mut look = parts.clock.sleep(parts.config.extract_interval);
     loop {
         let free = parts.config.extractions_max as usize > under_way.len();

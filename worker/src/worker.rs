@@ -113,7 +113,7 @@ pub async fn run(mut parts: Parts, lifecycle: Lifecycle) -> store::Result<()> {
     parts.hooks = Arc::new(parts.hooks.within(limit));
     let boot = Arc::new(Boot::new());
     boot.begin(&parts).await?;
-    let (ended, rung) = Ended::new();
+    let (ended, pending) = Ended::new();
     let kernel = Arc::new(Kernel {
         writes: Writes::spawn(&parts, &boot),
         live: Live::spawn(parts.bus.clone(), parts.clock.clone()),
@@ -144,7 +144,7 @@ pub async fn run(mut parts: Parts, lifecycle: Lifecycle) -> store::Result<()> {
     let poller = tokio::spawn(poll(kernel.clone()));
     let watcher = tokio::spawn(strays::watch(kernel.clone()));
     let previewer = tokio::spawn(preview::answer(kernel.clone()));
-    let extractor = tokio::spawn(extracting::run(kernel.clone(), rung));
+    let extractor = tokio::spawn(extracting::run(kernel.clone(), pending));
     let embedder = tokio::spawn(embedding::run(kernel.clone()));
     learning::begin(&kernel.parts).await;
     let learner = tokio::spawn(learning::run(kernel.clone()));

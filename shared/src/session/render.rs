@@ -80,7 +80,7 @@ pub struct Said<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TailPart<'a> {
     /// The system's own words.
-    Told(&'a str),
+    System(&'a str),
     /// What a model wrote, or somebody whom it read: it stands between tags that it cannot close, and
     /// is not taken for the user's words.
     Data {
@@ -134,7 +134,7 @@ pub fn render(inputs: Inputs<'_>) -> Request {
     }
     for part in &inputs.tail {
         match part {
-            TailPart::Told(text) => paragraph(&mut request.tail, text),
+            TailPart::System(text) => paragraph(&mut request.tail, text),
             TailPart::Data { tag, text } => paragraph(&mut request.tail, &fenced(tag, "", text)),
         }
     }

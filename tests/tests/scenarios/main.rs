@@ -29,3 +29,4 @@ mod timers;
 mod tools;
 mod truncation;
 mod vectors;
+mod windows;

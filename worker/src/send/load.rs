@@ -128,7 +128,7 @@ fn tail<'a>(missing: Option<&'a str>, shown: Option<&'a Shown>) -> Vec<TailPart<
         tag: "memory",
         text,
     });
-    let missing = missing.map(TailPart::Told);
+    let missing = missing.map(TailPart::System);
     missing.into_iter().chain(notes).chain(memory).collect()
 }
 

@@ -252,7 +252,7 @@ async fn what_is_wrong_with_a_blob_is_named_by_its_line() {
         ("line 5", "/blob", |all| drop(all.remove(4))),
         ("line 7", "/blobs", |all| drop(all.remove(1))),
         ("line 3", "/blob/sha256", |all| {
-            all.insert(2, all[1].clone())
+            all.insert(2, all[1].clone());
         }),
     ];
     for (place, (line, pointer, change)) in changes.into_iter().enumerate() {

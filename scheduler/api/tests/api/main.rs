@@ -27,6 +27,7 @@ mod lifecycle;
 mod locked;
 mod loops;
 mod memories;
+mod naming_agents;
 mod operations;
 mod outage;
 mod prune;

@@ -62,7 +62,7 @@ fn asked(
         ..SendOptions::default()
     };
     let mut tail = Vec::new();
-    tail.extend(sent.missing.then_some(TailPart::Told("A tool is away.")));
+    tail.extend(sent.missing.then_some(TailPart::System("A tool is away.")));
     let notes = sent.notes.as_deref();
     tail.extend(notes.map(|text| TailPart::Data { tag: "notes", text }));
     render(Inputs {

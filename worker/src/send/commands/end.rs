@@ -102,7 +102,7 @@ impl Run<'_> {
         if extracts && completed.status == SendStatus::Completed {
             self.kernel
                 .ended
-                .ring(self.send.record.key.tenant, item.send_id);
+                .enqueue(self.send.record.key.tenant, item.send_id);
         }
         self.report().await;
         if completed.status != SendStatus::Completed {

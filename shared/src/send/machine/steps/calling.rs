@@ -1,0 +1,151 @@
+//! The states from a stored answer to the results of its calls.
+
+use super::{DEADLINE, PASSED, after_round, end, stay, to};
+use crate::error::Code;
+use crate::send::StopReason;
+use crate::send::machine::{Command, End, Event, Open, Rules, State, Step};
+
+pub(super) fn storing(round: u32, draining: bool, event: Event, rules: &Rules) -> Option<Step> {
+    match event {
+        Event::RoundStored {
+            cancelled: true, ..
+        } => end(round + 1, End::Cancelled),
+        Event::RoundStored {
+            cancelled: false,
+            open,
+        } => after_round(round, draining, open, rules),
+        Event::DrainAsked | Event::DrainOver => stay(State::Storing {
+            round,
+            draining: true,
+        }),
+        // The transaction under way reads a cancel itself and says so in `RoundStored`; the next
+        // model call is bounded by the deadline again, which then passes at once; the inbox is
+        // read before the next model call.
+        Event::CancelRaised | Event::DeadlinePassed | Event::Interrupted => {
+            stay(State::Storing { round, draining })
+        }
+        Event::Begun
+        | Event::Replied(_)
+        | Event::Failed { .. }
+        | Event::BackoffOver
+        | Event::CallsOver { .. }
+        | Event::CallsAborted
+        | Event::ResultsStored { .. }
+        | Event::Woken { .. }
+        | Event::Undelivered
+        | Event::Stored
+        | Event::TooLong
+        | Event::Overflowed
+        | Event::Folded { .. }
+        | Event::LeaseLost => None,
+    }
+}
+
+pub(super) fn calling(round: u32, draining: bool, event: Event, rules: &Rules) -> Option<Step> {
+    match event {
+        Event::CallsOver {
+            open: Open::Nothing,
+            may_ride: true,
+        } if !draining => after_round(round, draining, Open::Nothing, rules),
+        Event::CallsOver {
+            open: Open::Passed,
+            may_ride: true,
+        } => end(round, PASSED),
+        Event::CallsOver { .. } => to(State::Settling { round, draining }, [Command::StoreResults]),
+        Event::CallsAborted => end(
+            round + 1,
+            End::Failed(StopReason::ToolAbort, Code::ToolFailed),
+        ),
+        Event::CancelRaised => stop(End::Cancelled),
+        Event::DeadlinePassed => stop(DEADLINE),
+        Event::Interrupted => to(
+            State::Calling { round, draining },
+            [Command::InterruptCalls],
+        ),
+        // Calls that were begun are awaited: whoever takes over could only guess what they did.
+        Event::DrainAsked => stay(State::Calling {
+            round,
+            draining: true,
+        }),
+        Event::DrainOver => to(State::Releasing, [Command::AbortCalls, Command::Release]),
+        Event::Begun
+        | Event::Replied(_)
+        | Event::Failed { .. }
+        | Event::BackoffOver
+        | Event::RoundStored { .. }
+        | Event::ResultsStored { .. }
+        | Event::Woken { .. }
+        | Event::Undelivered
+        | Event::Stored
+        | Event::TooLong
+        | Event::Overflowed
+        | Event::Folded { .. }
+        | Event::LeaseLost => None,
+    }
+}
+
+fn stop(why: End) -> Option<Step> {
+    to(State::Stopping { why }, [Command::StopCalls])
+}
+
+pub(super) fn stopping(why: End, event: Event) -> Option<Step> {
+    match event {
+        Event::CallsOver { .. } | Event::CallsAborted => end(0, why),
+        // The process has no more time to wait for them.
+        Event::DrainOver => to(
+            State::Ending { round: 0 },
+            [Command::AbortCalls, Command::End(why)],
+        ),
+        // It ends already.
+        Event::CancelRaised | Event::DeadlinePassed | Event::DrainAsked | Event::Interrupted => {
+            stay(State::Stopping { why })
+        }
+        Event::Begun
+        | Event::Replied(_)
+        | Event::Failed { .. }
+        | Event::BackoffOver
+        | Event::RoundStored { .. }
+        | Event::ResultsStored { .. }
+        | Event::Woken { .. }
+        | Event::Undelivered
+        | Event::Stored
+        | Event::TooLong
+        | Event::Overflowed
+        | Event::Folded { .. }
+        | Event::LeaseLost => None,
+    }
+}
+
+pub(super) fn settling(round: u32, draining: bool, event: Event, rules: &Rules) -> Option<Step> {
+    match event {
+        Event::ResultsStored {
+            cancelled: true, ..
+        } => end(round + 1, End::Cancelled),
+        Event::ResultsStored {
+            cancelled: false,
+            open,
+        } => after_round(round, draining, open, rules),
+        Event::DrainAsked | Event::DrainOver => stay(State::Settling {
+            round,
+            draining: true,
+        }),
+        // As while a round is stored.
+        Event::CancelRaised | Event::DeadlinePassed | Event::Interrupted => {
+            stay(State::Settling { round, draining })
+        }
+        Event::Begun
+        | Event::Replied(_)
+        | Event::Failed { .. }
+        | Event::BackoffOver
+        | Event::RoundStored { .. }
+        | Event::CallsOver { .. }
+        | Event::CallsAborted
+        | Event::Woken { .. }
+        | Event::Undelivered
+        | Event::Stored
+        | Event::TooLong
+        | Event::Overflowed
+        | Event::Folded { .. }
+        | Event::LeaseLost => None,
+    }
+}
