@@ -271,13 +271,16 @@ async fn held(
     let mut next = Some((send, counters));
     let writes = Arc::default();
     let mut in_a_row = 0;
+    let mut trimmed = None;
     while let Some((send, counters)) = next.take() {
         if belongs_elsewhere(kernel, key, &send).await {
             release(kernel, key, lease, lost).await;
             return;
         }
-        if counters.context_version != version {
-            // Something went meanwhile that whoever begins here would not see.
+        let lacks = trimmed.is_some_and(|from| send.window_from(counters.next_seq) < from);
+        if counters.context_version != version || lacks {
+            // Something went meanwhile that whoever begins here would not see, or the agent of the send
+            // before had a shorter window than its own.
             version = counters.context_version;
             let Some(reloaded) = reload(kernel, key, &send, counters.next_seq).await else {
                 release(kernel, key, lease, lost).await;
@@ -310,7 +313,9 @@ async fn held(
             then,
         };
         let left = one(kernel, turn).await;
-        window.trim(from_seq(window.next_seq(), bound));
+        let from = from_seq(window.next_seq(), bound);
+        window.trim(from);
+        trimmed = Some(from);
         match left {
             Left::Done(following) => next = following.map(|next| *next),
             Left::Lost => return,

@@ -1,6 +1,8 @@
 //! Which agent a request means: a spec that it brings, or a published version that it names. Names are
 //! resolved before anything is stored, and what is stored holds the version.
 
+mod send;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use mainspring_shared::agent::prompt::bind;
@@ -13,6 +15,8 @@ use serde_json::{Map, Value};
 
 use crate::app::App;
 use crate::error::{Error, FieldError};
+
+pub use self::send::{AgentAsk, OptionsAsk};
 
 /// An agent as a request means it.
 #[derive(Debug, Clone, PartialEq)]

@@ -191,11 +191,7 @@ impl Session {
         let record = self.sends.get(&id)?.clone();
         let agents = &self.cold.as_ref()?.agents;
         let agent = agents.get(&record.agent_version?)?.clone();
-        Some(StartedSend {
-            record,
-            agent,
-            resumed,
-        })
+        Some(StartedSend::new(record, agent, resumed))
     }
 
     /// Answers the calls that a send without a worker left open as it ends. Returns what the
