@@ -18,6 +18,7 @@ use crate::list::{NOTES_MAX_DEFAULT, WhenFull};
 use crate::skill::AgentSkill;
 use crate::stored::Extra;
 use crate::time::Span;
+use crate::timer::FiredBy;
 use crate::tool::{ToolEntry, pool_of};
 
 pub use self::context::{
@@ -384,6 +385,10 @@ pub struct SendOptions {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(ignore)]
     pub agent: Option<Box<AgentSpec>>,
+    /// The occurrence of a timer that made the send.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(ignore)]
+    pub fired_by: Option<FiredBy>,
     /// The run whose end is the input, where what it did not use goes back with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(ignore)]

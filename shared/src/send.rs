@@ -199,6 +199,13 @@ pub struct SendRecord {
 }
 
 impl SendRecord {
+    /// What is said to the model: the input, or what hooks put in its place.
+    pub fn words(&self) -> &[ContentPart] {
+        let shown = self.shown.as_ref();
+        let other = shown.and_then(|shown| shown.input.as_deref());
+        other.unwrap_or(&self.input)
+    }
+
     /// What it used besides tokens: its model answers, and slices that are still out.
     pub fn kept(&self) -> Spent {
         let rounds = u64::from(self.rounds.unsigned_abs());

@@ -4,6 +4,7 @@
 //! | point | when | may |
 //! |---|---|---|
 //! | [`Hook::send_started`] | a worker takes a send, once per life | observe |
+//! | [`Hook::timer_fired`] | before a send that a timer fired begins, and before anything of it is stored | say something else, refuse, end the send without a word |
 //! | [`Hook::memory_recalled`] | entries were found for a send, before anything of it is stored | change what is shown, show nothing |
 //! | [`Hook::round_started`] | before the first model call of a round | observe |
 //! | [`Hook::before_model`] | before each model call, attempts counted singly | change the request, answer instead, refuse, end the send |
@@ -37,12 +38,16 @@ use futures::FutureExt;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{SendId, SessionKey};
 use mainspring_shared::memory::Recalled;
-use mainspring_shared::message::NewMessage;
+use mainspring_shared::message::{ContentPart, NewMessage};
 use mainspring_shared::send::SendStatus;
 use mainspring_shared::session::fold::NewFold;
 use mainspring_shared::time::Clock;
 use mainspring_shared::tool::CallResult;
 use serde_json::{Map, Value};
+
+mod fired;
+
+pub use self::fired::FiredTimer;
 
 use crate::fold::Part;
 use crate::llm::{Reply, Request};
@@ -148,6 +153,13 @@ pub trait Hook: fmt::Debug + Send + Sync {
     /// A worker took the send.
     async fn send_started(&self, _at: At) -> Result<(), HookError> {
         Ok(())
+    }
+
+    /// A timer fired a send, which is about to begin. `Instead` is said in place of its input; `Refuse`
+    /// fails it, and `End` ends it as completed without anything being said. What is decided is stored: a send
+    /// that was let go is not asked about again once anything of it is durable.
+    async fn timer_fired(&self, _at: At, _fired: &FiredTimer) -> Decision<Vec<ContentPart>> {
+        Ok(Verdict::Go)
     }
 
     /// The memory has found entries for a send that begins. `Instead` is what is shown of them, the best

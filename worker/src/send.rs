@@ -16,6 +16,7 @@ mod children;
 mod commands;
 mod delegating;
 mod fallback;
+mod fired;
 mod hold;
 mod inbox;
 pub(crate) mod load;

@@ -424,6 +424,7 @@ impl Checks {
             budget: options.budget,
             output_schema: options.output_schema,
             agent: None,
+            fired_by: None,
             ended_run: None,
             extra: Extra::default(),
         }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::memory::Namespace;
+use crate::message::ContentPart;
 
 /// What the rounds of a send have in common, fixed when the send begins and stored with the first
 /// step that stores anything of it. Whoever takes the send over shows the model the same, whatever
@@ -25,6 +26,12 @@ pub struct Shown {
     /// What was recalled from the memory, of an agent that has any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<ShownMemory>,
+    /// Whether hooks let a send go that a timer had fired: they are not asked again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub let_go: bool,
+    /// What hooks put in the place of its input.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<Vec<ContentPart>>,
 }
 
 /// What a send has of the memory.

@@ -167,8 +167,12 @@ pub struct StartedSend {
 
 impl StartedSend {
     /// A send of a session with this agent, in the version that the send is pinned to.
-    pub fn new(record: SendRecord, agent: AgentSpec, resumed: Option<Resumed>) -> Self {
+    pub fn new(mut record: SendRecord, agent: AgentSpec, resumed: Option<Resumed>) -> Self {
         let agent = record.options.agent_in(agent);
+        let shown = record.shown.as_ref();
+        if let Some(other) = shown.and_then(|shown| shown.input.clone()) {
+            record.input = other;
+        }
         Self {
             record,
             agent,

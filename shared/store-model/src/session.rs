@@ -201,7 +201,7 @@ impl Session {
         if !self.messages.values().any(|message| message.send_id == id)
             && let Some(send) = self.sends.get(&id)
         {
-            unsaid.push(NewMessage::user(send.input.clone(), 0));
+            unsaid.push(NewMessage::user(send.words().to_vec(), 0));
         }
         unsaid
     }

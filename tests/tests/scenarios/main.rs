@@ -6,6 +6,7 @@ mod blob_faults;
 mod blobs;
 mod budget;
 mod clocks;
+mod fired;
 mod folding;
 mod grants;
 mod hooked_context;

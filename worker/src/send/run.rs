@@ -21,6 +21,7 @@ use mainspring_shared::time::Timestamp;
 use super::bill::Bill;
 use super::calls::{Calls, Over};
 use super::commands::{Beside, Folding};
+use super::fired::Fired;
 use super::hold::{Hold, Reach};
 use super::load;
 use super::model_call::{Answered, Asking, Call, NoReply};
@@ -56,6 +57,7 @@ pub(crate) struct Run<'a> {
     pub(super) round: Round,
     pub(super) bill: Bill<'a>,
     pub(super) ending: Ending,
+    pub(super) fired: Fired,
 }
 
 /// What requests to the model are made of.
@@ -145,6 +147,7 @@ impl<'a> Run<'a> {
                 failure: None,
                 left: Left::Lost,
             },
+            fired: Fired::default(),
             send,
         }
     }
@@ -210,6 +213,7 @@ impl<'a> Run<'a> {
         self.prompt.offers = load::offers(&parts.tools, parts.clock.as_ref(), &self.send).await;
         let clock = self.kernel.parts.clock.as_ref();
         self.prompt.output = Output::of(clock, &self.send, self.prompt.window.held()).await;
+        self.judge_fired().await;
         if !self.recall().await || !self.remember_others().await {
             return Err(self.release_as_lost().await);
         }

@@ -28,6 +28,11 @@ const SENT_BACK_MAX: u32 = 4;
 impl Run<'_> {
     /// Begins a model call.
     pub(in crate::send) async fn ask(&mut self, round: i32, attempt: i32) -> Option<Event> {
+        if round == 0
+            && let Some(event) = self.heed_fired(attempt).await
+        {
+            return Some(event);
+        }
         if self.hold.reach.news.swap(false, Ordering::Relaxed) {
             self.hold.inbox = Inbox::Raised;
         }
