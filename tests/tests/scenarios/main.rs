@@ -7,6 +7,7 @@ mod blobs;
 mod budget;
 mod clocks;
 mod fired;
+mod fold_service;
 mod folding;
 mod grants;
 mod hooked_context;
