@@ -341,10 +341,11 @@ pub(crate) struct AgentArgs {
     #[arg(long = "tool", value_name = "NAME")]
     pub(crate) tools: Vec<String>,
     /// The agent: a published one as NAME, NAME@VERSION or NAME@ALIAS, or a file (JSON, TOML or YAML) with
-    /// the members of the API's `agent`. What looks like a path, or is a file, is one
+    /// the members of the API's `agent`. What looks like a path, or is a file, is one. Beside --session a
+    /// published one is for what is sent here, and the session keeps its own
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) agent: Option<String>,
-    /// Variable of the agent's prompt for a new session, NAME=TEXT; repeatable
+    /// Variable of the prompt of a new session's agent, or of the published --agent, NAME=TEXT; repeatable
     #[arg(long = "variable", value_name = "NAME=TEXT", value_parser = sessions::pair)]
     pub(crate) variables: Vec<(String, String)>,
 }

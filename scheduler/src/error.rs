@@ -118,6 +118,18 @@ impl Error {
         self
     }
 
+    /// The same error, of one member of the request.
+    #[must_use]
+    pub fn at(mut self, pointer: &str) -> Self {
+        if self.errors.is_empty() {
+            self.errors.push(FieldError {
+                pointer: pointer.to_owned(),
+                detail: self.detail.clone(),
+            });
+        }
+        self
+    }
+
     /// The same error, with its likely cause.
     #[must_use]
     pub fn because(mut self, why: &str) -> Self {

@@ -18,6 +18,7 @@ use crate::list::{NOTES_MAX_DEFAULT, WhenFull};
 use crate::skill::AgentSkill;
 use crate::stored::Extra;
 use crate::time::Span;
+use crate::timer::FiredBy;
 use crate::tool::{ToolEntry, pool_of};
 
 pub use self::context::{
@@ -153,8 +154,18 @@ impl AgentSpec {
 
     /// The pool that its sends run in: its own, or the one that its tools need.
     pub fn pool(&self) -> &str {
+        self.own_pool().unwrap_or(DEFAULT_POOL)
+    }
+
+    /// The pool that it asks for, if it asks for one.
+    pub fn own_pool(&self) -> Option<&str> {
         let own = self.pool.as_deref();
-        own.or_else(|| pool_of(&self.tools)).unwrap_or(DEFAULT_POOL)
+        own.or_else(|| pool_of(&self.tools))
+    }
+
+    /// The published version that it is, if it is one.
+    pub fn reference(&self) -> Option<&AgentRef> {
+        self.bound.as_ref()?.agent.as_ref()
     }
 }
 
@@ -370,6 +381,14 @@ pub struct SendOptions {
     /// What to do when the session has a send that is not final.
     #[serde(default)]
     pub on_busy: OnBusy,
+    /// The published agent that this send alone is run with, as it was when the send was accepted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(ignore)]
+    pub agent: Option<Box<AgentSpec>>,
+    /// The occurrence of a timer that made the send.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(ignore)]
+    pub fired_by: Option<FiredBy>,
     /// The run whose end is the input, where what it did not use goes back with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(ignore)]
@@ -378,6 +397,27 @@ pub struct SendOptions {
     #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
     #[schema(ignore)]
     pub extra: Extra,
+}
+
+impl SendOptions {
+    /// The agent that the send is run with, in a session with this one. What belongs to the session stays
+    /// the session's: its workers, and the budget of all its sends together.
+    #[must_use]
+    pub fn agent_in(&self, session: AgentSpec) -> AgentSpec {
+        match &self.agent {
+            None => session,
+            Some(own) => AgentSpec {
+                budget: session.budget,
+                pool: Some(session.pool().to_owned()),
+                ..own.as_ref().clone()
+            },
+        }
+    }
+
+    /// The published version that the send is run with, if it has one of its own.
+    pub fn agent_ref(&self) -> Option<&AgentRef> {
+        self.agent.as_deref()?.reference()
+    }
 }
 
 /// Which of two queues a session's activations go through.

@@ -6,6 +6,7 @@
 mod depot;
 mod hash;
 mod in_database;
+mod named;
 mod outputs;
 mod parts;
 mod timed;
@@ -25,6 +26,7 @@ use crate::store;
 pub use depot::{Depot, SWEEP_GRACE, Stored, Swept};
 pub use hash::{BlobHash, ParseBlobHashError};
 pub use in_database::{CHUNK_BYTES, InDatabase};
+pub use named::{NamedBlobs, of_message};
 pub use parts::{absent, file_of_text, filled, is_text};
 pub use timed::Timed;
 
@@ -98,6 +100,16 @@ impl BlobOwner {
             1 => Some(Self::Timer(TimerId(id))),
             2 => Some(Self::Run(RunId(id))),
             _ => None,
+        }
+    }
+}
+
+impl fmt::Display for BlobOwner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Session(id) => id.fmt(f),
+            Self::Timer(id) => id.fmt(f),
+            Self::Run(id) => id.fmt(f),
         }
     }
 }

@@ -69,6 +69,23 @@ impl From<StoredBudget> for Budget {
 }
 
 impl Budget {
+    /// The budget that keeps within both.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        fn tighter<T: PartialOrd>(a: Option<T>, b: Option<T>) -> Option<T> {
+            match (a, b) {
+                (Some(a), Some(b)) => Some(if b < a { b } else { a }),
+                (a, b) => a.or(b),
+            }
+        }
+        Self {
+            tokens: tighter(self.tokens, other.tokens),
+            usd: tighter(self.usd, other.usd),
+            rounds: tighter(self.rounds, other.rounds),
+            wall: tighter(self.wall, other.wall),
+        }
+    }
+
     /// What is wrong with it: members and why.
     pub fn faults(&self) -> Vec<(&'static str, &'static str)> {
         let mut faults = Vec::new();

@@ -1,8 +1,11 @@
 //! The invariants of the database, by name. Each store checks them with queries (`mainspring audit`);
 //! tests plant a violation of each.
 
-/// The only invariant that is not checked by a query.
+/// The invariant that every row can be read, which is found by reading them.
 pub const READABLE: &str = "row.readable";
+
+/// The invariant of what rows name of blobs, which is found by the same reading.
+pub const NAMED: &str = "blob.named";
 
 /// The name and meaning of every invariant.
 pub const INVARIANTS: &[(&str, &str)] = &[
@@ -154,6 +157,30 @@ pub const INVARIANTS: &[(&str, &str)] = &[
         "fold.in_order",
         "of the folds of one level, and of those that no other one covers, none stands for a \
          message of another one; none ends between a call and its results",
+    ),
+    (
+        "agent.versions",
+        "the versions of a published agent are numbered from 1 without gaps up to its own \
+         number, and its aliases point at some of them",
+    ),
+    (
+        "skill.complete",
+        "a listed skill has the version that it means, a version has the files that it lists \
+         in their lengths, and no file is without its version",
+    ),
+    (
+        "tenant.exists",
+        "sessions, runs, timers that have not ended, published agents, skills and memories \
+         belong to a tenant that exists",
+    ),
+    (
+        "blob.held",
+        "what a blob is kept for keeps one that is stored",
+    ),
+    (
+        NAMED,
+        "a blob that is named by a message of its own, an open send, a call or an inbox item \
+         of a session, or by a timer that has not ended, is kept for it",
     ),
     (
         READABLE,

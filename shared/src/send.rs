@@ -5,7 +5,7 @@ pub mod machine;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::agent::SendOptions;
+use crate::agent::{AgentRef, SendOptions};
 use crate::budget::{Held, Spent};
 use crate::error::Failure;
 use crate::id::{SendId, SessionId, SessionKey};
@@ -199,6 +199,13 @@ pub struct SendRecord {
 }
 
 impl SendRecord {
+    /// What is said to the model: the input, or what hooks put in its place.
+    pub fn words(&self) -> &[ContentPart] {
+        let shown = self.shown.as_ref();
+        let other = shown.and_then(|shown| shown.input.as_deref());
+        other.unwrap_or(&self.input)
+    }
+
     /// What it used besides tokens: its model answers, and slices that are still out.
     pub fn kept(&self) -> Spent {
         let rounds = u64::from(self.rounds.unsigned_abs());
@@ -238,6 +245,11 @@ pub struct SendView {
     pub attempts: i32,
     /// What it waits for.
     pub waiting_on: Option<WaitingOn>,
+    /// The published agent that it is run with in place of its session's; absent where it has none of its
+    /// own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub agent_ref: Option<AgentRef>,
     /// What was recalled from the memory for it; absent where its agent recalls nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
@@ -274,6 +286,7 @@ impl From<SendRecord> for SendView {
             rounds: record.rounds,
             attempts: record.attempts,
             waiting_on: record.waiting_on,
+            agent_ref: record.options.agent_ref().cloned(),
             memory: record
                 .shown
                 .and_then(|shown| shown.memory)

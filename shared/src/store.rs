@@ -52,7 +52,7 @@ pub use extractions::{
     ClaimExtractions, EXTRACT_AGAIN_MS, EXTRACT_ROUND, EndExtraction, Extraction, ExtractionSpec,
     Extractions, NewExtraction,
 };
-pub use inspect::{Dump, DumpList, DumpRun, DumpSession, Inspect};
+pub use inspect::{Dump, DumpList, DumpRun, DumpSession, DumpSkill, Inspect};
 pub use leases::{
     AppendOutcome, AppendRound, ClaimOutcome, ClaimSession, Claimed, CompleteOutcome, CompleteSend,
     Completed, Counters, Leases, ParkOutcome, ParkSend, ParkUntil, ReleaseSession, Resumed,

@@ -189,6 +189,17 @@ impl TimerRule {
     }
 }
 
+/// The occurrence of a timer that made a send, as the send's options keep it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FiredBy {
+    /// The timer.
+    pub timer: TimerId,
+    /// The number of the occurrence.
+    pub n: i64,
+    /// When it was due.
+    pub due_at: Timestamp,
+}
+
 /// What changes about a timer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TimerState {

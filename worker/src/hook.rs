@@ -4,6 +4,7 @@
 //! | point | when | may |
 //! |---|---|---|
 //! | [`Moment::SendStarted`] | a worker takes a send, once per life | observe |
+//! | [`Hook::timer_fired`] | before a send that a timer fired begins, and before anything of it is stored | say something else, refuse, end the send without a word |
 //! | [`Hook::memory_recalled`] | entries were found for a send, before anything of it is stored | change what is shown, show nothing |
 //! | [`Moment::RoundStarted`] | before the first model call of a round | observe |
 //! | [`Hook::before_model`] | before each model call, attempts counted singly | change the request, answer instead, refuse, end the send |
@@ -28,13 +29,14 @@
 //! `policy.unavailable`.
 
 mod chain;
+mod fired;
 
 use std::fmt;
 
 use async_trait::async_trait;
 use mainspring_shared::id::{SendId, SessionKey};
 use mainspring_shared::memory::Recalled;
-use mainspring_shared::message::NewMessage;
+use mainspring_shared::message::{ContentPart, NewMessage};
 use mainspring_shared::send::SendStatus;
 use mainspring_shared::session::fold::NewFold;
 use mainspring_shared::tool::CallResult;
@@ -42,6 +44,7 @@ use serde_json::{Map, Value};
 
 pub use self::chain::{Hooks, NameError};
 pub(crate) use self::chain::{Judged, Refusal};
+pub use self::fired::FiredTimer;
 use crate::fold::Part;
 use crate::llm::{Reply, Request};
 
@@ -167,6 +170,13 @@ pub trait Hook: fmt::Debug + Send + Sync {
     /// Something happened of which hooks are told, and that they cannot change.
     async fn observe(&self, _at: At, _moment: Moment<'_>) -> Result<(), HookError> {
         Ok(())
+    }
+
+    /// A timer fired a send, which is about to begin. `Instead` is said in place of its input; `Refuse`
+    /// fails it, and `End` ends it as completed without anything being said. What is decided is stored: a send
+    /// that was let go is not asked about again once anything of it is durable.
+    async fn timer_fired(&self, _at: At, _fired: &FiredTimer) -> Decision<Vec<ContentPart>> {
+        Ok(Verdict::Go)
     }
 
     /// The memory has found entries for a send that begins. `Instead` is what is shown of them, the best

@@ -98,11 +98,10 @@ impl Replayer {
         let key = record.key;
         let session = self.store.get_session(key).await?;
         let session = session.ok_or(ReplayError::Pruned)?;
-        let send = StartedSend {
-            record: record.clone(),
-            agent: agent.cloned().unwrap_or(session.agent.clone()),
-            resumed: None,
-        };
+        let mut send = StartedSend::new(record.clone(), session.agent.clone(), None);
+        if let Some(agent) = agent {
+            send.agent = agent.clone();
+        }
         let shown = record.shown.clone();
         let from = shown.as_ref().and_then(|shown| shown.from_seq).unwrap_or(1);
         let folds = self.store.read_folds(key).await?;

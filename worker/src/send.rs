@@ -17,6 +17,7 @@ mod children;
 mod commands;
 mod delegating;
 mod fallback;
+mod fired;
 mod hold;
 mod inbox;
 pub(crate) mod load;

@@ -300,14 +300,17 @@ async fn held(
     let mut next = Some(Box::new((send, counters)));
     let writes = Arc::default();
     let mut in_a_row = 0;
+    let mut trimmed = None;
     while let Some(begins) = next.take() {
         let (send, counters) = &*begins;
         if Box::pin(belongs_elsewhere(kernel, key, send)).await {
             Box::pin(release(kernel, key, lease, lost)).await;
             return;
         }
-        if counters.context_version != version {
-            // Something went meanwhile that whoever begins here would not see.
+        let lacks = trimmed.is_some_and(|from| send.window_from(counters.next_seq) < from);
+        if counters.context_version != version || lacks {
+            // Something went meanwhile that whoever begins here would not see, or the agent of the send
+            // before had a shorter window than its own.
             version = counters.context_version;
             let Some(reloaded) = Box::pin(reload(kernel, key, send, counters.next_seq)).await
             else {
@@ -347,7 +350,9 @@ async fn held(
         let left = Box::pin(run.drive()).await;
         drop(run);
         kernel.parts.tools.left(key, id);
-        window.trim(from_seq(window.next_seq(), bound));
+        let from = from_seq(window.next_seq(), bound);
+        window.trim(from);
+        trimmed = Some(from);
         match left {
             Left::Done(following) => next = following,
             Left::Lost => return,

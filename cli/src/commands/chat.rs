@@ -87,7 +87,7 @@ enum Beside {
 impl Chat {
     async fn run(&mut self, session: Option<&str>) -> Result<(), Failure> {
         if let Some(session) = session {
-            self.options = self.choices.options()?.clone();
+            self.options = self.choices.options()?;
             if let Some(open) = self.enter(session).await? {
                 let ended = self.follow(&open).await;
                 self.settle(ended)?;

@@ -149,12 +149,24 @@ impl Choices {
     }
 
     /// The options of a send in a session that has its agent already.
-    pub(super) fn options(&self) -> Result<&Value, Failure> {
-        if self.agent.is_string() || !self.variables.is_empty() {
-            let next = "leave out --agent NAME and --variable beside --session";
-            return Err(usage_text("a session keeps the agent that it has", next));
+    pub(super) fn options(&self) -> Result<Value, Failure> {
+        if self.agent.is_string() {
+            // The send alone is run with it.
+            let mut options = json!({ "agent": self.agent });
+            if !self.variables.is_empty() {
+                options["variables"] = json!(self.variables);
+            }
+            return Ok(options);
         }
-        Ok(&self.agent)
+        if !self.variables.is_empty() {
+            let next =
+                "leave out --variable beside --session, or name their agent with --agent NAME";
+            return Err(usage_text(
+                "a session keeps the variables that it has",
+                next,
+            ));
+        }
+        Ok(self.agent.clone())
     }
 
     /// Labels the agent of a new session.
@@ -181,7 +193,7 @@ pub(super) fn request(
     choices: &Choices,
 ) -> Result<Request, Failure> {
     Ok(match session {
-        Some(session) => in_session(text, session, choices.options()?),
+        Some(session) => in_session(text, session, &choices.options()?),
         None => {
             Request::post("/v1/sends").body(json!({ "input": text, "session": choices.session() }))
         }

@@ -79,6 +79,8 @@ settings! {
         before_end: Vec<String> = Vec::new() => Key::list("hooks.before_end");
         /// Asked before entries of the memory are shown, in this order.
         memory_recalled: Vec<String> = Vec::new() => Key::list("hooks.memory_recalled");
+        /// Asked before a send begins that a timer fired, in this order.
+        timer_fired: Vec<String> = Vec::new() => Key::list("hooks.timer_fired");
         /// Asked before a part of a transcript is folded, in this order.
         before_fold: Vec<String> = Vec::new() => Key::list("hooks.before_fold");
         /// How long one attempt to ask may take.

@@ -51,7 +51,7 @@ pub(crate) fn hooks(
     type Policy = fn(String, &str, &Caller) -> HttpPolicy;
     let caller = caller(config, (config.hooks.timeout, &[]), clock, entropy)?;
     let mut hooks = Hooks::default();
-    let points: [(&str, &[String], Policy); 6] = [
+    let points: [(&str, &[String], Policy); 7] = [
         (
             "before_model",
             &config.hooks.before_model,
@@ -71,6 +71,11 @@ pub(crate) fn hooks(
             "before_end",
             &config.hooks.before_end,
             HttpPolicy::before_end,
+        ),
+        (
+            "timer_fired",
+            &config.hooks.timer_fired,
+            HttpPolicy::timer_fired,
         ),
         (
             "memory_recalled",

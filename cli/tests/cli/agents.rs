@@ -106,11 +106,23 @@ fn a_send_names_an_agent_or_a_file() {
         &["--model", "demo/x"][..],
         &["--tool", "core"],
         &["--system-prompt", "x"],
-        &["--session", "ses_00000000000000000000000000000001"],
     ] {
         let refused = ask(&dev.url, &[&send[..], &set, more].concat());
         assert_eq!(refused.code, 2, "{more:?}: {refused:?}");
     }
+    // Beside a session it is for the send alone.
+    let own = json(&dev.url, &["send", "--wait", "hello"]);
+    let own = own["session_id"].as_str().expect("an id");
+    let beside = [&send[..], &set, &["--session", own]].concat();
+    let sent = json(&dev.url, &beside);
+    assert_eq!(
+        sent["agent_ref"],
+        json!({ "name": "greeter", "version": 1 })
+    );
+    let kept = json(&dev.url, &["sessions", "show", own]);
+    assert_eq!(kept.get("agent_ref"), None);
+    let alone = ["send", "--session", own, "--variable", "tone=kind", "hello"];
+    assert_eq!(ask(&dev.url, &alone).code, 2);
     // The file itself is an agent of the session's own.
     let sent = json(
         &dev.url,

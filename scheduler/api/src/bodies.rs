@@ -6,8 +6,8 @@ use std::marker::PhantomData;
 use mainspring_scheduler::App;
 use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::accept::new_session;
-use mainspring_scheduler::services::agents::{Choice, Resolver, Taken, rebind};
-use mainspring_shared::agent::{Priority, SendOptions};
+use mainspring_scheduler::services::agents::{Choice, OptionsAsk, Resolver, Taken, rebind};
+use mainspring_shared::agent::{AgentQuery, Priority};
 use mainspring_shared::budget::Budget;
 use mainspring_shared::id::SessionKey;
 use mainspring_shared::message::ContentPart;
@@ -177,7 +177,7 @@ pub(super) struct SendBody {
 }
 
 impl JsonBody for SendBody {
-    type Checked = (Vec<ContentPart>, SendOptions);
+    type Checked = (Vec<ContentPart>, OptionsAsk);
 
     fn checked(self, checks: &mut Checks) -> Self::Checked {
         checks.input(&self.input);
@@ -220,6 +220,13 @@ pub(super) struct BatchBody {
 #[serde(deny_unknown_fields)]
 #[schema(as = SendOptions)]
 pub(super) struct Options {
+    /// A published agent that this send alone is run with, in place of its session's: `NAME`, `NAME@VERSION`
+    /// or `NAME@ALIAS`. A name alone is its newest version when the send is accepted.
+    #[schema(value_type = Option<String>)]
+    pub(super) agent: Option<AgentQuery>,
+    /// Values of the variables that the prompt of `agent` declares.
+    #[schema(value_type = Option<Object>)]
+    pub(super) variables: Option<Map<String, Value>>,
     /// Replaces the agent's model.
     pub(super) model: Option<String>,
     /// Replaces the agent's system prompt.

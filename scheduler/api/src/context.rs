@@ -5,8 +5,8 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
+use mainspring_scheduler::services::agents::{OptionsAsk, Resolver};
 use mainspring_scheduler::services::preview::{PreviewOf, preview};
-use mainspring_shared::agent::SendOptions;
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::session::preview::Preview;
 use serde::Deserialize;
@@ -47,7 +47,7 @@ pub(super) struct ContextBody {
 }
 
 impl JsonBody for ContextBody {
-    type Checked = (Vec<ContentPart>, SendOptions, bool);
+    type Checked = (Vec<ContentPart>, OptionsAsk, bool);
 
     fn checked(self, checks: &mut Checks) -> Self::Checked {
         checks.input(&self.input);
@@ -98,10 +98,12 @@ pub(super) async fn imagine(
     SessionPath(key): SessionPath,
     _: Query<NoQuery>,
     Json {
-        value: (input, options, with_request),
+        value: (input, ask, with_request),
         ..
     }: Json<ContextBody>,
 ) -> Result<Response, Problem> {
+    let mut agents = Resolver::new(&app, key.tenant);
+    let options = agents.options_in(ask, key, None).await?;
     let of = PreviewOf {
         imagined: Some((input, options)),
         with_request,

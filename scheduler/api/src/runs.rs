@@ -82,6 +82,9 @@ impl RunBody {
         let spec = spec.ok_or_else(Error::internal)?;
         let mut made = made_of(&spec, self.input, self.options.unwrap_or_default())?;
         made.options.agents = agents.pin(spec.agents(), key).await?;
+        made.options.skills = agents
+            .pin_skills(&spec, (&self.spec, "/run/spec"), key)
+            .await?;
         Ok(made)
     }
 }
@@ -90,6 +93,10 @@ impl RunBody {
 fn made_of(spec: &Spec, input: Option<Value>, options: RunOptions) -> Result<TimerRun, Error> {
     if options.starter.is_some() {
         let detail = "unknown field `starter`: only runs that agents start have one";
+        return Err(Error::new(Code::RequestInvalid, detail));
+    }
+    if !options.skills.is_empty() {
+        let detail = "unknown field `skills`: they are found by the names in the spec";
         return Err(Error::new(Code::RequestInvalid, detail));
     }
     if !options.agents.is_empty() {
@@ -163,7 +170,9 @@ pub(super) async fn create(
     let mut made = made_of(&spec, body.input, body.options.unwrap_or_default())?;
     let idempotency = idempotency?;
     let mut agents = Resolver::new(&app, caller.tenant);
-    made.options.agents = agents.pin(spec.agents(), idempotency.as_ref()).await?;
+    let key = idempotency.as_ref();
+    made.options.agents = agents.pin(spec.agents(), key).await?;
+    made.options.skills = agents.pin_skills(&spec, (&body.spec, "/spec"), key).await?;
     let run = RunId(app.entropy.ordered_id());
     let new = NewRun {
         key: RunKey {

@@ -9,11 +9,10 @@ use axum::response::Response;
 use mainspring_scheduler::App;
 use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::accept::submit;
-use mainspring_scheduler::services::agents::Resolver;
+use mainspring_scheduler::services::agents::{OptionsAsk, Resolver};
 use mainspring_scheduler::services::skills::pin_item;
 use mainspring_scheduler::services::watch::read_and_wait;
 use mainspring_scheduler::services::{blobs, cancel};
-use mainspring_shared::agent::SendOptions;
 use mainspring_shared::id::{SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::send::{SendRecord, SendStatus, SendView};
@@ -61,7 +60,9 @@ pub(super) async fn create_in_session(
     let wait = query.within(app.config.wait_max);
     let route = format!("POST /v1/sessions/{}/sends", key.session);
     let idempotency = json.idempotency(&route)?;
-    let (input, options) = json.value;
+    let (input, ask) = json.value;
+    let mut agents = Resolver::new(&app, key.tenant);
+    let options = agents.options_in(ask, key, idempotency.as_ref()).await?;
     let target = Target::Existing(key);
     accept(
         &app,
@@ -111,7 +112,7 @@ pub(super) async fn create(
 #[derive(Debug)]
 pub(super) struct SendAsk {
     input: Vec<ContentPart>,
-    options: SendOptions,
+    options: OptionsAsk,
     to: SendTo,
 }
 
@@ -179,21 +180,30 @@ impl SendAsk {
         tenant: TenantId,
         idempotency: Option<IdempotencyKey>,
     ) -> Result<AcceptSend, Error> {
-        let target = match self.to {
-            SendTo::Existing(text) => Target::Existing(SessionKey {
-                tenant,
-                session: session_id(&text)?,
-            }),
+        let key = idempotency.as_ref();
+        let (target, options) = match self.to {
+            SendTo::Existing(text) => {
+                let session = SessionKey {
+                    tenant,
+                    session: session_id(&text)?,
+                };
+                let options = agents.options_in(self.options, session, key).await?;
+                (Target::Existing(session), options)
+            }
             SendTo::New(ask) => {
-                let session = ask.new_session(agents, app, idempotency.as_ref()).await?;
-                Target::New(Box::new(session))
+                let session = ask.new_session(agents, app, key).await?;
+                let (agent, metadata) = (&session.agent, &session.metadata);
+                let options = agents
+                    .options_with(self.options, agent, metadata, key)
+                    .await?;
+                (Target::New(Box::new(session)), options)
             }
         };
         Ok(AcceptSend {
             id: SendId(app.entropy.ordered_id()),
             target,
             input: self.input,
-            options: self.options,
+            options,
             reports_to: None,
             run: None,
             idempotency,

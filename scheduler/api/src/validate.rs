@@ -3,7 +3,7 @@
 //! Whatever passes here can be stored and run; every fault of a request is reported at once.
 
 use mainspring_scheduler::error::{Error, FieldError};
-use mainspring_scheduler::services::agents::{Choice, Taken};
+use mainspring_scheduler::services::agents::{AgentAsk, Choice, OptionsAsk, Taken};
 use mainspring_shared::agent::{
     AgentSpec, ContextSpec, FALLBACK_MAX, FoldStrategy, IMAGES_EDGE_MAX, IMAGES_EDGE_MIN,
     MAX_TOKENS_DEFAULT, MemorySpec, OnBusy, OutputSpec, Priority, PromptSpec, STOP_MAX,
@@ -361,10 +361,27 @@ impl Checks {
     }
 
     /// The sender's decisions, as they are kept.
-    pub(super) fn options(&mut self, options: Option<Options>) -> SendOptions {
-        let Some(options) = options else {
-            return SendOptions::default();
+    pub(super) fn options(&mut self, options: Option<Options>) -> OptionsAsk {
+        let Some(mut options) = options else {
+            return OptionsAsk::default();
         };
+        let variables = options.variables.take();
+        if options.agent.is_none() && variables.is_some() {
+            self.refuse("/options/variables", "are those of an `agent` beside them");
+        }
+        let agent = options.agent.take().map(|agent| AgentAsk {
+            at: self.pointer("/options"),
+            agent,
+            variables: variables.unwrap_or_default(),
+        });
+        OptionsAsk {
+            options: self.own_options(options),
+            agent,
+        }
+    }
+
+    /// Those that need nothing that is stored.
+    fn own_options(&mut self, options: Options) -> SendOptions {
         self.label("/options/model", options.model.as_deref());
         self.text("/options/system_prompt", options.system_prompt.as_deref());
         self.within("/options/max_rounds", options.max_rounds, MAX_ROUNDS_MAX);
@@ -406,6 +423,8 @@ impl Checks {
             on_busy,
             budget: options.budget,
             output_schema: options.output_schema,
+            agent: None,
+            fired_by: None,
             ended_run: None,
             extra: Extra::default(),
         }

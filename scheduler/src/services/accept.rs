@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mainspring_runtime::{Group, Weight};
-use mainspring_shared::agent::AgentSpec;
+use mainspring_shared::agent::{AgentRef, AgentSpec};
 use mainspring_shared::bus::StepNotice;
 use mainspring_shared::id::{SendId, SessionKey, TenantId};
 use mainspring_shared::inbox::InboxItem;
@@ -294,6 +294,7 @@ pub async fn submit<H>(
         }
         Target::Existing(_) => Vec::new(),
     };
+    let agent = item.options.agent_ref().cloned();
     // The watcher is registered before the send exists, so that its end cannot be missed.
     let waiting = wait.map(|wait| (app.watch.send(id), wait));
     let outcome = app.acceptor.accept(item).await?;
@@ -307,7 +308,7 @@ pub async fn submit<H>(
             // The send is accepted even if reading it fails: then it is returned as it was accepted.
             let view = match ended {
                 Ok(Some(send)) => SendView::from(send),
-                Ok(None) | Err(_) => accepted_view(key, id, &accepted),
+                Ok(None) | Err(_) => accepted_view(key, id, agent, &accepted),
             };
             (SendView { warnings, ..view }, false)
         }
@@ -338,7 +339,12 @@ async fn existing(
 }
 
 /// The view of a send that has just been accepted, without reading it.
-pub fn accepted_view(key: SessionKey, id: SendId, accepted: &Accepted) -> SendView {
+pub fn accepted_view(
+    key: SessionKey,
+    id: SendId,
+    agent_ref: Option<AgentRef>,
+    accepted: &Accepted,
+) -> SendView {
     SendView {
         id,
         session_id: key.session,
@@ -351,6 +357,7 @@ pub fn accepted_view(key: SessionKey, id: SendId, accepted: &Accepted) -> SendVi
         rounds: 0,
         attempts: 0,
         waiting_on: None,
+        agent_ref,
         memory: None,
         position: accepted.position,
         created_at: accepted.created_at,

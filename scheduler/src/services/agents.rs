@@ -1,18 +1,25 @@
 //! Which agent a request means: a spec that it brings, or a published version that it names. Names are
 //! resolved before anything is stored, and what is stored holds the version.
 
+mod send;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use mainspring_shared::agent::prompt::bind;
 use mainspring_shared::agent::{AgentQuery, AgentRef, AgentSpec, AgentVersion, PromptFault};
 use mainspring_shared::error::Code;
 use mainspring_shared::id::TenantId;
+use mainspring_shared::skill::AgentSkill;
 use mainspring_shared::store::IdempotencyKey;
 use mainspring_shared::workflow::run::Pinned;
+use mainspring_shared::workflow::spec::Spec;
 use serde_json::{Map, Value};
 
 use crate::app::App;
 use crate::error::{Error, FieldError};
+use crate::services::skills;
+
+pub use self::send::{AgentAsk, OptionsAsk};
 
 /// An agent as a request means it.
 #[derive(Debug, Clone, PartialEq)]
@@ -140,6 +147,22 @@ impl<'a> Resolver<'a> {
             }
         }
         Ok(pinned)
+    }
+
+    /// The skills that a run's spec names, as the run keeps them; see [`skills::pin_leaves`].
+    pub async fn pin_skills(
+        &mut self,
+        spec: &Spec,
+        written: (&Value, &str),
+        key: Option<&IdempotencyKey>,
+    ) -> Result<BTreeMap<String, AgentSkill>, Error> {
+        let store = self.app.store.as_ref();
+        match skills::pin_leaves(store, self.tenant, spec, written).await {
+            Err(error) if error.code() == Code::SpecInvalid && self.is_known(key).await? => {
+                Ok(BTreeMap::new())
+            }
+            outcome => outcome,
+        }
     }
 
     async fn is_known(&self, key: Option<&IdempotencyKey>) -> Result<bool, Error> {

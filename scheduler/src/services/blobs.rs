@@ -1,13 +1,13 @@
 //! Pictures and files of what is accepted: large ones are stored as blobs first, and blobs that it
 //! names are held for what will name them.
 
-use mainspring_shared::blob::{self, BlobHash, BlobOwner};
+use mainspring_shared::blob::{self, BlobHash, BlobOwner, of_message};
 use mainspring_shared::error::{Class, Code, Coded as _};
 use mainspring_shared::id::{SessionKey, TenantId};
 use mainspring_shared::message::{ContentPart, Message};
 use mainspring_shared::store::{AcceptSend, NewTimer};
 use mainspring_shared::timer::TimerTarget;
-use mainspring_shared::tool::{CallResult, named_whole};
+use mainspring_shared::tool::CallResult;
 
 use crate::app::App;
 use crate::error::{Error, FieldError};
@@ -70,12 +70,7 @@ pub async fn of_copies(app: &App, copy: SessionKey, messages: &[Message]) -> Res
 
 /// The blobs that messages name: pictures, files, and outputs that are shown in part.
 pub fn named(messages: &[Message]) -> impl Iterator<Item = BlobHash> {
-    messages.iter().flat_map(|message| {
-        let whole = message.tool_call_id.as_deref();
-        let whole = whole.and_then(|call_id| named_whole(&message.content, call_id));
-        let parts = message.content.iter().filter_map(ContentPart::blob);
-        parts.chain(whole)
-    })
+    messages.iter().flat_map(of_message)
 }
 
 /// Stores what is large of a call's result; a store that is away leaves it where it is.

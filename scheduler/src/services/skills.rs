@@ -1,9 +1,14 @@
 //! Skills of agents: names become versions.
 
+use std::collections::BTreeMap;
+
 use mainspring_shared::agent::AgentSpec;
+use mainspring_shared::error::Code;
 use mainspring_shared::id::TenantId;
 use mainspring_shared::skill::{AGENT_SKILLS_MAX, AgentSkill, SkillRef};
 use mainspring_shared::store::{AcceptSend, Store, Target};
+use mainspring_shared::workflow::spec::Spec;
+use serde_json::{Map, Value};
 
 use crate::error::{Error, FieldError};
 
@@ -34,6 +39,61 @@ pub async fn pin(
         Ok(())
     } else {
         Err(Error::invalid_members(errors))
+    }
+}
+
+/// The skills that the leaves of a workflow name, as a run keeps them. `written` is the workflow as the
+/// request has it, and `at` points to it there.
+pub async fn pin_leaves(
+    store: &dyn Store,
+    tenant: TenantId,
+    spec: &Spec,
+    (written, at): (&Value, &str),
+) -> Result<BTreeMap<String, AgentSkill>, Error> {
+    let refs: Vec<SkillRef> = spec.skills().into_iter().collect();
+    if refs.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let found = store.find_skills(tenant, refs.clone()).await?;
+    let mut pinned = BTreeMap::new();
+    let mut errors = Vec::new();
+    for (wanted, record) in refs.iter().zip(found) {
+        let text = wanted.to_string();
+        match record {
+            Some(record) => drop(pinned.insert(text, record.pinned())),
+            None => errors.push(FieldError {
+                pointer: format!("{at}{}", place_of(written, &text).unwrap_or_default()),
+                detail: missing(store, tenant, wanted).await?,
+            }),
+        }
+    }
+    if errors.is_empty() {
+        Ok(pinned)
+    } else {
+        Err(Error::with_members(Code::SpecInvalid, errors))
+    }
+}
+
+/// Where a workflow first names a skill: a pointer to it, or to the text that holds what names it.
+fn place_of(written: &Value, skill: &str) -> Option<String> {
+    let listed = |members: &Map<String, Value>| {
+        let named = members.get("spec")?.get("skills")?.as_array()?;
+        let place = named.iter().position(|one| one == skill)?;
+        Some(format!("/spec/skills/{place}"))
+    };
+    match written {
+        Value::Object(members) => listed(members).or_else(|| {
+            members.iter().find_map(|(name, value)| {
+                let below = place_of(value, skill)?;
+                let name = name.replace('~', "~0").replace('/', "~1");
+                Some(format!("/{name}{below}"))
+            })
+        }),
+        Value::Array(items) => items.iter().enumerate().find_map(|(place, value)| {
+            let below = place_of(value, skill)?;
+            Some(format!("/{place}{below}"))
+        }),
+        Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => None,
     }
 }
 

@@ -140,6 +140,11 @@ impl Delegation {
         }
     }
 
+    /// The skills that are handed on.
+    pub fn skills(&self) -> &[AgentSkill] {
+        &self.skills
+    }
+
     /// Whether a published agent may be started.
     pub fn allows(&self, agent: &AgentQuery) -> bool {
         self.agents.iter().any(|own| own.covers(agent))

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::memory::Namespace;
+use crate::message::ContentPart;
 use crate::model::Measured;
 
 /// What the rounds of a send have in common, fixed when the send begins and stored with the first
@@ -33,6 +34,12 @@ pub struct Shown {
     /// folded next depends on it, whoever asks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured: Option<Measured>,
+    /// Whether hooks let a send go that a timer had fired: they are not asked again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub let_go: bool,
+    /// What hooks put in the place of its input.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<Vec<ContentPart>>,
 }
 
 /// What a send has of the memory.

@@ -1,5 +1,6 @@
 //! What tests and comparisons of stores ask for, and no production code.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -14,6 +15,7 @@ use crate::message::Message;
 use crate::send::SendRecord;
 use crate::session::fold::Fold;
 use crate::session::hot::HotRow;
+use crate::skill::{SkillHash, SkillRecord};
 use crate::step::Step;
 use crate::time::Timestamp;
 use crate::timer::{Occurrence, TimerRecord};
@@ -53,6 +55,10 @@ pub struct Dump {
     pub runs: Vec<DumpRun>,
     /// The agents that have names, with their versions by number.
     pub agents: Vec<(NamedAgent, Vec<AgentVersion>)>,
+    /// The skills by owner and name.
+    pub skills: Vec<DumpSkill>,
+    /// The tenants that were not deleted, but for the first one, which every store has.
+    pub tenants: Vec<TenantId>,
     /// The timers with their occurrences by number.
     pub timers: Vec<(TimerRecord, Vec<Occurrence>)>,
 }
@@ -107,6 +113,19 @@ pub struct DumpRun {
     pub asks: Vec<RunAsk>,
     /// Its advances.
     pub steps: Vec<RunStep>,
+}
+
+/// A skill in a dump.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DumpSkill {
+    /// The owner.
+    pub tenant: TenantId,
+    /// Its name.
+    pub name: String,
+    /// What the name means; none when it is not listed.
+    pub current: Option<SkillHash>,
+    /// Its versions by hash, each with the lengths of the files that are stored for it.
+    pub versions: Vec<(SkillRecord, BTreeMap<String, u64>)>,
 }
 
 /// A list in a dump.

@@ -159,13 +159,27 @@ pub struct Claimed {
 pub struct StartedSend {
     /// The send, `running`.
     pub record: SendRecord,
-    /// The agent's version that it is pinned to.
+    /// The agent's version that it is pinned to, or the agent that it names for itself.
     pub agent: AgentSpec,
     /// Why it goes on; none when it begins.
     pub resumed: Option<Resumed>,
 }
 
 impl StartedSend {
+    /// A send of a session with this agent, in the version that the send is pinned to.
+    pub fn new(mut record: SendRecord, agent: AgentSpec, resumed: Option<Resumed>) -> Self {
+        let agent = record.options.agent_in(agent);
+        let shown = record.shown.as_ref();
+        if let Some(other) = shown.and_then(|shown| shown.input.clone()) {
+            record.input = other;
+        }
+        Self {
+            record,
+            agent,
+            resumed,
+        }
+    }
+
     /// Where its window begins, before that is extended back to a call: as stored once something of
     /// the send is, so that no round of it moves the begin. `next_seq` is the session's now, which is
     /// the number of the send's first message until then.

@@ -10,7 +10,7 @@ use crate::id::BootId;
 use crate::id::{RunId, RunKey, SendId, SessionId, SessionKey, TenantId, TimerId};
 use crate::time::Timestamp;
 use crate::timer::{
-    Fate, Occurrence, Refusal, Step, TimerRecord, TimerRule, TimerStatus, TimerTarget,
+    Fate, FiredBy, Occurrence, Refusal, Step, TimerRecord, TimerRule, TimerStatus, TimerTarget,
 };
 use async_trait::async_trait;
 use std::time::Duration;
@@ -288,11 +288,11 @@ pub fn deliveries<'s>(timer: &TimerRecord, step: &'s Step) -> Vec<(&'s Occurrenc
     let fired = step.occurrences.iter().filter(|o| o.fate == Fate::Fired);
     let with_id = fired.filter_map(|occurrence| Some((occurrence, occurrence.send_id?)));
     with_id
-        .map(|(occurrence, id)| (occurrence, delivery(timer, id)))
+        .map(|(occurrence, id)| (occurrence, delivery(timer, occurrence, id)))
         .collect()
 }
 
-fn delivery(timer: &TimerRecord, id: SendId) -> TimerDelivery {
+fn delivery(timer: &TimerRecord, occurrence: &Occurrence, id: SendId) -> TimerDelivery {
     match &timer.target {
         TimerTarget::Send {
             session,
@@ -309,6 +309,11 @@ fn delivery(timer: &TimerRecord, id: SendId) -> TimerDelivery {
                 // A timer's own rule decides both.
                 on_busy: OnBusy::Enqueue,
                 delay: None,
+                fired_by: Some(FiredBy {
+                    timer: timer.id,
+                    n: occurrence.n,
+                    due_at: occurrence.due_at,
+                }),
                 ..(**options).clone()
             },
             reports_to: None,

@@ -7,7 +7,7 @@ use super::{
     CatchUp, Fate, Merge, NEXT_SHOWN, Occurrence, Schedule, TimerRecord, TimerRun, TimerStatus,
     TimerTarget,
 };
-use crate::agent::SendOptions;
+use crate::agent::{AgentRef, SendOptions};
 use crate::error::Failure;
 use crate::id::{RunId, SendId, SessionId, TimerId};
 use crate::message::ContentPart;
@@ -29,6 +29,11 @@ pub struct TimerView {
     pub input: Option<Vec<ContentPart>>,
     /// The options of the send.
     pub options: Option<SendOptions>,
+    /// The published agent that its sends are run with in place of their session's; absent where they have
+    /// none of their own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub agent_ref: Option<AgentRef>,
     /// The workflow run that it starts instead.
     pub run: Option<TimerRun>,
     /// When it is due: once, or the first time.
@@ -98,12 +103,17 @@ impl From<TimerRecord> for TimerView {
             updated_at,
         } = record;
         let (last_send_id, last_run_id) = target.named(state.last_send);
+        let mut agent_ref = None;
         let (session_id, input, options, run) = match target {
             TimerTarget::Send {
                 session,
                 input,
-                options,
-            } => (Some(session), Some(input), Some(*options), None),
+                mut options,
+            } => {
+                let agent = options.agent.take();
+                agent_ref = agent.and_then(|agent| agent.reference().cloned());
+                (Some(session), Some(input), Some(*options), None)
+            }
             TimerTarget::Run { run } => (None, None, None, Some(*run)),
         };
         let (at, after, every, cron, timezone) = members(rule.schedule);
@@ -113,6 +123,7 @@ impl From<TimerRecord> for TimerView {
             session_id,
             input,
             options,
+            agent_ref,
             run,
             at,
             after,

@@ -16,6 +16,7 @@ use crate::id::{RunId, RunKey, SendId, SessionId};
 use crate::message::ContentPart;
 use crate::named::named;
 use crate::send::{SendStatus, StopReason};
+use crate::skill::AgentSkill;
 use crate::stored::Extra;
 use crate::time::{Span, Timestamp};
 use crate::tool::ToolEntry;
@@ -126,6 +127,11 @@ pub struct RunOptions {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(ignore)]
     pub agents: BTreeMap<AgentQuery, Pinned>,
+    /// The skills that its leaves name, as they are written, in the versions that were meant when it was
+    /// created.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(ignore)]
+    pub skills: BTreeMap<String, AgentSkill>,
     /// What this release does not know of it.
     #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
     #[schema(ignore)]

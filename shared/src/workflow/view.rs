@@ -13,6 +13,7 @@ use crate::agent::{AgentQuery, AgentRef};
 use crate::error::Failure;
 use crate::id::{RunId, SendId, SessionId};
 use crate::send::{SendStatus, WaitingOn};
+use crate::skill::AgentSkill;
 use crate::time::Timestamp;
 use crate::usage::Usage;
 
@@ -45,6 +46,10 @@ pub struct RunView {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(value_type = BTreeMap<String, AgentRef>, required = false)]
     pub agents: BTreeMap<AgentQuery, AgentRef>,
+    /// The skills that its spec names, with the versions that it has.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(value_type = BTreeMap<String, String>, required = false)]
+    pub skills: BTreeMap<String, AgentSkill>,
     /// The sum over all attempts of its settled leaves.
     pub usage: Usage,
     /// The number of leaves, by state.
@@ -64,8 +69,11 @@ impl From<RunRecord> for RunView {
     fn from(mut record: RunRecord) -> Self {
         let agents = std::mem::take(&mut record.options.agents).into_iter();
         let agents = agents.map(|(written, pinned)| (written, pinned.agent));
+        let skills = std::mem::take(&mut record.options.skills).into_iter();
+        let skills = skills.map(|(written, pinned)| (written, pinned.shown()));
         Self {
             agents: agents.collect(),
+            skills: skills.collect(),
             id: record.key.run,
             name: record.name,
             status: record.status,

@@ -1,8 +1,9 @@
 //! Every invariant as a query: one file each, named as in `mainspring_shared::invariants`.
 
 use mainspring_shared::agent::AgentSpec;
+use mainspring_shared::blob::NamedBlobs;
 use mainspring_shared::id::{RunId, TimerId};
-use mainspring_shared::invariants::READABLE;
+use mainspring_shared::invariants::{NAMED, READABLE};
 use mainspring_shared::list::Entry;
 use mainspring_shared::store::{AuditOptions, Error, Violation};
 use mainspring_shared::time::Timestamp;
@@ -17,7 +18,7 @@ use crate::query::{query_scalar, statement};
 use crate::row::Row;
 use crate::rows::{self, Cells};
 use crate::store::clock;
-use crate::{agents, folds, memories, runs, timers};
+use crate::{agents, blobs, folds, memories, runs, timers};
 
 macro_rules! queries {
     ($($name:literal in $file:literal),* $(,)?) => {
@@ -63,6 +64,10 @@ queries![
     "tenant.own_rows" in "audit/tenant.own_rows",
     "send.rounds_in_order" in "audit/send.rounds_in_order",
     "fold.in_order" in "audit/fold.in_order",
+    "agent.versions" in "audit/agent.versions",
+    "skill.complete" in "audit/skill.complete",
+    "tenant.exists" in "audit/tenant.exists",
+    "blob.held" in "audit/blob.held",
 ];
 
 /// How long the end of a child may go unreported: the sweep that catches up is far quicker.
@@ -113,7 +118,14 @@ pub(crate) async fn all(
             });
         }
     }
-    unreadable.extend(find_unreadable(conn, options.rows_max as usize).await?);
+    let read = read_all(conn, options.rows_max as usize).await?;
+    unreadable.extend(read.unreadable);
+    if !read.unheld.is_empty() {
+        violations.push(Violation {
+            invariant: NAMED.to_owned(),
+            rows: read.unheld,
+        });
+    }
     if !unreadable.is_empty() {
         violations.push(Violation {
             invariant: READABLE.to_owned(),
@@ -160,46 +172,64 @@ fn course(row: &Row) -> Result<(TimerId, TimerRule, Timestamp, Occurrence)> {
     Ok((timer, rule, created_at, timers::occurrence(&mut cells)?))
 }
 
-/// Reads a row, and keeps nothing of it.
-type Try = fn(&Row) -> Result<()>;
+/// Reads a row, and keeps nothing of it but the blobs that it names.
+type Try = fn(&Row, &mut NamedBlobs) -> Result<()>;
 
 /// Every kind of row that holds more than numbers.
 const KINDS: &[(&Statement, Try)] = &[
-    (sql!("sends/dump"), |row| {
-        rows::send(&mut Cells::new(row, "sends")).map(drop)
+    (sql!("sends/dump"), |row, named| {
+        named.send(&rows::send(&mut Cells::new(row, "sends"))?);
+        Ok(())
     }),
-    (sql!("agents/dump"), |row| {
+    (sql!("agents/dump"), |row, _| {
         let mut cells = Cells::new(row, "agents");
         let key = cells.key()?;
         let spec: Result<AgentSpec> = cells.json("spec");
         spec.map(drop)
             .map_err(|fault| fault.of_row(|| key.to_string()))
     }),
-    (sql!("messages/dump"), |row| rows::message(row).map(drop)),
-    (sql!("folds/dump"), |row| folds::read(row).map(drop)),
-    (sql!("steps/dump"), |row| rows::step(row).map(drop)),
-    (sql!("calls/dump"), |row| rows::call(row).map(drop)),
-    (sql!("inbox/dump"), |row| rows::item(row).map(drop)),
-    (sql!("lists/dump_entries"), |row| {
+    (sql!("messages/dump"), |row, named| {
+        let (key, message) = rows::message(row)?;
+        named.message(key, &message);
+        Ok(())
+    }),
+    (sql!("folds/dump"), |row, _| folds::read(row).map(drop)),
+    (sql!("steps/dump"), |row, _| rows::step(row).map(drop)),
+    (sql!("calls/dump"), |row, named| {
+        let (key, call) = rows::call(row)?;
+        named.call(key, &call);
+        Ok(())
+    }),
+    (sql!("inbox/dump"), |row, named| {
+        let (key, item) = rows::item(row)?;
+        named.item(key, &item);
+        Ok(())
+    }),
+    (sql!("lists/dump_entries"), |row, _| {
         let mut cells = Cells::new(row, "list_entries");
         let list: String = cells.get("list")?;
         let entry: Result<Entry> = cells.json("body");
         entry.map(drop).map_err(|fault| fault.of_row(|| list))
     }),
-    (sql!("runs/dump"), |row| {
+    (sql!("runs/dump"), |row, _| {
         runs::record(&mut Cells::new(row, "runs")).map(drop)
     }),
-    (sql!("runs/dump_nodes"), |row| {
+    (sql!("runs/dump_nodes"), |row, _| {
         below_run::<NodeRecord>(row, "run_nodes", "node")
     }),
-    (sql!("runs/dump_asks"), |row| {
+    (sql!("runs/dump_asks"), |row, _| {
         below_run::<RunAsk>(row, "run_asks", "ask")
     }),
-    (sql!("timers/dump"), |row| timers::timer(row).map(drop)),
-    (sql!("named/dump_versions"), |row| {
+    (sql!("timers/dump"), |row, named| {
+        named.timer(&timers::timer(row)?);
+        Ok(())
+    }),
+    (sql!("named/dump_versions"), |row, _| {
         agents::read_version(row).map(drop)
     }),
-    (sql!("memories/dump"), |row| memories::entry(row).map(drop)),
+    (sql!("memories/dump"), |row, _| {
+        memories::entry(row).map(drop)
+    }),
 ];
 
 /// JSON behind the key of its run.
@@ -216,19 +246,32 @@ fn below_run<T: DeserializeOwned>(
         .map_err(|fault| fault.of_row(|| run.to_string()))
 }
 
-/// Rows that cannot be read, at most so many.
-async fn find_unreadable(conn: &mut Conn, max: usize) -> Result<Vec<Value>> {
-    let mut found = Vec::new();
+/// What reading every row once found.
+#[derive(Default)]
+struct Read {
+    unreadable: Vec<Value>,
+    /// Blobs that are named and not kept.
+    unheld: Vec<Value>,
+}
+
+/// Reads every row. Of each kind of finding at most so many are kept.
+async fn read_all(conn: &mut Conn, max: usize) -> Result<Read> {
+    let mut found = Read::default();
+    let mut named = NamedBlobs::default();
     for (sql, read) in KINDS {
         let mut visit = |row: &Row| {
-            found.extend(read(row).err().map(|fault| Error::from(fault).row()));
-            found.len() < max
+            let fault = read(row, &mut named).err();
+            found
+                .unreadable
+                .extend(fault.map(|fault| Error::from(fault).row()));
+            found.unreadable.len() < max
         };
         statement(sql).scan(conn, &mut visit).await?;
-        if found.len() >= max {
+        if found.unreadable.len() >= max {
             break;
         }
     }
+    found.unheld = blobs::unheld(conn, named, max).await?;
     Ok(found)
 }
 
@@ -242,7 +285,8 @@ mod tests {
     fn every_invariant_has_its_query() {
         let wanted: Vec<&str> = INVARIANTS.iter().map(|(name, _)| *name).collect();
         let here: Vec<&str> = QUERIES.iter().map(|(name, _)| *name).collect();
-        assert_eq!(here, wanted[..wanted.len() - 1]);
-        assert_eq!(wanted.last(), Some(&READABLE));
+        let (queried, read) = wanted.split_at(wanted.len() - 2);
+        assert_eq!(here, queried);
+        assert_eq!(read, [NAMED, READABLE]);
     }
 }

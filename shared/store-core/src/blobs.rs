@@ -2,12 +2,13 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use mainspring_shared::blob::{BlobHash, BlobOwner, BlobPlace};
+use mainspring_shared::blob::{BlobHash, BlobOwner, BlobPlace, NamedBlobs};
 use mainspring_shared::id::TenantId;
 use mainspring_shared::store;
 use mainspring_shared::store::{
     BeginBlob, BlobRecord, BlobRows, BlobState, DumpBlob, NewBlob, RetireBlobs, RetiredBlobs,
 };
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::db::{Conn, sql};
@@ -344,4 +345,50 @@ pub(crate) async fn dump(conn: &mut Conn) -> Result<Vec<DumpBlob>> {
         });
     }
     Ok(blobs)
+}
+
+/// What is named, is not kept for whoever names it, and whose session has not been deleted meanwhile; at
+/// most so many.
+pub(crate) async fn unheld(
+    conn: &mut Conn,
+    mut named: NamedBlobs,
+    max: usize,
+) -> Result<Vec<Value>> {
+    if !named.is_empty() {
+        let mut visit = |row: &Row| {
+            // One that cannot be read keeps nothing.
+            if let Ok((tenant, owner, sha256)) = hold_of(row) {
+                named.held(tenant, owner, sha256);
+            }
+            !named.is_empty()
+        };
+        let holds = statement(sql!("blobs/holds"));
+        holds.scan(conn, &mut visit).await?;
+    }
+    let mut found = Vec::new();
+    for (tenant, owner, sha256) in named.into_rest() {
+        let (_, id) = owner.parts();
+        let query = statement(sql!("blobs/lives")).bind(tenant.0).bind(id);
+        let lives = match owner {
+            BlobOwner::Session(_) => query.fetch_optional(&mut *conn).await?.is_some(),
+            BlobOwner::Timer(_) | BlobOwner::Run(_) => true,
+        };
+        if lives {
+            found.push(json!({ "tenant": tenant, "owner": owner.to_string(), "sha256": sha256 }));
+        }
+        if found.len() >= max {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+fn hold_of(row: &Row) -> Result<(TenantId, BlobOwner, BlobHash)> {
+    let mut cells = Cells::new(row, "blob_holds");
+    let tenant = TenantId(cells.get("tenant")?);
+    let sha256 = hash(&mut cells)?;
+    let owner = BlobOwner::of(cells.get("kind")?, cells.get("owner")?);
+    let owner =
+        owner.ok_or_else(|| Fault::unreadable("blob_holds", "kind", "is unknown".to_owned()))?;
+    Ok((tenant, owner, sha256))
 }

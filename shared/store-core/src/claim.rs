@@ -170,11 +170,7 @@ pub(crate) async fn started(
             .execute(tx.conn())
             .await?;
     }
-    Ok(StartedSend {
-        record,
-        agent,
-        resumed,
-    })
+    Ok(StartedSend::new(record, agent, resumed))
 }
 
 /// The messages of the active window that the claimer's cache lacks.

@@ -112,6 +112,6 @@ async fn last_messages(tx: &mut Tx, change: &Change, send: &SendRecord) -> Resul
     if spoke {
         calls::end_open_round(tx, &change.hot, send.id).await
     } else {
-        Ok(vec![NewMessage::user(send.input.clone(), 0)])
+        Ok(vec![NewMessage::user(send.words().to_vec(), 0)])
     }
 }

@@ -22,7 +22,7 @@ use crate::rows::{self, Cells};
 use crate::runs;
 use crate::store::SqlStore;
 use crate::timers;
-use crate::{agents, blobs};
+use crate::{agents, blobs, skills, tenants};
 
 #[async_trait]
 impl Inspect for SqlStore {
@@ -91,6 +91,8 @@ async fn all(conn: &mut Conn) -> Result<Dump> {
         extractions,
         runs,
         agents: agents::dump(conn).await?,
+        skills: skills::dump(conn).await?,
+        tenants: tenants::dump(conn).await?,
         timers: timers::dump(conn).await?,
     })
 }

@@ -8,8 +8,8 @@ use mainspring_shared::skill::{
     BrokenSkill, SkillFault, SkillHash, SkillRecord, SkillRef, SkillSource,
 };
 use mainspring_shared::store::{
-    self, ListSkills, Page, PublishSkill, PublishSkillOutcome, SKILL_VERSIONS_MAX, SkillVersion,
-    Skills, takes_name,
+    self, DumpSkill, ListSkills, Page, PublishSkill, PublishSkillOutcome, SKILL_VERSIONS_MAX,
+    SkillVersion, Skills, takes_name,
 };
 
 use crate::accept::{self, Seen};
@@ -328,4 +328,43 @@ fn record(row: &Row) -> Result<SkillRecord> {
 
 fn hash(cells: &mut Cells<'_>) -> Result<SkillHash> {
     cells.word("hash", |text| text.parse().ok())
+}
+
+/// Every skill, without its files' content.
+pub(crate) async fn dump(conn: &mut Conn) -> Result<Vec<DumpSkill>> {
+    let mut skills: BTreeMap<(i32, String), DumpSkill> = BTreeMap::new();
+    let rows = statement(sql!("skills/dump")).fetch_all(&mut *conn).await?;
+    for row in &rows {
+        let (tenant, name) = slot(row)?;
+        let skill = DumpSkill {
+            tenant: TenantId(tenant),
+            name: name.clone(),
+            current: current(row)?.map(|(hash, _)| hash),
+            versions: Vec::new(),
+        };
+        skills.insert((tenant, name), skill);
+    }
+    let rows = statement(sql!("skills/dump_versions"));
+    for row in &rows.fetch_all(&mut *conn).await? {
+        if let Some(skill) = skills.get_mut(&slot(row)?) {
+            skill.versions.push((record(row)?, BTreeMap::new()));
+        }
+    }
+    let rows = statement(sql!("skills/dump_files"));
+    for row in &rows.fetch_all(conn).await? {
+        let mut cells = Cells::new(row, "skill_files");
+        let of = hash(&mut cells)?;
+        let versions = skills.get_mut(&slot(row)?).map(|skill| &mut skill.versions);
+        let mut versions = versions.into_iter().flatten();
+        if let Some((_, files)) = versions.find(|(record, _)| record.hash == of) {
+            let bytes: i64 = cells.get("bytes")?;
+            files.insert(cells.get("path")?, bytes.unsigned_abs());
+        }
+    }
+    Ok(skills.into_values().collect())
+}
+
+fn slot(row: &Row) -> Result<(i32, String)> {
+    let mut cells = Cells::new(row, "skills");
+    Ok((cells.get("tenant")?, cells.get("name")?))
 }

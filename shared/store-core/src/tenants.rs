@@ -343,3 +343,10 @@ async fn touch_keys(tx: &mut Tx, mut ids: Vec<KeyId>) -> Result<()> {
     }
     Ok(())
 }
+
+/// Every tenant that was not deleted, but for the first one.
+pub(crate) async fn dump(conn: &mut Conn) -> Result<Vec<TenantId>> {
+    let found = query_scalar(sql!("tenants/dump")).fetch_all(conn);
+    let found: Vec<i32> = found.await?;
+    Ok(found.into_iter().map(TenantId).collect())
+}

@@ -1,6 +1,8 @@
 //! Every invariant as a plain loop over a dump.
 
+mod blobs;
 mod calls;
+mod named;
 mod numbers;
 mod owners;
 mod runs;
@@ -53,6 +55,11 @@ pub fn audit(dump: &Dump, now: Timestamp, options: AuditOptions) -> Vec<Violatio
     }
     owners::in_flight(&mut findings, dump, now, options);
     owners::tenants(&mut findings, dump);
+    named::agents(&mut findings, dump);
+    named::skills(&mut findings, dump);
+    named::tenants(&mut findings, dump);
+    blobs::held(&mut findings, dump);
+    blobs::named(&mut findings, dump);
     runs::check(&mut findings, dump);
     timers::timers(&mut findings, dump);
     let named = INVARIANTS.iter().filter_map(|(name, _)| {

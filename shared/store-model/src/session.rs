@@ -191,11 +191,7 @@ impl Session {
         let record = self.sends.get(&id)?.clone();
         let agents = &self.cold.as_ref()?.agents;
         let agent = agents.get(&record.agent_version?)?.clone();
-        Some(StartedSend {
-            record,
-            agent,
-            resumed,
-        })
+        Some(StartedSend::new(record, agent, resumed))
     }
 
     /// Answers the calls that a send without a worker left open as it ends. Returns what the
@@ -205,7 +201,7 @@ impl Session {
         if !self.messages.values().any(|message| message.send_id == id)
             && let Some(send) = self.sends.get(&id)
         {
-            unsaid.push(NewMessage::user(send.input.clone(), 0));
+            unsaid.push(NewMessage::user(send.words().to_vec(), 0));
         }
         unsaid
     }

@@ -9,8 +9,8 @@ use mainspring_shared::skill::{
     BrokenSkill, Skill, SkillFault, SkillHash, SkillRecord, SkillRef, SkillSource,
 };
 use mainspring_shared::store::{
-    ListSkills, Page, PublishSkill, PublishSkillOutcome, Result, SKILL_VERSIONS_MAX, SkillVersion,
-    Skills, takes_name,
+    DumpSkill, ListSkills, Page, PublishSkill, PublishSkillOutcome, Result, SKILL_VERSIONS_MAX,
+    SkillVersion, Skills, takes_name,
 };
 use mainspring_shared::time::Timestamp;
 
@@ -158,4 +158,22 @@ fn publish(state: &mut State, now: Timestamp, item: &PublishSkill) -> PublishSki
         created,
         current: named.current.map(|(current, _)| current) == Some(hash),
     }
+}
+
+/// Every skill, without its files' content.
+pub(crate) fn dump(state: &State) -> Vec<DumpSkill> {
+    let skills = state.skills.iter().map(|((tenant, name), named)| {
+        let versions = named.versions.values().map(|(record, skill)| {
+            let files = skill.files.iter();
+            let files = files.map(|(path, content)| (path.clone(), content.len() as u64));
+            (record.clone(), files.collect())
+        });
+        DumpSkill {
+            tenant: *tenant,
+            name: name.clone(),
+            current: named.current.map(|(hash, _)| hash),
+            versions: versions.collect(),
+        }
+    });
+    skills.collect()
 }

@@ -21,7 +21,7 @@ use crate::lists::{self, Kept};
 use crate::memories;
 use crate::runs::Run;
 use crate::session::Session;
-use crate::skills::Named;
+use crate::skills::{self, Named};
 use crate::tenants;
 use crate::timers::Timer;
 use crate::{agents, calibrations, extractions};
@@ -158,6 +158,8 @@ impl State {
             extractions: extractions::dump(self),
             runs: self.runs.values().map(Run::dump).collect(),
             agents: agents::dump(self),
+            skills: skills::dump(self),
+            tenants: self.tenants.dump(),
             timers: self
                 .timers
                 .values()

@@ -33,6 +33,12 @@ impl Default for Kept {
 }
 
 impl Kept {
+    /// Those that were not deleted, but for the first one.
+    pub(crate) fn dump(&self) -> Vec<TenantId> {
+        let kept = self.0.values().flatten().map(|tenant| tenant.id);
+        kept.filter(|id| *id != TenantId::DEFAULT).collect()
+    }
+
     fn get(&self, id: TenantId) -> Option<&Tenant> {
         self.0.get(&id)?.as_ref()
     }

@@ -595,6 +595,7 @@ WITH named AS (
     UNION SELECT tenant, 'session', session_id FROM usage_rows
     UNION SELECT tenant, 'session', session_id FROM folds
     UNION SELECT tenant, 'session', session_id FROM extractions
+    UNION SELECT tenant, 'session', unhex(substr(JSON_VALUE(source, '$.session_id'), 5)) FROM memories
     UNION SELECT tenant, 'session', parent_session FROM sessions
     UNION SELECT tenant, 'session', root_session FROM sessions
     UNION SELECT tenant, 'session', session_id FROM runs
@@ -605,6 +606,7 @@ WITH named AS (
     UNION SELECT tenant, 'send', send_id FROM inbox
     UNION SELECT tenant, 'send', send_id FROM usage_rows
     UNION SELECT tenant, 'send', send_id FROM extractions
+    UNION SELECT tenant, 'send', unhex(substr(JSON_VALUE(source, '$.send_id'), 5)) FROM memories
     UNION SELECT tenant, 'run', run_id FROM sends
 ), has AS (
     SELECT tenant, 'session' AS what, session_id AS id FROM session_hot
@@ -737,4 +739,37 @@ FROM (
                    AND m.asked_at_seq <= f.to_seq
 ) found
 ORDER BY tenant, session_id, n
+LIMIT $1;
+
+-- name: audit/skill.complete
+-- Listed skills whose version is not there, and files that a version lists and does not have, or has and
+-- does not list.
+-- MySQL takes no MATERIALIZED, and has JSON_TABLE for json_each.
+WITH listed AS (
+    SELECT v.tenant, v.name, v.hash, j.path AS path, j.bytes AS bytes
+    FROM skill_versions v, JSON_TABLE(v.body, '$.files[*]' COLUMNS (
+        path VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$.path',
+        bytes BIGINT PATH '$.bytes'
+    )) j
+), kept AS (
+    SELECT f.tenant, f.name, f.hash, f.path, length(f.content) AS bytes FROM skill_files f
+)
+SELECT json_object('tenant', x.tenant, 'skill', x.name, 'hash', x.hash, x.what, x.part)
+FROM (
+    SELECT s.tenant, s.name, s.hash, 'version' AS what, s.hash AS part
+    FROM skills s
+    LEFT JOIN skill_versions v ON v.tenant = s.tenant AND v.name = s.name AND v.hash = s.hash
+    WHERE s.listed = 1 AND v.hash IS NULL
+    UNION ALL
+    SELECT l.tenant, l.name, l.hash, 'file', l.path
+    FROM listed l
+    LEFT JOIN kept k ON k.tenant = l.tenant AND k.name = l.name AND k.hash = l.hash AND k.path = l.path
+    WHERE k.path IS NULL OR k.bytes <> l.bytes
+    UNION ALL
+    SELECT k.tenant, k.name, k.hash, 'file', k.path
+    FROM kept k
+    LEFT JOIN listed l ON l.tenant = k.tenant AND l.name = k.name AND l.hash = k.hash AND l.path = k.path
+    WHERE l.path IS NULL
+) x
+ORDER BY x.tenant, x.name, x.hash, x.part
 LIMIT $1;

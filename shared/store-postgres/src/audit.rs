@@ -2,8 +2,9 @@
 
 use futures::TryStreamExt;
 use mainspring_shared::agent::AgentSpec;
+use mainspring_shared::blob::NamedBlobs;
 use mainspring_shared::id::TimerId;
-use mainspring_shared::invariants::READABLE;
+use mainspring_shared::invariants::{NAMED, READABLE};
 use mainspring_shared::store::{AuditOptions, Result, Violation};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{Calendar, Occurrence, TimerRule};
@@ -15,7 +16,7 @@ use sqlx::{Connection, PgConnection};
 use crate::lists;
 use crate::retry::{Attempts, Fault, PgQuery, Pool, Verdict, sql, text};
 use crate::rows::Fields;
-use crate::{agents, folds, memories};
+use crate::{agents, blobs, folds, memories};
 
 macro_rules! audit {
     ($name:literal) => {
@@ -59,6 +60,10 @@ const AUDITS: &[(&str, &str)] = &[
     audit!("tenant.own_rows"),
     audit!("send.rounds_in_order"),
     audit!("fold.in_order"),
+    audit!("agent.versions"),
+    audit!("skill.complete"),
+    audit!("tenant.exists"),
+    audit!("blob.held"),
 ];
 
 /// Runs every invariant. Each query sees one snapshot, so live traffic does not confuse it.
@@ -92,7 +97,14 @@ pub(crate) async fn audit(
             });
         }
     }
-    unreadable.extend(find_unreadable(pool, options.rows_max as usize).await?);
+    let read = read_all(pool, options.rows_max as usize).await?;
+    unreadable.extend(read.unreadable);
+    if !read.unheld.is_empty() {
+        violations.push(Violation {
+            invariant: NAMED.to_owned(),
+            rows: read.unheld,
+        });
+    }
     if !unreadable.is_empty() {
         violations.push(Violation {
             invariant: READABLE.to_owned(),
@@ -152,8 +164,8 @@ fn course(row: &PgRow) -> Result<(TimerId, TimerRule, Timestamp, Occurrence)> {
     Ok((timer, rule, created_at, fields.occurrence()?))
 }
 
-/// Reads a row, and keeps nothing of it.
-type Try = fn(&PgRow) -> Result<()>;
+/// Reads a row, and keeps nothing of it but the blobs that it names.
+type Try = fn(&PgRow, &mut NamedBlobs) -> Result<()>;
 
 /// Gives a statement.
 type Text = fn() -> &'static str;
@@ -162,14 +174,15 @@ type Text = fn() -> &'static str;
 const KINDS: &[(Text, Try)] = &[
     (
         || text!("reads/dump_sends"),
-        |row| {
+        |row, named| {
             let mut fields = Fields::new(row, "sends");
-            fields.send().map(drop)
+            named.send(&fields.send()?);
+            Ok(())
         },
     ),
     (
         || text!("reads/dump_agents"),
-        |row| {
+        |row, _| {
             let mut fields = Fields::new(row, "agents");
             let key = fields.key()?;
             fields.name_row(key.to_string());
@@ -178,19 +191,20 @@ const KINDS: &[(Text, Try)] = &[
     ),
     (
         || text!("reads/dump_messages"),
-        |row| {
+        |row, named| {
             let mut fields = Fields::new(row, "messages");
-            fields.key()?;
-            fields.message().map(drop)
+            let key = fields.key()?;
+            named.message(key, &fields.message()?);
+            Ok(())
         },
     ),
     (
         || text!("reads/dump_folds"),
-        |row| folds::read(&mut Fields::new(row, "folds")).map(drop),
+        |row, _| folds::read(&mut Fields::new(row, "folds")).map(drop),
     ),
     (
         || text!("reads/dump_steps"),
-        |row| {
+        |row, _| {
             let mut fields = Fields::new(row, "steps");
             fields.key()?;
             fields.step().map(drop)
@@ -198,34 +212,36 @@ const KINDS: &[(Text, Try)] = &[
     ),
     (
         || text!("reads/dump_calls"),
-        |row| {
+        |row, named| {
             let mut fields = Fields::new(row, "tool_calls");
-            fields.key()?;
-            fields.call().map(drop)
+            let key = fields.key()?;
+            named.call(key, &fields.call()?);
+            Ok(())
         },
     ),
     (
         || text!("reads/dump_inbox"),
-        |row| {
+        |row, named| {
             let mut fields = Fields::new(row, "inbox");
-            fields.key()?;
-            fields.item().map(drop)
+            let key = fields.key()?;
+            named.item(key, &fields.item()?);
+            Ok(())
         },
     ),
     (
         || text!("reads/dump_lists"),
-        |row| lists::dumped(row).map(drop),
+        |row, _| lists::dumped(row).map(drop),
     ),
     (
         || text!("runs/dump"),
-        |row| {
+        |row, _| {
             let mut fields = Fields::new(row, "runs");
             fields.run().map(drop)
         },
     ),
     (
         || text!("runs/dump_nodes"),
-        |row| {
+        |row, _| {
             let mut fields = Fields::new(row, "run_nodes");
             let key = fields.run_key()?;
             fields.name_row(key.to_string());
@@ -234,7 +250,7 @@ const KINDS: &[(Text, Try)] = &[
     ),
     (
         || text!("runs/dump_asks"),
-        |row| {
+        |row, _| {
             let mut fields = Fields::new(row, "run_asks");
             let key = fields.run_key()?;
             fields.name_row(key.to_string());
@@ -243,48 +259,65 @@ const KINDS: &[(Text, Try)] = &[
     ),
     (
         || text!("reads/dump_timers"),
-        |row| {
+        |row, named| {
             let mut fields = Fields::new(row, "timers");
-            fields.timer().map(drop)
+            named.timer(&fields.timer()?);
+            Ok(())
         },
     ),
     (
         || text!("reads/dump_agent_versions"),
-        |row| agents::read_version(&mut Fields::new(row, "agent_versions")).map(drop),
+        |row, _| agents::read_version(&mut Fields::new(row, "agent_versions")).map(drop),
     ),
     (
         || text!("memories/dump"),
-        |row| memories::entry(row).map(drop),
+        |row, _| memories::entry(row).map(drop),
     ),
 ];
 
-/// Rows that cannot be read, at most so many.
-async fn find_unreadable(pool: &Pool, max: usize) -> Result<Vec<Value>> {
+/// What reading every row once found.
+#[derive(Default)]
+struct Read {
+    unreadable: Vec<Value>,
+    /// Blobs that are named and not kept.
+    unheld: Vec<Value>,
+}
+
+/// Reads every row. Of each kind of finding at most so many are kept.
+async fn read_all(pool: &Pool, max: usize) -> Result<Read> {
     let mut attempts = Attempts::default();
     loop {
-        let read = attempts.on(pool, async |connection| {
-            let mut found = Vec::new();
-            for (text, read) in KINDS {
-                let mut rows = sqlx::query(text())
-                    .persistent(false)
-                    .fetch(&mut *connection);
-                while let Some(row) = rows.try_next().await? {
-                    found.extend(read(&row).err().map(|error| error.row()));
-                    if found.len() >= max {
-                        return Ok(found);
-                    }
-                }
-            }
-            Ok(found)
-        });
+        let read = attempts.on(pool, async |connection| read_once(connection, max).await);
         match read.await {
-            Ok(rows) => return Ok(rows),
+            Ok(read) => return Ok(read),
             Err(fault) => match attempts.weigh(fault)? {
                 Verdict::Again | Verdict::Lost => {}
                 Verdict::BadData(error) => return Err(error),
             },
         }
     }
+}
+
+async fn read_once(connection: &mut PgConnection, max: usize) -> std::result::Result<Read, Fault> {
+    // One snapshot for all tables: what keeps a blob may go after the row that names it was read.
+    let mut tx = connection
+        .begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        .await?;
+    let mut found = Read::default();
+    let mut named = NamedBlobs::default();
+    'kinds: for (text, read) in KINDS {
+        let mut rows = sqlx::query(text()).persistent(false).fetch(&mut *tx);
+        while let Some(row) = rows.try_next().await? {
+            let error = read(&row, &mut named).err();
+            found.unreadable.extend(error.map(|error| error.row()));
+            if found.unreadable.len() >= max {
+                break 'kinds;
+            }
+        }
+    }
+    found.unheld = blobs::unheld(&mut tx, named, max).await?;
+    tx.commit().await?;
+    Ok(found)
 }
 
 async fn rows(pool: &Pool, make: impl Fn() -> PgQuery) -> Result<Vec<Value>> {
@@ -338,7 +371,8 @@ mod tests {
     fn every_invariant_has_its_query() {
         let known: Vec<_> = INVARIANTS.iter().map(|(name, _)| *name).collect();
         let queried: Vec<_> = super::AUDITS.iter().map(|(name, _)| *name).collect();
-        assert_eq!(queried, known[..known.len() - 1]);
-        assert_eq!(known.last(), Some(&super::READABLE));
+        let (by_query, by_reading) = known.split_at(known.len() - 2);
+        assert_eq!(queried, by_query);
+        assert_eq!(by_reading, [super::NAMED, super::READABLE]);
     }
 }

@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use mainspring_shared::blob::{BlobHash, BlobOwner, BlobPlace};
+use futures::TryStreamExt as _;
+use mainspring_shared::blob::{BlobHash, BlobOwner, BlobPlace, NamedBlobs};
 use mainspring_shared::id::TenantId;
 use mainspring_shared::store::{
     BeginBlob, BlobRecord, BlobRows, BlobState, DumpBlob, Error, NewBlob, Result, RetireBlobs,
     RetiredBlobs,
 };
 use mainspring_shared::time::Timestamp;
+use serde_json::{Value, json};
 use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection, Row};
 use uuid::Uuid;
@@ -274,4 +276,48 @@ pub(crate) fn dumped(row: &PgRow) -> Result<DumpBlob> {
         bytes: record.bytes,
         owners: owners.collect::<Result<_>>()?,
     })
+}
+
+/// What is named, is not kept for whoever names it, and whose session has not been deleted; at most so
+/// many.
+pub(crate) async fn unheld(
+    connection: &mut PgConnection,
+    mut named: NamedBlobs,
+    max: usize,
+) -> std::result::Result<Vec<Value>, Fault> {
+    if !named.is_empty() {
+        let mut rows = sql!("blobs/holds")
+            .persistent(false)
+            .fetch(&mut *connection);
+        while let Some(row) = rows.try_next().await? {
+            // One that cannot be read keeps nothing.
+            if let Ok((tenant, owner, sha256)) = hold_of(&row) {
+                named.held(tenant, owner, sha256);
+            }
+        }
+    }
+    let mut found = Vec::new();
+    for (tenant, owner, sha256) in named.into_rest() {
+        let (_, id) = owner.parts();
+        let query = sql!("blobs/lives").bind(tenant.0).bind(id);
+        let lives = match owner {
+            BlobOwner::Session(_) => query.fetch_optional(&mut *connection).await?.is_some(),
+            BlobOwner::Timer(_) | BlobOwner::Run(_) => true,
+        };
+        if lives {
+            found.push(json!({ "tenant": tenant, "owner": owner.to_string(), "sha256": sha256 }));
+        }
+        if found.len() >= max {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+fn hold_of(row: &PgRow) -> Result<(TenantId, BlobOwner, BlobHash)> {
+    let bytes: &[u8] = named(row, "sha256")?;
+    let sha256 = BlobHash::from_slice(bytes).ok_or_else(|| corrupt("sha256", "is no SHA-256"))?;
+    let owner = BlobOwner::of(named(row, "kind")?, named(row, "owner")?);
+    let owner = owner.ok_or_else(|| corrupt("kind", "is unknown"))?;
+    Ok((TenantId(named(row, "tenant")?), owner, sha256))
 }

@@ -334,11 +334,7 @@ pub(crate) fn started(
         let detail = "no agent has this version".to_owned();
         fields.corrupt("agent_version", detail)
     })?;
-    Ok(StartedSend {
-        record,
-        agent,
-        resumed,
-    })
+    Ok(StartedSend::new(record, agent, resumed))
 }
 
 /// Whether the window may hold anything that the claimer's cache does not.

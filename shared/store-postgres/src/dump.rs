@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use mainspring_shared::id::{SendId, SessionKey};
+use mainspring_shared::id::{SendId, SessionKey, TenantId};
 use mainspring_shared::session::hot::HotRow;
 use mainspring_shared::store::{Dump, DumpSession, Inspect, Result};
 use mainspring_shared::time::Timestamp;
@@ -19,7 +19,7 @@ use crate::rows::Fields;
 use crate::runs;
 use crate::store::PostgresStore;
 use crate::timers;
-use crate::{agents, blobs, extractions, folds};
+use crate::{agents, blobs, extractions, folds, skills};
 
 #[async_trait]
 impl Inspect for PostgresStore {
@@ -110,6 +110,12 @@ async fn dump_once(connection: &mut PgConnection) -> std::result::Result<Dump, F
     let (memories, memory_erasures) = memories::dump(&mut tx).await?;
     let runs = runs::dump(&mut tx).await?;
     let agents = agents::dump(&mut tx).await?;
+    let skills = skills::dump(&mut tx).await?;
+    let rows = sql!("reads/dump_tenants").fetch_all(&mut *tx).await?;
+    let tenants = rows
+        .iter()
+        .map(|row| Fields::new(row, "tenants").take("tenant"));
+    let tenants = tenants.map(|id| id.map(TenantId)).collect::<Result<_>>()?;
     let timers = timers::dump(&mut tx).await?;
     tx.commit().await?;
     Ok(Dump {
@@ -122,6 +128,8 @@ async fn dump_once(connection: &mut PgConnection) -> std::result::Result<Dump, F
         extractions,
         runs,
         agents,
+        skills,
+        tenants,
         timers,
     })
 }

@@ -8,8 +8,8 @@ use mainspring_shared::skill::{
     BrokenSkill, SkillFault, SkillHash, SkillRecord, SkillRef, SkillSource,
 };
 use mainspring_shared::store::{
-    ListSkills, Page, PublishSkill, PublishSkillOutcome, Result, SKILL_VERSIONS_MAX, SkillVersion,
-    Skills, takes_name,
+    DumpSkill, ListSkills, Page, PublishSkill, PublishSkillOutcome, Result, SKILL_VERSIONS_MAX,
+    SkillVersion, Skills, takes_name,
 };
 use mainspring_shared::time::Timestamp;
 use sqlx::postgres::PgRow;
@@ -339,10 +339,14 @@ fn current(row: &PgRow) -> Result<Option<(SkillHash, SkillSource)>> {
 }
 
 fn record(row: &PgRow) -> Result<SkillRecord> {
-    let mut fields = Fields::new(row, "skill_versions");
+    read_record(&mut Fields::new(row, "skill_versions"))
+}
+
+/// `name, hash, source, body, created_at`
+fn read_record(fields: &mut Fields<'_>) -> Result<SkillRecord> {
     Ok(SkillRecord {
         name: fields.take("name")?,
-        hash: hash(&mut fields)?,
+        hash: hash(fields)?,
         source: fields.name("source", SkillSource::parse)?,
         manifest: fields.json("body")?,
         created_at: fields.time("created_at")?,
@@ -351,4 +355,47 @@ fn record(row: &PgRow) -> Result<SkillRecord> {
 
 fn hash(fields: &mut Fields<'_>) -> Result<SkillHash> {
     fields.name("hash", |text| text.parse().ok())
+}
+
+/// Every skill, without its files' content.
+pub(crate) async fn dump(connection: &mut PgConnection) -> Done<Vec<DumpSkill>> {
+    let mut skills: BTreeMap<(i32, String), DumpSkill> = BTreeMap::new();
+    for row in &sql!("reads/dump_skills")
+        .fetch_all(&mut *connection)
+        .await?
+    {
+        let mut fields = Fields::new(row, "skills");
+        let (tenant, name): (i32, String) = (fields.take("tenant")?, fields.take("name")?);
+        let hash = hash(&mut fields)?;
+        let listed: bool = fields.take("listed")?;
+        let skill = DumpSkill {
+            tenant: TenantId(tenant),
+            name: name.clone(),
+            current: listed.then_some(hash),
+            versions: Vec::new(),
+        };
+        skills.insert((tenant, name), skill);
+    }
+    let rows = sql!("reads/dump_skill_versions");
+    for row in &rows.fetch_all(&mut *connection).await? {
+        let mut fields = Fields::new(row, "skill_versions");
+        let tenant: i32 = fields.take("tenant")?;
+        let record = read_record(&mut fields)?;
+        if let Some(skill) = skills.get_mut(&(tenant, record.name.clone())) {
+            skill.versions.push((record, BTreeMap::new()));
+        }
+    }
+    for row in &sql!("reads/dump_skill_files").fetch_all(connection).await? {
+        let mut fields = Fields::new(row, "skill_files");
+        let slot = (fields.take("tenant")?, fields.take("name")?);
+        let of = hash(&mut fields)?;
+        let versions = skills.get_mut(&slot).map(|skill| &mut skill.versions);
+        let mut versions = versions.into_iter().flatten();
+        if let Some((_, files)) = versions.find(|(record, _)| record.hash == of) {
+            let path = fields.take("path")?;
+            let bytes: i64 = fields.take("bytes")?;
+            files.insert(path, bytes.unsigned_abs());
+        }
+    }
+    Ok(skills.into_values().collect())
 }

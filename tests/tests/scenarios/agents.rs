@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use mainspring_shared::agent::prompt::bind;
-use mainspring_shared::agent::{AgentKey, AgentQuery, AgentSpec, AgentVersion};
+use mainspring_shared::agent::{AgentKey, AgentQuery, AgentSpec, AgentVersion, SendOptions};
 use mainspring_shared::id::{SessionKey, TenantId};
 use mainspring_shared::message::plain_text;
 use mainspring_shared::send::SendStatus;
@@ -272,5 +272,49 @@ async fn the_leaves_of_an_agents_run_are_the_published_agents_that_it_may_start(
         .iter()
         .any(|text| text.contains("may not start the agent"));
     assert!(refused, "{said:?}");
+    world.audit().await;
+}
+
+/// A send with an agent of its own: windows of different lengths in one session, and nothing of one send
+/// is left out of the other's.
+#[tokio::test(start_paused = true)]
+async fn a_send_with_its_own_agent_leaves_the_next_one_to_its_session() {
+    let world = World::new().await;
+    world.worker("w", world.store.clone());
+    let short = json!({"system_prompt": "Short.", "context": {"last_messages": 2}});
+    publish(&world, "short", short).await;
+    let session = world
+        .session(AgentSpec {
+            system_prompt: Some("Own.".to_owned()),
+            ..AgentSpec::default()
+        })
+        .await;
+    let own = SendOptions {
+        agent: Some(Box::new(taken(&world, "short", &json!({})).await)),
+        ..SendOptions::default()
+    };
+    // All of them wait behind the first one, so that one worker goes from one to the next.
+    let mut sends = vec![world.send(session, "tools 2").await];
+    for text in ["one", "two"] {
+        sends.push(world.send(session, text).await);
+    }
+    sends.push(world.send_with(session, "three", own).await);
+    sends.push(world.send(session, "four").await);
+    for record in world.settle(&sends).await {
+        assert_eq!(record.status, SendStatus::Completed, "{record:#?}");
+    }
+    for (text, prompt) in [("two", "Own."), ("three", "Short."), ("four", "Own.")] {
+        assert_eq!(told(&world, text), [prompt], "{text}");
+    }
+    let ledger = world.script.ledger();
+    let asked = |text: &str| {
+        let asked = ledger.iter().find(|asked| asked.user == text);
+        asked.expect("the model was asked").transcript.len()
+    };
+    assert!(asked("three") <= 2, "{}", asked("three"));
+    assert_eq!(asked("four"), asked("two") + 4);
+    let record = world.record(sends[3]).await;
+    let named = record.options.agent_ref().map(ToString::to_string);
+    assert_eq!(named.as_deref(), Some("short@1"));
     world.audit().await;
 }

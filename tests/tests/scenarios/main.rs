@@ -8,6 +8,8 @@ mod blobs;
 mod budget;
 mod calibration;
 mod clocks;
+mod fired;
+mod fold_service;
 mod folding;
 mod grants;
 mod hooked_context;

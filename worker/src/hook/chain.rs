@@ -62,7 +62,7 @@ fn denied(refusal: &Refusal) -> CallResult {
 /// The hooks of a worker, in their order.
 #[derive(Debug, Clone, Default)]
 pub struct Hooks {
-    list: Vec<Arc<dyn Hook>>,
+    pub(super) list: Vec<Arc<dyn Hook>>,
     /// How long each may take at one point; without it for ever.
     limit: Option<(Arc<dyn Clock>, Duration)>,
 }
@@ -286,7 +286,7 @@ impl Hooks {
     }
 
     /// What a hook makes of what it was asked about.
-    async fn judged<T>(
+    pub(super) async fn judged<T>(
         &self,
         hook: &dyn Hook,
         decided: impl Future<Output = Decision<T>>,

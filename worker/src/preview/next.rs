@@ -54,7 +54,8 @@ impl History {
         let options = |send: &SendRecord| {
             let options = &send.options;
             let prompt = options.system_prompt.clone();
-            (options.model.clone(), prompt, options.tools.clone())
+            let agent = options.agent.clone();
+            (options.model.clone(), prompt, options.tools.clone(), agent)
         };
         let shown = before.shown.as_ref().and_then(|shown| shown.from_seq);
         let alike = before.rounds > 0
@@ -82,11 +83,7 @@ pub(super) async fn of(kernel: &Kernel, ask: &Ask) -> Result<Next, Answered> {
         (None, Some(open)) => (open, true),
         (Some(_) | None, _) => (imagined(ask, &session), false),
     };
-    let send = StartedSend {
-        record,
-        agent: session.agent.clone(),
-        resumed: None,
-    };
+    let send = StartedSend::new(record, session.agent.clone(), None);
     let begun = send.record.agent_version;
     if begun.is_some_and(|version| version != session.agent_version) {
         limits.push(limit(

@@ -21,6 +21,7 @@ use super::background::told;
 use super::bill::Bill;
 use super::calls::{Calls, Over};
 use super::commands::{Beside, Folding};
+use super::fired::Fired;
 use super::hold::{Hold, Reach};
 use super::load;
 use super::model_call::{Answered, Asking, Call, NoReply, Tries};
@@ -70,6 +71,8 @@ pub(super) struct Prompt<'a> {
     pub(super) offers: Offers,
     /// The shape of the answer, if one was asked for.
     pub(super) output: Result<Option<Output>, OutputFault>,
+    /// What hooks made of a send that a timer fired.
+    pub(super) fired: Fired,
 }
 
 /// How the run ends.
@@ -128,6 +131,7 @@ impl<'a> Run<'a> {
                 unsaid,
                 offers: Offers::default(),
                 output: Ok(None),
+                fired: Fired::default(),
             },
             asking: Asking {
                 tries: Tries {
@@ -218,6 +222,7 @@ impl<'a> Run<'a> {
         self.prompt.offers = load::offers(&parts.tools, parts.clock.as_ref(), &self.send).await;
         let clock = self.kernel.parts.clock.as_ref();
         self.prompt.output = Output::of(clock, &self.send, self.prompt.window.held()).await;
+        self.judge_fired().await;
         if !self.recall().await || !self.remember_others().await {
             return Err(self.release_as_lost().await);
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use mainspring_shared::id::SendId;
 use mainspring_shared::inbox::InboxItem;
-use mainspring_shared::message::NewMessage;
+use mainspring_shared::message::{ContentPart, NewMessage};
 use mainspring_shared::store::{CallChange, Delivery};
 
 /// Messages that the next step under the lease stores first, and what they settle.
@@ -22,6 +22,14 @@ impl Unsaid {
     /// Adds the input of the send.
     pub(crate) fn input(&mut self, input: NewMessage) {
         self.messages.push(input);
+    }
+
+    /// Puts other words in the place of the input.
+    pub(super) fn reword(&mut self, input: &[ContentPart], words: NewMessage) {
+        let mut messages = self.messages.iter_mut();
+        if let Some(said) = messages.find(|said| said.content == input) {
+            *said = words;
+        }
     }
 
     /// Adds the answers to a round's calls, which come before everything else, and the changes of

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use mainspring_shared::id::BootId;
 use mainspring_shared::memory::Recalled;
-use mainspring_shared::message::plain_text;
+use mainspring_shared::message::{ContentPart, plain_text};
 use mainspring_shared::stored::Extra;
 use mainspring_shared::tool::schema::any_object;
 use mainspring_shared::tool::{CallResult, HttpTool, Repeat};
@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use crate::http::Caller;
 use mainspring_worker::hook::{
-    At, Decision, FoldPart, Hook, HookError, HookTraits, ToolCall, Verdict,
+    At, Decision, FiredTimer, FoldPart, Hook, HookError, HookTraits, ToolCall, Verdict,
 };
 use mainspring_worker::llm::{Reply, Request};
 use mainspring_worker::tool::{Invocation, Output, Tool, ToolError};
@@ -30,6 +30,7 @@ enum Point {
     End,
     Memory,
     Fold,
+    Timer,
 }
 
 impl Point {
@@ -41,13 +42,14 @@ impl Point {
             Self::End => "before_end",
             Self::Memory => "memory_recalled",
             Self::Fold => "before_fold",
+            Self::Timer => "timer_fired",
         }
     }
 }
 
 /// A policy that another service decides. It is asked by one signed `POST` in the form of a tool's
 /// call, named after its point, whose `arguments` say what is to happen; it answers
-/// `{"action": "allow" | "deny" | "end" | "continue", "reason"?, "arguments"?, "message"?, "entries"?}`. Anything
+/// `{"action": "allow" | "deny" | "end" | "continue", "reason"?, "arguments"?, "message"?, "entries"?, "input"?}`. Anything
 /// else, or no answer, is no decision: then what it was asked about does not happen. Only the end of a
 /// send happens all the same.
 #[derive(Debug)]
@@ -78,6 +80,8 @@ struct Answer {
     message: Option<String>,
     #[serde(default)]
     entries: Option<Vec<String>>,
+    #[serde(default)]
+    input: Option<String>,
 }
 
 impl HttpPolicy {
@@ -109,6 +113,11 @@ impl HttpPolicy {
     /// A policy for folds.
     pub fn before_fold(name: impl Into<String>, url: &str, caller: &Caller) -> Self {
         Self::new(name.into(), Point::Fold, url, caller)
+    }
+
+    /// A policy for sends that timers fire.
+    pub fn timer_fired(name: impl Into<String>, url: &str, caller: &Caller) -> Self {
+        Self::new(name.into(), Point::Timer, url, caller)
     }
 
     fn new(name: String, point: Point, url: &str, caller: &Caller) -> Self {
@@ -249,6 +258,25 @@ impl Hook for HttpPolicy {
                 let kept = kept.filter_map(|id| found.iter().find(|entry| entry.id == *id));
                 Ok(Verdict::Instead(kept.cloned().collect()))
             }
+            _ => verdict(answer),
+        }
+    }
+
+    async fn timer_fired(&self, at: At, fired: &FiredTimer) -> Decision<Vec<ContentPart>> {
+        if self.point != Point::Timer {
+            return Ok(Verdict::Go);
+        }
+        // The same for whoever asks again, so that the service may recognise it.
+        let id = format!("timer_{}_{}", fired.timer, fired.n);
+        let asked = json!({
+            "timer_id": fired.timer, "n": fired.n, "due_at": fired.due_at, "input": fired.input,
+        });
+        let answer = self.ask(at, id, asked).await?;
+        match (&answer.action, &answer.input) {
+            (Action::Allow, Some(text)) if text.trim().is_empty() => {
+                Err(HookError("its input is empty".to_owned()))
+            }
+            (Action::Allow, Some(text)) => Ok(Verdict::Instead(vec![ContentPart::text(text)])),
             _ => verdict(answer),
         }
     }

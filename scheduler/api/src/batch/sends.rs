@@ -11,6 +11,7 @@ use mainspring_scheduler::services::agents::Resolver;
 use mainspring_scheduler::services::blobs;
 use mainspring_scheduler::services::deliver::{Delivery, deliver, delivery};
 use mainspring_scheduler::services::skills::pin_item;
+use mainspring_shared::agent::AgentRef;
 use mainspring_shared::id::{SendId, SessionKey, TenantId};
 use mainspring_shared::send::{SendRecord, SendView};
 use mainspring_shared::store::{AcceptOutcome, AcceptSend, DeliverItem, IdempotencyKey};
@@ -222,13 +223,16 @@ async fn accept(app: &Arc<App>, items: Vec<AcceptSend>) -> Vec<Outcome> {
     if items.is_empty() {
         return Vec::new();
     }
-    let keys = items.iter().map(|item| (item.target.key(), item.id));
-    let keys: Vec<(SessionKey, SendId)> = keys.collect();
+    let keys = items.iter().map(|item| {
+        let agent = item.options.agent_ref().cloned();
+        (item.target.key(), item.id, agent)
+    });
+    let keys: Vec<(SessionKey, SendId, Option<AgentRef>)> = keys.collect();
     let outcomes = accept_many(app, items).await.into_iter().zip(keys);
-    let outcomes = outcomes.map(|(outcome, (key, id))| match outcome? {
-        AcceptOutcome::Accepted(accepted) => {
-            Ok(Creation::New(accepted_view(key, id, &accepted).into()))
-        }
+    let outcomes = outcomes.map(|(outcome, (key, id, agent))| match outcome? {
+        AcceptOutcome::Accepted(accepted) => Ok(Creation::New(
+            accepted_view(key, id, agent, &accepted).into(),
+        )),
         AcceptOutcome::Replayed(first) => Ok(Creation::Replayed(first)),
         AcceptOutcome::Mismatch => Err(Error::mismatch()),
         AcceptOutcome::Refused(reason) => Err(Error::from(reason)),

@@ -6,7 +6,7 @@ use mainspring_scheduler::App;
 use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::agents::Resolver;
 use mainspring_shared::agent::{OnBusy, SendOptions};
-use mainspring_shared::id::{SessionId, TenantId, TimerId};
+use mainspring_shared::id::{SessionId, SessionKey, TenantId, TimerId};
 use mainspring_shared::store::{IdempotencyKey, NewTimer};
 use mainspring_shared::time::{Span, Timestamp};
 use mainspring_shared::timer::{
@@ -101,13 +101,17 @@ impl TimerBody {
             None => checks.refuse("/input", "is required"),
         }
         let options = checks.options(self.options);
-        refuse_options(&mut checks, &options);
+        refuse_options(&mut checks, &options.options);
         checks.finish()?;
+        let session = session.ok_or_else(Error::session_not_found)?;
+        let options = agents
+            .options_in(options, SessionKey { tenant, session }, key)
+            .await?;
         Ok(NewTimer {
             id: TimerId(app.entropy.ordered_id()),
             tenant,
             target: TimerTarget::Send {
-                session: session.ok_or_else(Error::session_not_found)?,
+                session,
                 input: self.input.map(|input| input.0).unwrap_or_default(),
                 options: Box::new(options),
             },

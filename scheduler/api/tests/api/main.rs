@@ -32,6 +32,7 @@ mod operations;
 mod outage;
 mod prune;
 mod runs;
+mod send_agents;
 mod sends;
 mod sessions;
 mod skills;

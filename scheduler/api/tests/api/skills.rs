@@ -391,3 +391,65 @@ async fn a_broken_mounted_skill_is_shown_with_its_reason() {
         "{problem}"
     );
 }
+
+/// A workflow whose only leaf names these skills.
+fn workflow(skills: &Value) -> Value {
+    let spec = json!({ "name": "a", "system_prompt": "Do it.", "tools": [], "skills": skills });
+    let leaf = json!({ "type": "agent", "id": "a", "spec": spec, "input": "go" });
+    json!({ "name": "r", "root": { "type": "sequence", "steps": [leaf] } })
+}
+
+#[tokio::test]
+async fn a_leaf_keeps_the_version_of_a_skill_that_was_meant_when_its_run_was_created() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let first = api.post("/v1/skills", &body("greet")).await.ok(201);
+    let named = format!("greeting@{}", first["hash"].as_str().expect("a hash"));
+    let spec = workflow(&json!(["greeting"]));
+    let run = api.post("/v1/runs", &json!({ "spec": spec })).await.ok(202);
+    assert_eq!(run["skills"], json!({ "greeting": named }));
+    api.post("/v1/skills", &body("bow")).await.ok(201);
+    let path = format!("/v1/runs/{}", run["id"].as_str().expect("an id"));
+    let leaf = crate::runs::queued(&api, &path, "a").await;
+    let session = leaf["session_id"].as_str().expect("a session");
+    let shown = api.get(&format!("/v1/sessions/{session}")).await.ok(200);
+    assert_eq!(shown["agent"]["skills"], json!([named]));
+    let spec = workflow(&json!([named]));
+    let run = api.post("/v1/runs", &json!({ "spec": spec })).await.ok(202);
+    assert_eq!(run["skills"], json!({ named.clone(): named }));
+    let timer = json!({ "after": "1h", "run": { "spec": workflow(&json!(["greeting"])) } });
+    api.post("/v1/timers", &timer).await.ok(201);
+}
+
+#[tokio::test]
+async fn skills_of_leaves_that_are_not_there_are_pointed_at() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    api.post("/v1/skills", &body("greet")).await.ok(201);
+    let unknown = format!("greeting@{}", "0".repeat(64));
+    for (skills, at) in [
+        (json!(["greeting", "nobody"]), "/1"),
+        (json!([unknown]), "/0"),
+        (json!(["greeting", unknown]), "/1"),
+        (json!(["No!"]), "/0"),
+        (json!("greeting"), ""),
+        (json!([7]), ""),
+        (json!(vec!["greeting"; 65]), ""),
+    ] {
+        let spec = workflow(&skills);
+        let refused = api.post("/v1/runs", &json!({ "spec": spec })).await;
+        let problem = refused.problem(422, "spec.invalid");
+        let expected = format!("/spec/root/steps/0/spec/skills{at}");
+        assert_eq!(pointers(&problem), [expected.as_str()], "{skills}");
+        let timer = json!({ "after": "1h", "run": { "spec": spec } });
+        let problem = api
+            .post("/v1/timers", &timer)
+            .await
+            .problem(422, "spec.invalid");
+        assert_eq!(
+            pointers(&problem),
+            [format!("/run{expected}").as_str()],
+            "{skills}"
+        );
+    }
+}

@@ -1,5 +1,6 @@
 //! A leaf that asks a model.
 
+mod skills;
 mod spec;
 
 use std::sync::LazyLock;
@@ -205,6 +206,7 @@ impl Agent {
             temperature: Some(spec.temperature),
             output_schema: self.schema().cloned(),
             pool: options.pool.clone().or_else(|| spec.pool.clone()),
+            skills: self.skills(heir.skills.clone(), options),
             ..heir
         }
     }

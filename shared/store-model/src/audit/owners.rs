@@ -151,6 +151,12 @@ pub(super) fn tenants(findings: &mut Findings, dump: &Dump) {
         names.insert((key.tenant, Named::Session(key.session)));
         names.insert((key.tenant, Named::Send(*send)));
     }
+    for (tenant, entry) in &dump.memories {
+        if let Some(source) = &entry.source {
+            names.insert((*tenant, Named::Session(source.session_id)));
+            names.insert((*tenant, Named::Send(source.send_id)));
+        }
+    }
     for (timer, _) in &dump.timers {
         names.extend(
             timer

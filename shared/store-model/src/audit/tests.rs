@@ -1,5 +1,6 @@
 mod bed;
 mod more;
+mod owned;
 
 use std::time::Duration;
 
@@ -356,7 +357,11 @@ fn what_a_deleted_session_left_for_good_is_found() {
 
 #[test]
 fn every_invariant_of_the_list_has_a_plant_here() {
-    let plants = [include_str!("tests.rs"), include_str!("tests/more.rs")];
+    let plants = [
+        include_str!("tests.rs"),
+        include_str!("tests/more.rs"),
+        include_str!("tests/owned.rs"),
+    ];
     // Nothing that is kept as words can be unreadable.
     let checked = INVARIANTS.iter().filter(|(name, _)| *name != READABLE);
     for (name, _) in checked {

@@ -15,6 +15,7 @@ named AS MATERIALIZED (
     UNION SELECT u.tenant, 'session', u.session_id FROM usage_rows u
     UNION SELECT f.tenant, 'session', f.session_id FROM folds f
     UNION SELECT e.tenant, 'session', e.session_id FROM extractions e
+    UNION SELECT o.tenant, 'session', substr(o.source::json ->> 'session_id', 5)::uuid FROM memories o
     UNION SELECT p.tenant, 'session', p.parent_session FROM sessions p
     UNION SELECT p.tenant, 'session', p.root_session FROM sessions p
     UNION SELECT r.tenant, 'session', r.session_id FROM runs r
@@ -25,6 +26,7 @@ named AS MATERIALIZED (
     UNION SELECT i.tenant, 'send', i.send_id FROM inbox i
     UNION SELECT u.tenant, 'send', u.send_id FROM usage_rows u
     UNION SELECT e.tenant, 'send', e.send_id FROM extractions e
+    UNION SELECT o.tenant, 'send', substr(o.source::json ->> 'send_id', 5)::uuid FROM memories o
     UNION SELECT s.tenant, 'run', s.run_id FROM sends s
 ),
 has AS MATERIALIZED (

@@ -53,7 +53,7 @@ impl Ledger {
         if self.last.get(&key).is_none_or(|last| last.send != id)
             && let Some(send) = self.sends.get(&(key.tenant, id))
         {
-            unsaid.push(NewMessage::user(send.input.clone(), 0));
+            unsaid.push(NewMessage::user(send.words().to_vec(), 0));
         }
         self.finish_open(key, id, result, writer, unsaid)
     }

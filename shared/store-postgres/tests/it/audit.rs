@@ -299,6 +299,35 @@ const PLANTED: &[(&str, &[&str])] = &[
          FROM session_hot h, (SELECT 1 AS n UNION ALL SELECT 2) x WHERE h.next_seq > 1"],
     ),
     (
+        "agent.versions",
+        &[
+            "INSERT INTO agents_named (tenant, name, version, created_at, updated_at)
+             VALUES (1, 'helper', 1, 0, 0)",
+            "INSERT INTO agent_versions (tenant, name, n, spec, hash, created_at)
+             VALUES (1, 'helper', 1, '{}', 'h', 0)",
+            "INSERT INTO agent_aliases (tenant, name, alias, version) VALUES (1, 'helper', 'live', 2)",
+        ],
+    ),
+    (
+        "skill.complete",
+        &["INSERT INTO skills (tenant, name, hash, source, listed, updated_at)
+           VALUES (1, 'count', 'h', 'uploaded', TRUE, 0)"],
+    ),
+    (
+        "tenant.exists",
+        &["INSERT INTO agents_named (tenant, name, version, created_at, updated_at)
+           VALUES (2, 'helper', 0, 0, 0)"],
+    ),
+    (
+        "blob.held",
+        &["INSERT INTO blob_holds (tenant, sha256, kind, owner, held_at)
+           SELECT tenant, '\\xabababababababababababababababababababababababababababababababab', 0, session_id, 0 FROM sessions"],
+    ),
+    (
+        "blob.named",
+        &["UPDATE messages SET content = '[{\"type\":\"image\",\"source\":{\"type\":\"blob\",\"media_type\":\"image/png\",\"bytes\":1,\"sha256\":\"abababababababababababababababababababababababababababababababab\"}}]' WHERE seq = 1"],
+    ),
+    (
         "row.readable",
         &["UPDATE sends SET options = '[]' WHERE status = 'queued'"],
     ),
@@ -322,6 +351,76 @@ async fn each_invariant_reports_its_planted_violation() {
 
 /// Further violations of invariants that are planted above.
 const PLANTED_TOO: &[(&str, &str)] = &[
+    (
+        "tenant.own_rows",
+        "INSERT INTO memories (tenant, memory_id, namespace, text, metadata, source, words, created_at,
+                               updated_at)
+         SELECT 2, s.send_id, 'user/1/', 'x', '{}',
+                json_build_object('send_id', 'snd_' || replace(s.send_id::text, '-', ''))::text,
+                'x', 0, 0
+         FROM sends s WHERE s.status = 'queued'",
+    ),
+    (
+        "agent.versions",
+        "INSERT INTO agents_named (tenant, name, version, created_at, updated_at)
+         VALUES (1, 'helper', 1, 0, 0)",
+    ),
+    (
+        "agent.versions",
+        "INSERT INTO agent_versions (tenant, name, n, spec, hash, created_at)
+         VALUES (1, 'helper', 1, '{}', 'h', 0)",
+    ),
+    (
+        "skill.complete",
+        "INSERT INTO skill_versions (tenant, name, hash, source, body, created_at)
+         VALUES (1, 'count', 'h', 'uploaded', '{\"files\":[{\"path\":\"a\",\"bytes\":1}]}', 0)",
+    ),
+    (
+        "skill.complete",
+        "WITH v AS (
+             INSERT INTO skill_versions (tenant, name, hash, source, body, created_at)
+             VALUES (1, 'count', 'h', 'uploaded', '{\"files\":[{\"path\":\"a\",\"bytes\":1}]}', 0)
+         )
+         INSERT INTO skill_files (tenant, name, hash, path, content) VALUES (1, 'count', 'h', 'a', 'ab')",
+    ),
+    (
+        "skill.complete",
+        "INSERT INTO skill_files (tenant, name, hash, path, content) VALUES (1, 'count', 'h', 'a', 'a')",
+    ),
+    (
+        "tenant.exists",
+        "WITH t AS (INSERT INTO tenants (tenant, created_at, deleted_at) VALUES (2, 0, 1))
+         INSERT INTO skills (tenant, name, hash, source, listed, updated_at)
+         VALUES (2, 'count', 'h', 'uploaded', FALSE, 0)",
+    ),
+    (
+        "blob.held",
+        "WITH b AS (
+             INSERT INTO blobs (tenant, sha256, generation, state, media_type, bytes, created_at, used_at)
+             VALUES (1, '\\xabababababababababababababababababababababababababababababababab', gen_random_uuid(), 2, 'image/png', 1, 0, 0)
+         )
+         INSERT INTO blob_holds (tenant, sha256, kind, owner, held_at)
+         SELECT tenant, '\\xabababababababababababababababababababababababababababababababab', 0, session_id, 0 FROM sessions",
+    ),
+    (
+        "blob.named",
+        "UPDATE sends SET input = '[{\"type\":\"image\",\"source\":{\"type\":\"blob\",\"media_type\":\"image/png\",\"bytes\":1,\"sha256\":\"abababababababababababababababababababababababababababababababab\"}}]' WHERE status = 'queued'",
+    ),
+    (
+        "blob.named",
+        "UPDATE timers SET target = replace(target, '{\"type\":\"text\",\"text\":\"tick\"}', '{\"type\":\"image\",\"source\":{\"type\":\"blob\",\"media_type\":\"image/png\",\"bytes\":1,\"sha256\":\"abababababababababababababababababababababababababababababababab\"}}')",
+    ),
+    (
+        "blob.named",
+        "UPDATE tool_calls SET result = replace(result, '\"content\":[', '\"content\":[{\"type\":\"image\",\"source\":{\"type\":\"blob\",\"media_type\":\"image/png\",\"bytes\":1,\"sha256\":\"abababababababababababababababababababababababababababababababab\"}},')",
+    ),
+    (
+        "blob.named",
+        "INSERT INTO inbox
+             (tenant, session_id, item_id, n, kind, mode, content, fate, created_at)
+         SELECT tenant, session_id, 'i', 9, 'message', 'steer', '[{\"type\":\"image\",\"source\":{\"type\":\"blob\",\"media_type\":\"image/png\",\"bytes\":1,\"sha256\":\"abababababababababababababababababababababababababababababababab\"}}]', 'pending', 0
+         FROM session_hot WHERE next_seq > 1",
+    ),
     (
         "call.one_result",
         "UPDATE tool_calls SET result = NULL, settled_at = NULL",

@@ -237,6 +237,89 @@ const PLANTS: &[(&str, &str)] = &[
          SELECT h.tenant, h.session_id, x.n, 1, 1, x.n, 'summary', '', 0, 0, h.session_id, 0
          FROM session_hot h, (SELECT 1 AS n UNION ALL SELECT 2) x WHERE h.next_seq > 1",
     ),
+    (
+        "tenant.own_rows",
+        "INSERT INTO memories (tenant, memory_id, namespace, text, metadata, source, words, created_at,
+                               updated_at)
+         SELECT 2, send_id, 'user/1/', 'x', '{}',
+                '{\"session_id\":\"ses_000000000000000000000000000000aa\",\"send_id\":\"snd_'
+                    || lower(hex(send_id)) || '\"}', 'x', 0, 0
+         FROM sends WHERE status = 'queued'",
+    ),
+    (
+        "agent.versions",
+        "INSERT INTO agents_named (tenant, name, version, created_at, updated_at)
+         VALUES (1, 'helper', 1, 0, 0)",
+    ),
+    (
+        "agent.versions",
+        "INSERT INTO agents_named (tenant, name, version, created_at, updated_at)
+         VALUES (1, 'helper', 1, 0, 0);
+         INSERT INTO agent_versions (tenant, name, n, spec, hash, created_at)
+         VALUES (1, 'helper', 1, '{}', 'h', 0);
+         INSERT INTO agent_aliases (tenant, name, alias, version) VALUES (1, 'helper', 'live', 2)",
+    ),
+    (
+        "agent.versions",
+        "INSERT INTO agent_versions (tenant, name, n, spec, hash, created_at)
+         VALUES (1, 'helper', 1, '{}', 'h', 0)",
+    ),
+    (
+        "skill.complete",
+        "INSERT INTO skills (tenant, name, hash, source, listed, updated_at)
+         VALUES (1, 'count', 'h', 'uploaded', 1, 0)",
+    ),
+    (
+        "skill.complete",
+        "INSERT INTO skill_versions (tenant, name, hash, source, body, created_at)
+         VALUES (1, 'count', 'h', 'uploaded', '{\"files\":[{\"path\":\"a\",\"bytes\":1}]}', 0)",
+    ),
+    (
+        "skill.complete",
+        "INSERT INTO skill_versions (tenant, name, hash, source, body, created_at)
+         VALUES (1, 'count', 'h', 'uploaded', '{\"files\":[{\"path\":\"a\",\"bytes\":1}]}', 0);
+         INSERT INTO skill_files (tenant, name, hash, path, content)
+         VALUES (1, 'count', 'h', 'a', x'6162')",
+    ),
+    (
+        "skill.complete",
+        "INSERT INTO skill_files (tenant, name, hash, path, content)
+         VALUES (1, 'count', 'h', 'a', x'61')",
+    ),
+    (
+        "tenant.exists",
+        "INSERT INTO agents_named (tenant, name, version, created_at, updated_at)
+         VALUES (2, 'helper', 0, 0, 0)",
+    ),
+    (
+        "tenant.exists",
+        "INSERT INTO tenants (tenant, created_at, deleted_at) VALUES (2, 0, 1);
+         INSERT INTO skills (tenant, name, hash, source, listed, updated_at)
+         VALUES (2, 'count', 'h', 'uploaded', 0, 0)",
+    ),
+    (
+        "blob.held",
+        "INSERT INTO blob_holds (tenant, sha256, kind, owner, held_at)
+         SELECT tenant, x'abababababababababababababababababababababababababababababababab', 0, session_id, 0 FROM sessions",
+    ),
+    (
+        "blob.held",
+        "INSERT INTO blobs (tenant, sha256, generation, state, media_type, bytes, created_at, used_at)
+         VALUES (1, x'abababababababababababababababababababababababababababababababab', x'000102030405060708090a0b0c0d0e0f', 2, 'image/png', 1, 0, 0);
+         INSERT INTO blob_holds (tenant, sha256, kind, owner, held_at)
+         SELECT tenant, x'abababababababababababababababababababababababababababababababab', 0, session_id, 0 FROM sessions",
+    ),
+    ("blob.named", "UPDATE messages SET content = '[{\"type\":\"image\",\"source\":{\"type\":\"blob\",\"media_type\":\"image/png\",\"bytes\":1,\"sha256\":\"abababababababababababababababababababababababababababababababab\"}}]' WHERE seq = 1"),
+    ("blob.named", "UPDATE sends SET input = '[{\"type\":\"image\",\"source\":{\"type\":\"blob\",\"media_type\":\"image/png\",\"bytes\":1,\"sha256\":\"abababababababababababababababababababababababababababababababab\"}}]' WHERE status = 'queued'"),
+    ("blob.named", "UPDATE inbox SET content = '[{\"type\":\"image\",\"source\":{\"type\":\"blob\",\"media_type\":\"image/png\",\"bytes\":1,\"sha256\":\"abababababababababababababababababababababababababababababababab\"}}]'"),
+    (
+        "blob.named",
+        "UPDATE timers SET target = replace(target, '{\"type\":\"text\",\"text\":\"tick\"}', '{\"type\":\"image\",\"source\":{\"type\":\"blob\",\"media_type\":\"image/png\",\"bytes\":1,\"sha256\":\"abababababababababababababababababababababababababababababababab\"}}')",
+    ),
+    (
+        "blob.named",
+        "UPDATE tool_calls SET result = replace(result, '\"content\":[', '\"content\":[{\"type\":\"image\",\"source\":{\"type\":\"blob\",\"media_type\":\"image/png\",\"bytes\":1,\"sha256\":\"abababababababababababababababababababababababababababababababab\"}},')",
+    ),
     ("row.readable", "UPDATE sends SET options = '[]' WHERE status = 'queued'"),
     ("row.readable", "UPDATE agents SET spec = '{\"tools\":[7]}'"),
     ("row.readable", "UPDATE messages SET content = 'x' WHERE seq = 1"),

@@ -1,12 +1,12 @@
 //! Agents by name.
 
 use mainspring_shared::agent::{
-    AgentKey, AgentQuery, AgentRef, AgentSpec, AgentVersion, Alias, Bound, NamedAgent,
+    AgentKey, AgentQuery, AgentRef, AgentSpec, AgentVersion, Alias, Bound, NamedAgent, SendOptions,
 };
 use mainspring_shared::id::TenantId;
 use mainspring_shared::store::{
     AliasOutcome, IdempotencyKey, Inspect, ListAgentVersions, ListAgents, NewSession, PublishAgent,
-    PublishOutcome, SetAlias,
+    PublishOutcome, SetAlias, Then,
 };
 
 use super::prelude::*;
@@ -401,4 +401,37 @@ pub async fn a_session_keeps_which_version_it_took(store: &dyn Inspect) {
     };
     assert_eq!(agent.bound.and_then(|bound| bound.agent), Some(taken));
     assert_eq!(agent.system_prompt.as_deref(), Some("Review."));
+}
+
+pub async fn a_send_is_run_with_its_own_agent_and_the_next_one_with_the_sessions(
+    store: &dyn Inspect,
+) {
+    let own = |prompt: &str| SendOptions {
+        agent: Some(Box::new(spec(prompt))),
+        ..SendOptions::default()
+    };
+    let opening = opening(1, 1);
+    accept(store, 0, with(opening, own("Review."))).await;
+    accept(store, 1, with(sending(2, 1), own("Review well."))).await;
+    accept(store, 2, sending(3, 1)).await;
+    register(store, 1).await;
+    let claimed = claim(store, 10, 1, 1, 1).await;
+    let prompt = |agent: &AgentSpec| agent.system_prompt.clone();
+    assert_eq!(prompt(&claimed.send.agent).as_deref(), Some("Review."));
+    assert_eq!(claimed.send.record.agent_version, Some(1));
+    let next = complete(store, 20, ending(&claimed, Then::Continue))
+        .await
+        .next;
+    let (next, _) = next.expect("send 2 is next");
+    assert_eq!(prompt(&next.agent).as_deref(), Some("Review well."));
+    let item = ending_of(&claimed, &next.record, Then::Continue);
+    let next = complete(store, 30, item).await.next;
+    let (next, _) = next.expect("send 3 is next");
+    assert_eq!(next.agent, new_session(1).agent);
+    let session = store.get_session(key(1)).await.expect("the store answers");
+    let session = session.expect("it exists");
+    assert_eq!(
+        (session.agent, session.agent_version),
+        (new_session(1).agent, 1)
+    );
 }

@@ -36,6 +36,7 @@ macro_rules! store_cases {
                 versions_are_listed_newest_first_page_by_page,
                 an_agent_belongs_to_its_tenant,
                 a_session_keeps_which_version_it_took,
+                a_send_is_run_with_its_own_agent_and_the_next_one_with_the_sessions,
             }
             alarms {
                 nothing_due_tells_when_to_look_again,

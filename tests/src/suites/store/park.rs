@@ -74,9 +74,7 @@ pub async fn what_was_paid_for_before_the_wait_is_stored(store: &dyn Inspect) {
             text: Some("- likes tea".into()),
             note: None,
         }),
-        begun: None,
-        background: None,
-        measured: None,
+        ..Shown::default()
     });
     let totals = SendTotals {
         usage: cost(30),

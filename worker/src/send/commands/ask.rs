@@ -66,16 +66,8 @@ impl Heard {
 impl Run<'_> {
     /// Begins a model call.
     pub(in crate::send) async fn ask(&mut self, round: i32, attempt: i32) -> Option<Event> {
-        if self.hold.reach.news.swap(false, Ordering::Relaxed) {
-            self.hold.inbox = Inbox::Raised;
-        }
-        if self.hold.inbox == Inbox::Raised
-            && let Some(event) = self.store_changes(Vec::new()).await
-        {
+        if let Some(event) = self.catch_up(round, attempt).await {
             return Some(event);
-        }
-        if self.hold.inbox != Inbox::Known && !self.gather(round).await {
-            return Some(self.release_as_lost().await);
         }
         self.round.passed = false;
         self.asking.cut_short = None;
@@ -165,6 +157,27 @@ impl Run<'_> {
             background: Some(background),
         };
         self.asking.call = Some(Box::pin(heard.answered(attempt)));
+        None
+    }
+
+    /// What is to be done before a model is asked: hooks of a timer's send, and what arrived meanwhile.
+    async fn catch_up(&mut self, round: i32, attempt: i32) -> Option<Event> {
+        if round == 0
+            && let Some(event) = Box::pin(self.heed_fired(attempt)).await
+        {
+            return Some(event);
+        }
+        if self.hold.reach.news.swap(false, Ordering::Relaxed) {
+            self.hold.inbox = Inbox::Raised;
+        }
+        if self.hold.inbox == Inbox::Raised
+            && let Some(event) = self.store_changes(Vec::new()).await
+        {
+            return Some(event);
+        }
+        if self.hold.inbox != Inbox::Known && !self.gather(round).await {
+            return Some(self.release_as_lost().await);
+        }
         None
     }
 

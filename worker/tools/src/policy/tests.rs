@@ -68,7 +68,7 @@ async fn another_service_sends_the_model_back_or_lets_it_end() {
     .await;
     let policy = HttpPolicy::before_end("policy", &url, &caller());
     let reply = Reply {
-        content: vec![mainspring_shared::message::ContentPart::text("done")],
+        content: vec![ContentPart::text("done")],
         tool_calls: Vec::new(),
         finish: mainspring_worker::llm::Finish::Stop,
         usage: mainspring_shared::usage::Usage::default(),
@@ -206,4 +206,45 @@ async fn another_service_says_whether_a_part_is_folded() {
     assert_eq!(denied, Ok(Verdict::Refuse("not now".into())));
     let asked = served.await.expect("served");
     assert!(asked[0].contains(r#""to_seq":8"#), "{}", asked[0]);
+}
+
+#[tokio::test]
+async fn another_service_judges_what_a_timer_fired() {
+    let (url, served) = service(vec![
+        r#"{"action":"allow"}"#,
+        r#"{"action":"allow","input":"other words"}"#,
+        r#"{"action":"end"}"#,
+        r#"{"action":"deny","reason":"not now"}"#,
+        r#"{"action":"allow","input":" "}"#,
+        r#"{"action":"continue"}"#,
+    ])
+    .await;
+    let policy = HttpPolicy::timer_fired("policy", &url, &caller());
+    let fired = FiredTimer {
+        timer: mainspring_shared::id::TimerId(Uuid::from_u128(7)),
+        n: 3,
+        due_at: mainspring_shared::time::Timestamp(1_000),
+        input: vec![ContentPart::text("tick")],
+    };
+    let words = Verdict::Instead(vec![ContentPart::text("other words")]);
+    for expected in [
+        Verdict::Go,
+        words,
+        Verdict::End,
+        Verdict::Refuse("not now".into()),
+    ] {
+        assert_eq!(policy.timer_fired(place(), &fired).await, Ok(expected));
+    }
+    // Nothing is not said in the place of something, and only an answer can be continued.
+    assert!(policy.timer_fired(place(), &fired).await.is_err());
+    assert!(policy.timer_fired(place(), &fired).await.is_err());
+    let asked = served.await.expect("served");
+    for part in [
+        r#""name":"timer_fired""#,
+        r#""timer_id":"tmr_00000000000000000000000000000007""#,
+        r#""n":3"#,
+        r#""text":"tick""#,
+    ] {
+        assert!(asked[0].contains(part), "{part}: {}", asked[0]);
+    }
 }

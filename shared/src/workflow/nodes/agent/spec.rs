@@ -4,7 +4,8 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
 
-use super::read_output_schema;
+use super::{read_output_schema, skills};
+use crate::skill::SkillRef;
 use crate::tool::{self, ToolEntry};
 use crate::workflow::schema::{Object, maybe, object, whole};
 use crate::workflow::spec::NodeIx;
@@ -48,6 +49,8 @@ pub struct LeafAgent {
     pub budget: Option<u64>,
     /// The worker pool that it runs in.
     pub pool: Option<String>,
+    /// The skills that it names; those of the run's starter when absent.
+    pub skills: Option<Vec<SkillRef>>,
 }
 
 /// How long the session of a leaf is kept.
@@ -119,6 +122,7 @@ pub(in crate::workflow) static AGENT_SPEC: LazyLock<Object> = LazyLock::new(|| {
         .with("metadata", json!({"type": "object"}))
         .hinted("budget", budget, BUDGET_HINT)
         .hinted("pool", pool, "name a pool of workers, or leave it out")
+        .hinted("skills", skills::schema(), skills::HINT)
 });
 
 const BUDGET_HINT: &str = "write {\"tokens\": …}";
@@ -147,6 +151,7 @@ impl LeafAgent {
             metadata: Map::new(),
             budget: None,
             pool: None,
+            skills: None,
         }
     }
 
@@ -202,6 +207,7 @@ impl LeafAgent {
         let metadata = reader.object(members, "metadata").cloned();
         let budget = read_budget(reader, members);
         let pool = read_pool(reader, members, tools.as_deref().unwrap_or_default());
+        let skills = skills::read(reader, members);
         Some(Self {
             name: name?,
             system_prompt: system_prompt?,
@@ -215,6 +221,7 @@ impl LeafAgent {
             metadata: metadata.unwrap_or_default(),
             budget,
             pool,
+            skills,
         })
     }
 
@@ -236,6 +243,10 @@ impl LeafAgent {
         }
         if let Some(pool) = &self.pool {
             out["pool"] = json!(pool);
+        }
+        if let Some(skills) = &self.skills {
+            let skills: Vec<String> = skills.iter().map(ToString::to_string).collect();
+            out["skills"] = json!(skills);
         }
         out
     }

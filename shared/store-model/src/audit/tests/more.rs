@@ -358,6 +358,7 @@ fn what_is_named_of_another_tenant_is_found() {
     let other = TenantId(9);
     let run = found(|dump| {
         run_of(dump).run.key.tenant = other;
+        dump.tenants.push(other);
         dump.sessions[0].sends[1].run = Some(leaf());
     });
     assert_eq!(run, ["tenant.own_rows"]);

@@ -1,0 +1,109 @@
+//! The agent that a send names for itself.
+
+use mainspring_shared::agent::prompt::bind;
+use mainspring_shared::agent::{AgentQuery, AgentSpec, SendOptions};
+use mainspring_shared::id::SessionKey;
+use mainspring_shared::store::IdempotencyKey;
+use serde_json::{Map, Value};
+
+use super::{Resolver, invalid, is_about_agents};
+use crate::error::{Error, FieldError};
+use crate::services::skills;
+
+/// The options of a send as a request means them: an agent is still a name.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct OptionsAsk {
+    /// All the others.
+    pub options: SendOptions,
+    /// The agent, if one is named.
+    pub agent: Option<AgentAsk>,
+}
+
+/// A published agent for one send, with the values of its variables.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AgentAsk {
+    /// A pointer to the object that has `agent` and `variables` as members.
+    pub at: String,
+    pub agent: AgentQuery,
+    pub variables: Map<String, Value>,
+}
+
+impl Resolver<'_> {
+    /// The options of a send to a session that exists. Nothing is read unless they name an agent.
+    pub async fn options_in(
+        &mut self,
+        ask: OptionsAsk,
+        session: SessionKey,
+        key: Option<&IdempotencyKey>,
+    ) -> Result<SendOptions, Error> {
+        if ask.agent.is_none() {
+            return Ok(ask.options);
+        }
+        match self.app.store.get_session(session).await? {
+            Some(found) => {
+                self.options_with(ask, &found.agent, &found.metadata, key)
+                    .await
+            }
+            None if self.is_known(key).await? => Ok(ask.options),
+            None => Err(Error::session_not_found()),
+        }
+    }
+
+    /// The options of a send in a session with this agent and this metadata. Fails with
+    /// `agent.not_found`, or with `request.invalid` where the agent cannot be run there. A request whose
+    /// key was used before is known to store nothing.
+    pub async fn options_with(
+        &mut self,
+        ask: OptionsAsk,
+        session: &AgentSpec,
+        metadata: &Map<String, Value>,
+        key: Option<&IdempotencyKey>,
+    ) -> Result<SendOptions, Error> {
+        let OptionsAsk { mut options, agent } = ask;
+        let Some(ask) = agent else {
+            return Ok(options);
+        };
+        match self.for_send(ask, session, metadata).await {
+            Ok(mut agent) => {
+                // A send has no other sends to share a budget with: it is the send's own.
+                options.budget = match (options.budget, agent.budget.take()) {
+                    (Some(own), Some(agents)) => Some(own.and(agents)),
+                    (own, agents) => own.or(agents),
+                };
+                options.agent = Some(Box::new(agent));
+                Ok(options)
+            }
+            Err(error) if is_about_agents(error.code()) && self.is_known(key).await? => Ok(options),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn for_send(
+        &mut self,
+        ask: AgentAsk,
+        session: &AgentSpec,
+        metadata: &Map<String, Value>,
+    ) -> Result<AgentSpec, Error> {
+        let AgentAsk {
+            at,
+            agent: query,
+            variables,
+        } = ask;
+        let pointer = format!("{at}/agent");
+        let version = self.find(&query).await;
+        let version = version.map_err(|error| error.at(&pointer))?;
+        let reference = version.reference();
+        let elsewhere = version.spec.own_pool().filter(|own| *own != session.pool());
+        if let Some(own) = elsewhere {
+            let detail = format!(
+                "runs on the workers of the pool {own:?}, and the session on those of {:?}",
+                session.pool()
+            );
+            return Err(Error::invalid_members(vec![FieldError { pointer, detail }]));
+        }
+        let bound = bind(version.spec, Some(reference), variables, metadata);
+        let mut agent = bound.map_err(|faults| invalid(&at, faults))?;
+        skills::pin(self.app.store.as_ref(), self.tenant, &mut agent, &pointer).await?;
+        Ok(agent)
+    }
+}

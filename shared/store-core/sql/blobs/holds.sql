@@ -1,0 +1,2 @@
+-- Everything that is kept for something.
+SELECT tenant, sha256, kind, owner FROM blob_holds ORDER BY tenant, sha256, kind, owner;

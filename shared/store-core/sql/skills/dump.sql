@@ -1,0 +1,2 @@
+-- Every skill.
+SELECT tenant, name, hash, source, listed FROM skills ORDER BY tenant, name;

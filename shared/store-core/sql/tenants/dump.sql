@@ -1,0 +1,2 @@
+-- Every tenant that was not deleted, but for the first one.
+SELECT tenant FROM tenants WHERE tenant > 1 AND deleted_at IS NULL ORDER BY tenant;

@@ -1,0 +1,30 @@
+-- Published agents whose versions have a gap or do not reach their number, versions of no agent, and
+-- aliases of versions that are not there.
+WITH bound AS MATERIALIZED (
+    SELECT
+        coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now,
+        $2::bigint AS takeover_ms, $3::bigint AS rows_max
+)
+SELECT json_build_object('tenant', x.tenant, 'agent', x.name, 'version', x.n)::text AS row
+FROM (
+    SELECT a.tenant, a.name, a.version AS n
+    FROM agent_aliases a
+    LEFT JOIN agent_versions v ON v.tenant = a.tenant AND v.name = a.name AND v.n = a.version
+    WHERE v.n IS NULL
+    UNION ALL
+    SELECT g.tenant, g.name, g.version
+    FROM agents_named g
+    LEFT JOIN (
+        SELECT w.tenant, w.name, count(*) AS numbered, max(w.n) AS newest
+        FROM agent_versions w
+        GROUP BY w.tenant, w.name
+    ) v ON v.tenant = g.tenant AND v.name = g.name
+    WHERE coalesce(v.numbered, 0) <> g.version OR coalesce(v.newest, 0) <> g.version
+    UNION ALL
+    SELECT v.tenant, v.name, v.n
+    FROM agent_versions v
+    LEFT JOIN agents_named g ON g.tenant = v.tenant AND g.name = v.name
+    WHERE g.name IS NULL
+) x
+ORDER BY x.tenant, x.name, x.n
+LIMIT (SELECT b.rows_max FROM bound b)
