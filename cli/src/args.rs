@@ -474,9 +474,9 @@ pub(crate) struct DiffArgs {
     /// Folder of the embedded database [env: MAINSPRING_DATA_DIR] [default: ./mainspring-data]
     #[arg(long, value_name = "FOLDER")]
     pub(crate) data_dir: Option<String>,
-    /// Files with agents to compare, A..B; with one file, the sessions' own agents are A; with none, rounds
-    /// are compared with what they recorded
-    #[arg(long, value_name = "FILE[..FILE]")]
+    /// Agents to compare, A..B, each a file or a published one (NAME@3..NAME@4, NAME@live); with one, the
+    /// sessions' own agents are A; with none, rounds are compared with what they recorded
+    #[arg(long, value_name = "AGENT[..AGENT]")]
     pub(crate) agent: Option<String>,
     /// Only sends of this session
     #[arg(long, value_name = "ID")]

@@ -261,6 +261,15 @@ pub struct ContextSpec {
     pub extra: Extra,
 }
 
+impl ContextSpec {
+    /// Whether sends are shown as digests, or older results of tools not whole: then an agent can read what it
+    /// is not shown. Folds alone are not meant, which most conversations never need.
+    pub fn hides(&self) -> bool {
+        let shortens = |policy: &ToolContext| *policy != ToolContext::Preserve;
+        self.representation == Representation::Projection || self.tools.values().any(shortens)
+    }
+}
+
 /// Which pictures and files of the window a model call contains, and how large. Others are replaced by a
 /// line that says what they were.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]

@@ -237,6 +237,7 @@ impl Code {
             && !matches!(
                 self,
                 Self::BudgetExceeded
+                    | Self::LlmTruncated
                     | Self::SendDeadline
                     | Self::WorkflowTimeout
                     | Self::WorkflowRoundLimit

@@ -2,6 +2,27 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::named::named;
+
+named! {
+    /// What a model was asked for.
+    Purpose {
+        /// A round of a send.
+        Round = "round",
+        /// A fold of a session's transcript.
+        Fold = "fold",
+        /// What of a send is to be remembered.
+        Extract = "extract",
+    }
+}
+
+impl Purpose {
+    /// Reads the column `purpose`: rounds say nothing.
+    pub fn stored(text: Option<&str>) -> Self {
+        text.and_then(Self::parse).unwrap_or(Self::Round)
+    }
+}
+
 /// Tokens and cost of one model response, or the sum of several.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Usage {

@@ -4,11 +4,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use mainspring_shared::agent::AgentSpec;
+use mainspring_shared::agent::prompt::take_over;
+use mainspring_shared::agent::{AgentSpec, AgentVersion};
 use mainspring_shared::id::SessionKey;
 use mainspring_shared::message::{Message, Role};
 use mainspring_shared::model::Digest;
 use mainspring_shared::send::SendRecord;
+use mainspring_shared::session::SessionRecord;
 use mainspring_shared::session::fold::{self, Fold};
 use mainspring_shared::session::render::following;
 use mainspring_shared::session::window::Window;
@@ -38,6 +40,35 @@ pub struct Replayer {
     pub clock: Arc<dyn Clock>,
 }
 
+/// Who is asked the rounds of sends in place of their sessions' agents.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Other {
+    /// This one.
+    Spec(Box<AgentSpec>),
+    /// A published version.
+    Version(Box<AgentVersion>),
+}
+
+impl Other {
+    /// The agent as this session would take it now in place of its own.
+    fn taken_by(&self, session: &SessionRecord) -> Result<AgentSpec, ReplayError> {
+        let (spec, reference) = match self {
+            Self::Spec(spec) => (spec.as_ref(), None),
+            Self::Version(version) => (&version.spec, Some(version.reference())),
+        };
+        let before = session.agent.bound.as_ref().map(|bound| &bound.variables);
+        let before = before.cloned().unwrap_or_default();
+        let taken = take_over(spec.clone(), reference, before, &session.metadata);
+        taken.map_err(|faults| {
+            let faults: Vec<String> = faults
+                .into_iter()
+                .map(|fault| format!("{} {}", fault.pointer, fault.detail))
+                .collect();
+            ReplayError::Prompt(faults.join("; "))
+        })
+    }
+}
+
 /// A round that was rendered again.
 #[derive(Debug, Clone)]
 pub struct Replayed {
@@ -64,6 +95,9 @@ pub enum ReplayError {
     /// Its agent cannot be asked here.
     #[error("its model cannot be asked here: {0}")]
     Model(#[source] crate::llm::Error),
+    /// The other agent's prompt does not fit the session.
+    #[error("the agent does not fit its session: {0}")]
+    Prompt(String),
     /// Its agent's output schema is none.
     #[error("its output schema is none: {0}")]
     Schema(String),
@@ -93,14 +127,14 @@ impl Replayer {
     pub async fn rounds(
         &self,
         record: &SendRecord,
-        agent: Option<&AgentSpec>,
+        agent: Option<&Other>,
     ) -> Result<Vec<Replayed>, ReplayError> {
         let key = record.key;
         let session = self.store.get_session(key).await?;
         let session = session.ok_or(ReplayError::Pruned)?;
         let mut send = StartedSend::new(record.clone(), session.agent.clone(), None);
         if let Some(agent) = agent {
-            send.agent = agent.clone();
+            send.agent = agent.taken_by(&session)?;
         }
         let shown = record.shown.clone();
         let from = shown.as_ref().and_then(|shown| shown.from_seq).unwrap_or(1);

@@ -90,6 +90,8 @@ pub enum Effect {
     PassTurn,
     /// Offer it to each agent that has skills, which its calls read.
     ReadSkills,
+    /// Offer it to each agent whose context shows less than the transcript, which its calls read.
+    ReadBack,
 }
 
 impl Effect {

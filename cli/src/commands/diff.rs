@@ -4,12 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use mainspring_runtime::Lifecycle;
-use mainspring_shared::agent::AgentSpec;
+use mainspring_shared::agent::AgentQuery;
 use mainspring_shared::id::{SessionId, TenantId};
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::store::{ListSends, Store};
 use mainspring_tools::builtin;
-use mainspring_worker::replay::{Replayed, Replayer};
+use mainspring_worker::replay::{Other, Replayed, Replayer};
 use serde_json::{Value, json};
 
 use super::agents::read_one;
@@ -18,15 +18,27 @@ use crate::config::Config;
 use crate::failure::{Exit, Failure, causes, usage_text};
 use crate::{output, wiring};
 
+/// The first agent, where one was named, and the second.
+type Agents = (Option<Other>, Other);
+
 /// Bytes shown before and behind the first one that differs.
 const AROUND: usize = 48;
 
 pub(crate) async fn run(args: &DiffArgs, format: Format, config: &Config) -> Result<(), Failure> {
-    let agents = args.agent.as_deref().map(agents).transpose()?;
+    let tenant = match &config.tenant {
+        Some(id) => id
+            .parse()
+            .map_err(|error| usage_text(format!("--tenant {id}: {error}"), "name a tenant's id"))?,
+        None => TenantId::DEFAULT,
+    };
     let clock = wiring::clock();
     let entropy = wiring::entropy();
     let store = wiring::store_to_read(config).await?;
     let wires = wiring::local();
+    let agents = match &args.agent {
+        Some(text) => Some(agents(text, tenant, store.as_ref()).await?),
+        None => None,
+    };
     let background = builtin::Background {
         store: store.clone(),
         queue: wires.queue,
@@ -41,7 +53,7 @@ pub(crate) async fn run(args: &DiffArgs, format: Format, config: &Config) -> Res
         tools: Arc::new(tools),
         clock,
     };
-    let sends = sends(args, store.as_ref(), config).await?;
+    let sends = sends(args, tenant, store.as_ref(), config).await?;
     let mut found = Found::default();
     for send in &sends {
         compare(&replayer, send, agents.as_ref(), &mut found).await;
@@ -50,27 +62,49 @@ pub(crate) async fn run(args: &DiffArgs, format: Format, config: &Config) -> Res
 }
 
 /// The agents of `A..B`, or of `B` alone, which is compared with the sessions' own.
-fn agents(text: &str) -> Result<(Option<AgentSpec>, AgentSpec), Failure> {
-    let read = |file: &str| -> Result<AgentSpec, Failure> {
-        let members = Value::Object(read_one(Path::new(file))?);
-        serde_json::from_value(members).map_err(|error| {
-            usage_text(
-                format!("{file}: {error}"),
-                "name a file that holds an agent as JSON",
-            )
-        })
-    };
+async fn agents(text: &str, tenant: TenantId, store: &dyn Store) -> Result<Agents, Failure> {
     match text.split_once("..").filter(|(left, _)| !left.is_empty()) {
         // A path may begin with two dots.
         Some((left, right)) if !right.starts_with('/') || Path::new(left).exists() => {
-            Ok((Some(read(left)?), read(right)?))
+            let left = agent(left, tenant, store).await?;
+            Ok((Some(left), agent(right, tenant, store).await?))
         }
-        Some(_) | None => Ok((None, read(text)?)),
+        Some(_) | None => Ok((None, agent(text, tenant, store).await?)),
     }
+}
+
+/// The agent of a file, or a published one.
+async fn agent(text: &str, tenant: TenantId, store: &dyn Store) -> Result<Other, Failure> {
+    let hint = "name a file that holds an agent, or a published one: NAME, NAME@3 or NAME@ALIAS";
+    if Path::new(text).exists() {
+        let members = Value::Object(read_one(Path::new(text))?);
+        let spec = serde_json::from_value(members);
+        let spec = spec.map_err(|error| usage_text(format!("{text}: {error}"), hint))?;
+        return Ok(Other::Spec(Box::new(spec)));
+    }
+    let query: AgentQuery = text.parse().map_err(|_| {
+        usage_text(
+            format!("{text} is neither a file nor an agent's name"),
+            hint,
+        )
+    })?;
+    let found = store.find_agents(tenant, vec![query]).await;
+    let found = found.map_err(|error| {
+        Failure::new(
+            Exit::Failure,
+            format!("{text} could not be looked up: {error}"),
+        )
+    })?;
+    let version = found.into_iter().next().flatten().ok_or_else(|| {
+        let message = format!("there is no file and no published agent {text}");
+        Failure::new(Exit::NotFound, message).next("`mainspring agents list` shows the agents")
+    })?;
+    Ok(Other::Version(Box::new(version)))
 }
 
 async fn sends(
     args: &DiffArgs,
+    tenant: TenantId,
     store: &dyn Store,
     config: &Config,
 ) -> Result<Vec<SendRecord>, Failure> {
@@ -83,7 +117,7 @@ async fn sends(
         })
         .transpose()?;
     let query = ListSends {
-        tenant: TenantId::DEFAULT,
+        tenant,
         session,
         status: None,
         before: None,
@@ -118,7 +152,7 @@ struct Found {
 async fn compare(
     replayer: &Replayer,
     send: &SendRecord,
-    agents: Option<&(Option<AgentSpec>, AgentSpec)>,
+    agents: Option<&Agents>,
     found: &mut Found,
 ) {
     let left = match agents {
@@ -260,24 +294,5 @@ mod tests {
         assert_eq!(first_difference("longer", "long"), Some(4));
         assert_eq!(first_difference("aä", "aö"), Some(1));
         assert_eq!(around("aäb", 1), "aäb");
-    }
-
-    #[test]
-    fn agents_are_named_by_their_files() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let file = |name: &str, prompt: &str| {
-            let path = folder.path().join(name);
-            let text = json!({ "system_prompt": prompt }).to_string();
-            std::fs::write(&path, text).expect("written");
-            path.display().to_string()
-        };
-        let (a, b) = (file("a.json", "one"), file("b.json", "two"));
-        let (left, right) = agents(&format!("{a}..{b}")).expect("two agents");
-        let prompt = |agent: Option<AgentSpec>| agent.and_then(|agent| agent.system_prompt);
-        assert_eq!(prompt(left).as_deref(), Some("one"));
-        assert_eq!(prompt(Some(right)).as_deref(), Some("two"));
-        let (left, _) = agents(&b).expect("one agent");
-        assert_eq!(left, None);
-        assert!(agents("nowhere.json").is_err());
     }
 }

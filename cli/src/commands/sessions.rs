@@ -250,20 +250,22 @@ async fn usage(client: &Client, format: Format, session: String) -> Result<(), F
     }
     let mut rows = Vec::new();
     for (of, part) in [("session", &found["own"]), ("tree", &found["tree"])] {
-        for model in part["models"].as_array().into_iter().flatten() {
-            rows.push(json!({
-                "of": of,
-                "model": model["model"],
-                "calls": model["calls"],
-                "input": model["usage"]["input_tokens"],
-                "output": model["usage"]["output_tokens"],
-                "usd": model["usage"]["cost_usd"],
-            }));
+        for (parts, name) in [("models", "model"), ("purposes", "purpose")] {
+            for one in part[parts].as_array().into_iter().flatten() {
+                rows.push(json!({
+                    "of": of,
+                    "model": one[name],
+                    "calls": one["calls"],
+                    "input": one["usage"]["input_tokens"],
+                    "output": one["usage"]["output_tokens"],
+                    "usd": one["usage"]["cost_usd"],
+                }));
+            }
         }
     }
     let columns = [
         ("OF", "of"),
-        ("MODEL", "model"),
+        ("MODEL OR PURPOSE", "model"),
         ("CALLS", "calls"),
         ("INPUT", "input"),
         ("OUTPUT", "output"),

@@ -260,10 +260,11 @@ fn tools_that_no_worker_has_are_warned_of_and_the_cost_of_a_session_is_shown() {
     let usage = json(&dev.url, &["sessions", "usage", session]);
     assert_eq!(usage["own"]["calls"], 1, "{usage}");
     assert_eq!(usage["own"], usage["tree"]);
+    assert_eq!(usage["own"]["purposes"][0]["purpose"], "round", "{usage}");
     let table = ask(&dev.url, &["sessions", "usage", session, "-o", "table"]);
     let lines: Vec<&str> = table.stdout.lines().collect();
     assert!(lines[0].starts_with("OF"), "{}", table.stdout);
-    assert_eq!(lines.len(), 3, "{}", table.stdout);
+    assert_eq!(lines.len(), 5, "{}", table.stdout);
 }
 
 #[test]
@@ -329,4 +330,24 @@ fn recorded_rounds_are_rendered_again_and_compared() {
         stdout.contains("Be brief.") && stdout.contains("Be bold."),
         "{stdout}"
     );
+    // Published versions, which take the variables and the metadata of each session.
+    for text in [
+        "You serve {{metadata.team}}.",
+        "You serve {{metadata.team}} well.",
+    ] {
+        let agent = format!(
+            r#"{{"name": "helper", "prompt": {{"sections": [{{"name": "team", "text": "{text}"}}]}}}}"#
+        );
+        let published = ask(&dev.url, &["agents", "apply", &file("helper.json", &agent)]);
+        assert_eq!(published.code, 0, "{}", published.stderr);
+    }
+    let (code, stdout, stderr) = diff(&["--agent", "helper@1..helper@2"]);
+    assert_eq!(code, Some(1), "{stderr}");
+    assert!(stdout.contains("You serve  well."), "{stdout}");
+    let (code, stdout, stderr) = diff(&["--agent", "helper@2..helper"]);
+    assert_eq!((code, stdout.as_str()), (Some(0), ""), "{stderr}");
+    let (code, _, stderr) = diff(&["--agent", "helper@1..helper@7"]);
+    assert_eq!(code, Some(3), "{stderr}");
+    let (code, _, stderr) = diff(&["--tenant", "ten_7", "--agent", "helper"]);
+    assert_eq!(code, Some(3), "{stderr}");
 }

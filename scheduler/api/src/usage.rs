@@ -1,5 +1,6 @@
 //! What sessions cost.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -7,7 +8,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use mainspring_scheduler::error::Error;
 use mainspring_shared::store::{ModelUsage, SessionUsage};
-use mainspring_shared::usage::Usage;
+use mainspring_shared::usage::{Purpose, Usage};
 use serde::Serialize;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -36,36 +37,76 @@ pub(super) struct UsageView {
     /// Their total cost.
     usage: Usage,
     /// The same by model.
-    models: Vec<ModelUsage>,
+    models: Vec<ModelUsageView>,
+    /// The same by what the models were asked for.
+    purposes: Vec<PurposeUsageView>,
+}
+
+/// The cost of one model's calls.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = ModelUsage)]
+struct ModelUsageView {
+    /// The model as it was asked for.
+    model: String,
+    /// Its responses, including incomplete ones.
+    calls: u64,
+    /// Their total cost.
+    usage: Usage,
+}
+
+/// The cost of model calls of one kind.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = PurposeUsage)]
+struct PurposeUsageView {
+    /// What models were asked for.
+    purpose: Purpose,
+    /// Their responses, including incomplete ones.
+    calls: u64,
+    /// Their total cost.
+    usage: Usage,
 }
 
 impl UsageView {
-    fn of(models: Vec<ModelUsage>) -> Self {
+    fn of<'a>(parts: impl IntoIterator<Item = &'a ModelUsage>) -> Self {
         let mut sum = Self::default();
-        for part in &models {
+        let mut models: BTreeMap<&str, (u64, Usage)> = BTreeMap::new();
+        let mut purposes: BTreeMap<Purpose, (u64, Usage)> = BTreeMap::new();
+        for part in parts {
             sum.calls += part.calls;
             sum.usage.add(&part.usage);
+            let model = models.entry(&part.model).or_default();
+            for (calls, usage) in [model, purposes.entry(part.purpose).or_default()] {
+                *calls += part.calls;
+                usage.add(&part.usage);
+            }
         }
-        Self { models, ..sum }
+        let models = models
+            .into_iter()
+            .map(|(model, (calls, usage))| ModelUsageView {
+                model: model.to_owned(),
+                calls,
+                usage,
+            });
+        let purposes = purposes
+            .into_iter()
+            .map(|(purpose, (calls, usage))| PurposeUsageView {
+                purpose,
+                calls,
+                usage,
+            });
+        Self {
+            models: models.collect(),
+            purposes: purposes.collect(),
+            ..sum
+        }
     }
 }
 
 impl From<SessionUsage> for SessionUsageView {
     fn from(found: SessionUsage) -> Self {
-        let mut tree = found.own.clone();
-        for part in found.below {
-            match tree.iter_mut().find(|own| own.model == part.model) {
-                Some(own) => {
-                    own.calls += part.calls;
-                    own.usage.add(&part.usage);
-                }
-                None => tree.push(part),
-            }
-        }
-        tree.sort_by(|a, b| a.model.cmp(&b.model));
         Self {
-            own: UsageView::of(found.own),
-            tree: UsageView::of(tree),
+            own: UsageView::of(&found.own),
+            tree: UsageView::of(found.own.iter().chain(&found.below)),
             sessions: found.sessions,
         }
     }

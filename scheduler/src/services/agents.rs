@@ -5,7 +5,7 @@ mod send;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mainspring_shared::agent::prompt::bind;
+use mainspring_shared::agent::prompt::{bind, take_over};
 use mainspring_shared::agent::{AgentQuery, AgentRef, AgentSpec, AgentVersion, PromptFault};
 use mainspring_shared::error::Code;
 use mainspring_shared::id::TenantId;
@@ -112,13 +112,11 @@ impl<'a> Resolver<'a> {
         metadata: &Map<String, Value>,
     ) -> Result<AgentSpec, Error> {
         let (spec, reference) = self.spec(agent).await?;
-        let variables = variables.unwrap_or_else(|| {
-            let declared = spec.prompt.as_ref().map(|prompt| &prompt.variables);
-            let kept = before.into_iter();
-            let kept = kept.filter(|(name, _)| declared.is_some_and(|all| all.contains_key(name)));
-            kept.collect()
-        });
-        bind(spec, reference, variables, metadata).map_err(|faults| invalid("", faults))
+        let bound = match variables {
+            Some(variables) => bind(spec, reference, variables, metadata),
+            None => take_over(spec, reference, before, metadata),
+        };
+        bound.map_err(|faults| invalid("", faults))
     }
 
     async fn spec(&mut self, agent: Choice) -> Result<(AgentSpec, Option<AgentRef>), Error> {

@@ -288,6 +288,23 @@ pub fn bind(
     })
 }
 
+/// The agent as a session takes it in place of another one: without new values it keeps those of before
+/// that it declares.
+///
+/// Fails like [`bind`].
+pub fn take_over(
+    spec: AgentSpec,
+    agent: Option<AgentRef>,
+    before: Map<String, Value>,
+    metadata: &Map<String, Value>,
+) -> Result<AgentSpec, Vec<PromptFault>> {
+    let declared = spec.prompt.as_ref().map(|prompt| &prompt.variables);
+    let kept = before.into_iter();
+    let kept = kept.filter(|(name, _)| declared.is_some_and(|all| all.contains_key(name)));
+    let kept = kept.collect();
+    bind(spec, agent, kept, metadata)
+}
+
 fn value_faults(prompt: Option<&PromptSpec>, values: &Map<String, Value>) -> Vec<PromptFault> {
     let mut faults = Vec::new();
     let declared = |name: &str| prompt.is_some_and(|prompt| prompt.variables.contains_key(name));

@@ -20,7 +20,7 @@ use crate::session::shown::Shown;
 use crate::session::window;
 use crate::step::{RoundRef, StepKind, StepRefs};
 use crate::time::Timestamp;
-use crate::usage::Usage;
+use crate::usage::{Purpose, Usage};
 
 /// The steps of a worker that owns a session. Each write under a lease matches the lease's token on the
 /// row that numbers messages, so a stale owner changes nothing.
@@ -261,6 +261,9 @@ pub struct UsageRow {
 /// In the place of a round, in the rows of model calls that wrote a fold; their `purpose` is `fold`.
 const FOLD_ROUND: i32 = -2;
 
+/// The least number of a call that wrote a fold behind the end of its send. Those of extractions are smaller.
+const AT_REST_FIRST: i32 = 1 << 30;
+
 impl UsageRow {
     /// The row of a model call that wrote a fold: the `call`-th under the grant with this number.
     pub fn of_fold(epoch: i64, call: i32, model: String, usage: Usage) -> Self {
@@ -277,14 +280,21 @@ impl UsageRow {
 
     /// The row of a model call that wrote a fold behind the end of its send; `random` tells it from others.
     pub fn of_fold_at_rest(random: Uuid, model: String, usage: Usage) -> Self {
-        /// Numbers of extractions are smaller.
-        const FIRST: i32 = 1 << 30;
         let [.., a, b, c, d] = *random.as_bytes();
         Self {
             round: EXTRACT_ROUND,
-            attempt: FIRST | (i32::from_be_bytes([a, b, c, d]) & (FIRST - 1)),
+            attempt: AT_REST_FIRST | (i32::from_be_bytes([a, b, c, d]) & (AT_REST_FIRST - 1)),
             model,
             usage,
+        }
+    }
+
+    /// What its model was asked for.
+    pub fn purpose(&self) -> Purpose {
+        match self.round {
+            0.. => Purpose::Round,
+            EXTRACT_ROUND if self.attempt < AT_REST_FIRST => Purpose::Extract,
+            _ => Purpose::Fold,
         }
     }
 

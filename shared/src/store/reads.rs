@@ -15,7 +15,7 @@ use crate::session::SessionStatus;
 use crate::session::fold::Fold;
 use crate::step::Step;
 use crate::time::Timestamp;
-use crate::usage::Usage;
+use crate::usage::{Purpose, Usage};
 
 /// Reads of transcripts and steps, statistics, and checks of the whole.
 #[async_trait]
@@ -206,11 +206,13 @@ pub struct Violation {
     pub rows: Vec<Value>,
 }
 
-/// What model calls cost, by the model.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, utoipa::ToSchema)]
+/// What calls of one model for one purpose cost.
+#[derive(Debug, Clone, PartialEq)]
 pub struct ModelUsage {
     /// The model as it was asked for.
     pub model: String,
+    /// What it was asked for.
+    pub purpose: Purpose,
     /// Its answers, those that broke off included.
     pub calls: u64,
     /// What they cost.
@@ -222,8 +224,8 @@ pub struct ModelUsage {
 pub struct SessionUsage {
     /// The session and those below it.
     pub sessions: u64,
-    /// Its own calls, by model.
+    /// Its own calls, by model and purpose.
     pub own: Vec<ModelUsage>,
-    /// Those of the sessions below it, by model.
+    /// Those of the sessions below it, by model and purpose.
     pub below: Vec<ModelUsage>,
 }

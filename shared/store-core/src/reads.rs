@@ -13,7 +13,7 @@ use mainspring_shared::store::{
     ReadMessages, Reads, ScalingStats, ServerInfo, SessionUsage, Violation,
 };
 use mainspring_shared::time::Timestamp;
-use mainspring_shared::usage::Usage;
+use mainspring_shared::usage::{Purpose, Usage};
 
 use crate::audit;
 use crate::db::{Conn, Server, sql};
@@ -312,8 +312,10 @@ pub(crate) async fn usage(conn: &mut Conn, key: SessionKey) -> Result<Option<Ses
         let Some(model) = cells.get("model")? else {
             continue;
         };
+        let purpose: Option<String> = cells.get("purpose")?;
         let part = ModelUsage {
             model,
+            purpose: Purpose::stored(purpose.as_deref()),
             calls: count(&mut cells, "calls")?,
             usage: Usage {
                 input_tokens: count(&mut cells, "input_tokens")?,

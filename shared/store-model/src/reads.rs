@@ -16,6 +16,7 @@ use mainspring_shared::store::{
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallRecord;
+use mainspring_shared::usage::{Purpose, Usage};
 
 use crate::audit::audit;
 use crate::memory::ModelStore;
@@ -174,14 +175,19 @@ pub(crate) fn usage(state: &State, key: SessionKey) -> Option<SessionUsage> {
     })
 }
 
-fn add_usage(state: &State, key: SessionKey, parts: &mut BTreeMap<String, ModelUsage>) {
+fn add_usage(state: &State, key: SessionKey, parts: &mut BTreeMap<(String, Purpose), ModelUsage>) {
     let rows = state
         .sessions
         .get(&key)
         .map(|session| session.usage.values());
     for row in rows.into_iter().flatten() {
-        let part = parts.entry(row.model.clone()).or_default();
-        part.model.clone_from(&row.model);
+        let slot = (row.model.clone(), row.purpose());
+        let part = parts.entry(slot).or_insert_with(|| ModelUsage {
+            model: row.model.clone(),
+            purpose: row.purpose(),
+            calls: 0,
+            usage: Usage::default(),
+        });
         part.calls += 1;
         part.usage.add(&row.usage);
     }

@@ -14,7 +14,7 @@ use mainspring_shared::store::{
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallRecord;
-use mainspring_shared::usage::Usage;
+use mainspring_shared::usage::{Purpose, Usage};
 use serde_json::{Map, Value};
 use sqlx::postgres::PgRow;
 
@@ -355,8 +355,10 @@ pub(crate) async fn usage(pool: &Pool, key: SessionKey) -> Result<Option<Session
         let Some(model) = fields.take("model")? else {
             continue;
         };
+        let purpose: Option<String> = fields.take("purpose")?;
         let part = ModelUsage {
             model,
+            purpose: Purpose::stored(purpose.as_deref()),
             calls: fields.total("calls")?,
             usage: Usage {
                 input_tokens: fields.total("input_tokens")?,

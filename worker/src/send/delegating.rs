@@ -49,7 +49,8 @@ impl Run<'_> {
                 | Effect::Recall
                 | Effect::Remember
                 | Effect::PassTurn
-                | Effect::ReadSkills => {}
+                | Effect::ReadSkills
+                | Effect::ReadBack => {}
             }
         }
         if sends.is_empty() && runs.is_empty() {

@@ -135,7 +135,8 @@ fn tail<'a>(missing: Option<&'a str>, shown: Option<&'a Shown>) -> Vec<TailPart<
 /// What a send's model is offered.
 pub(crate) async fn offers(tools: &Tools, clock: &dyn Clock, send: &StartedSend) -> Offers {
     let agent = &send.agent;
-    if agent.tools.is_empty() && agent.skills.is_empty() && agent.memory.is_none() {
+    let lists_none = agent.tools.is_empty() && agent.skills.is_empty() && agent.memory.is_none();
+    if lists_none && !agent.context.hides() {
         return Offers::default();
     }
     let only = send.record.options.tools.as_deref();

@@ -108,9 +108,19 @@ impl Offers {
 }
 
 impl Offer {
-    /// Whether it is how an agent with skills reads them, which no list of tools takes away.
-    pub fn reads_skills(&self, agent: &AgentSpec) -> bool {
-        self.traits.effect == Effect::ReadSkills && !agent.skills.is_empty()
+    /// Whether it comes with something else that the agent has: with skills what reads them, and with a
+    /// context that hides results or sends what reads those. No list of tools takes it away.
+    pub fn comes_with(&self, agent: &AgentSpec) -> bool {
+        match self.traits.effect {
+            Effect::ReadSkills => !agent.skills.is_empty(),
+            Effect::ReadBack => agent.context.hides(),
+            Effect::None
+            | Effect::Recall
+            | Effect::Remember
+            | Effect::Delegate
+            | Effect::StartRun
+            | Effect::PassTurn => false,
+        }
     }
 
     /// The arguments as the tool takes them; what is wrong with them otherwise, for the model.

@@ -252,13 +252,11 @@ impl Tools {
                 }
             }
         }
-        if !agent.skills.is_empty() {
-            self.readers(&mut offers, agent.tools.len());
-        }
+        self.readers(&mut offers, agent);
         for only in [agent.allow.as_deref(), only].into_iter().flatten() {
             offers
                 .list
-                .retain(|offer| only.contains(&offer.spec.name) || offer.reads_skills(agent));
+                .retain(|offer| only.contains(&offer.spec.name) || offer.comes_with(agent));
             offers.missing.retain(|name| only.contains(name));
         }
         self.remembering(&mut offers, agent, only);
@@ -298,11 +296,11 @@ impl Tools {
         );
     }
 
-    /// What reads skills, which an agent that has some need not name.
-    fn readers(&self, offers: &mut Gathered, place: usize) {
-        offers.place = place;
+    /// What reads skills, and what the agent's context hides: an agent need not name them.
+    fn readers(&self, offers: &mut Gathered, agent: &AgentSpec) {
+        offers.place = agent.tools.len();
         let readers = self.named.values();
-        for offer in readers.filter(|offer| offer.traits.effect == Effect::ReadSkills) {
+        for offer in readers.filter(|offer| offer.comes_with(agent)) {
             offers.add(offer.clone());
         }
     }

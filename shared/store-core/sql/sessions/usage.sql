@@ -1,5 +1,5 @@
--- What the model calls of the session $2 and of those below it cost, by model; a row without a model
--- for sessions without any. No row without the session.
+-- What the model calls of the session $2 and of those below it cost, by model and purpose; a row
+-- without a model for sessions without any. No row without the session.
 WITH RECURSIVE tree (session_id, own) AS (
     SELECT session_id, 1 FROM sessions WHERE tenant = $1 AND session_id = $2
     UNION ALL
@@ -8,7 +8,7 @@ WITH RECURSIVE tree (session_id, own) AS (
     JOIN sessions s ON s.tenant = $1 AND s.parent_session = t.session_id
 )
 SELECT
-    (SELECT count(*) FROM tree) AS sessions, t.own, r.model, count(r.model) AS calls,
+    (SELECT count(*) FROM tree) AS sessions, t.own, r.model, r.purpose, count(r.model) AS calls,
     coalesce(sum(json_extract(r.usage, '$.input_tokens')), 0) AS input_tokens,
     coalesce(sum(json_extract(r.usage, '$.output_tokens')), 0) AS output_tokens,
     coalesce(sum(json_extract(r.usage, '$.cache_read_tokens')), 0) AS cache_read_tokens,
@@ -19,5 +19,5 @@ SELECT
 FROM tree t
 LEFT JOIN sends d ON d.tenant = $1 AND d.session_id = t.session_id
 LEFT JOIN usage_rows r ON r.tenant = d.tenant AND r.send_id = d.send_id
-GROUP BY t.own, r.model
-ORDER BY t.own DESC, r.model;
+GROUP BY t.own, r.model, r.purpose
+ORDER BY t.own DESC, r.model, r.purpose;

@@ -1,5 +1,5 @@
--- What the model calls of a session and of those below it cost, by model; a row without a model for
--- sessions without any. No row without the session.
+-- What the model calls of a session and of those below it cost, by model and purpose; a row without a
+-- model for sessions without any. No row without the session.
 -- OFFSET 0 keeps each look-up below a session a look-up: a plan for few rows would hash the whole
 -- tenant instead.
 -- Indexes: the primary key of sessions, sessions_children, sends_session, the primary key of usage_rows.
@@ -18,7 +18,7 @@ WITH RECURSIVE tree (session_id, own) AS (
     ) s
 )
 SELECT
-    (SELECT count(*) FROM tree) AS sessions, t.own, u.model, count(u.model) AS calls,
+    (SELECT count(*) FROM tree) AS sessions, t.own, u.model, u.purpose, count(u.model) AS calls,
     coalesce(sum((u.usage ->> 'input_tokens')::bigint), 0)::bigint AS input_tokens,
     coalesce(sum((u.usage ->> 'output_tokens')::bigint), 0)::bigint AS output_tokens,
     coalesce(sum((u.usage ->> 'cache_read_tokens')::bigint), 0)::bigint AS cache_read_tokens,
@@ -28,11 +28,11 @@ SELECT
     coalesce(bool_or((u.usage ->> 'estimated')::boolean), FALSE) AS estimated
 FROM tree t
 LEFT JOIN LATERAL (
-    SELECT r.model, r.usage::jsonb AS usage
+    SELECT r.model, r.purpose, r.usage::jsonb AS usage
     FROM sends d
     JOIN usage_rows r ON r.tenant = d.tenant AND r.send_id = d.send_id
     WHERE d.tenant = $1::integer AND d.session_id = t.session_id
     OFFSET 0
 ) u ON TRUE
-GROUP BY t.own, u.model
-ORDER BY t.own DESC, u.model COLLATE "C"
+GROUP BY t.own, u.model, u.purpose
+ORDER BY t.own DESC, u.model COLLATE "C", u.purpose COLLATE "C" NULLS FIRST

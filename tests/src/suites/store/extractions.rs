@@ -8,6 +8,7 @@ use mainspring_shared::store::{
     Extraction, ExtractionSpec, Inspect, NewExtraction, NewMemory, SaveMemory, Then, UsageRow,
 };
 use mainspring_shared::stored::Extra;
+use mainspring_shared::usage::Purpose;
 use serde_json::Map;
 use uuid::Uuid;
 
@@ -144,6 +145,13 @@ pub async fn an_attempt_is_stored_once_with_what_it_cost(store: &dyn Inspect) {
         1
     );
     assert!(session_tokens(store).await > before);
+    let usage = store.session_usage(key(1)).await;
+    let own = usage
+        .expect("the store answers")
+        .expect("the session is there")
+        .own;
+    let extracted = own.iter().filter(|part| part.purpose == Purpose::Extract);
+    assert_eq!(extracted.map(|part| part.calls).sum::<u64>(), 1);
 }
 
 async fn session_tokens(store: &dyn Inspect) -> u64 {
@@ -152,6 +160,8 @@ async fn session_tokens(store: &dyn Inspect) -> u64 {
         .await
         .expect("the store answers");
     let own = usage.expect("the session is there").own;
+    let purposes: Vec<Purpose> = own.iter().map(|part| part.purpose).collect();
+    assert!(!purposes.contains(&Purpose::Fold), "{purposes:?}");
     own.iter()
         .map(|model| model.usage.input_tokens + model.usage.output_tokens)
         .sum()

@@ -8,6 +8,7 @@ use mainspring_shared::store::{
     EXTRACT_ROUND, FoldAtRest, FoldedAtRest, ImportSession, Inspect, PruneSession, PruneTo,
     SendTotals, Then,
 };
+use mainspring_shared::usage::Purpose;
 
 use super::prelude::*;
 
@@ -229,6 +230,13 @@ pub async fn a_fold_at_rest_is_attached_and_paid_for_once(store: &dyn Inspect) {
         (folds(store, 1).await.len(), paid_at_rest(store).await),
         (1, 1)
     );
+    let usage = store.session_usage(key(1)).await;
+    let own = usage
+        .expect("the store answers")
+        .expect("the session is there")
+        .own;
+    let folded = own.iter().filter(|part| part.purpose == Purpose::Fold);
+    assert_eq!(folded.map(|part| part.calls).sum::<u64>(), 1);
     assert_sound(store).await;
     accept(store, 110, sending(4, 1)).await;
     let again = claim(store, 120, 1, 1, 4).await;

@@ -6,7 +6,7 @@ use mainspring_shared::store::{
     AppendRound, CompleteSend, Inspect, ModelUsage, ParkSend, ParkUntil, SendTotals, SessionUsage,
     Then, UsageRow,
 };
-use mainspring_shared::usage::Usage;
+use mainspring_shared::usage::{Purpose, Usage};
 
 use super::prelude::{
     SCHEDULER, accept, append, boot, cancel, child, claim, complete, cost, dumped, ending, key,
@@ -132,6 +132,7 @@ pub async fn what_a_session_and_those_below_it_cost_is_summed_by_model(store: &d
     }
     let part = |calls: u64| ModelUsage {
         model: "m".to_owned(),
+        purpose: Purpose::Round,
         calls,
         usage: (0..calls).fold(Usage::default(), |mut sum, _| {
             sum.add(&cost(10));
@@ -140,6 +141,7 @@ pub async fn what_a_session_and_those_below_it_cost_is_summed_by_model(store: &d
     };
     let another = ModelUsage {
         model: other.model,
+        purpose: Purpose::Round,
         calls: 1,
         usage: other.usage,
     };

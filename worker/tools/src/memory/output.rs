@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::desk::{self, Desk};
-use mainspring_worker::tool::{Invocation, Output, Tool, ToolError, ToolSpec, Traits};
+use mainspring_worker::tool::{Effect, Invocation, Output, Tool, ToolError, ToolSpec, Traits};
 
 /// Characters of one page unless the model says otherwise.
 const LIMIT_DEFAULT: usize = 20_000;
@@ -55,7 +55,10 @@ impl Tool for ReadOutput {
     }
 
     fn traits(&self) -> Traits {
-        Traits::new(Repeat::Safe)
+        Traits {
+            effect: Effect::ReadBack,
+            ..Traits::new(Repeat::Safe)
+        }
     }
 
     async fn call(&self, invocation: Invocation) -> Result<Output, ToolError> {

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::desk::{self, Desk};
-use mainspring_worker::tool::{Invocation, Output, Tool, ToolError, ToolSpec, Traits};
+use mainspring_worker::tool::{Effect, Invocation, Output, Tool, ToolError, ToolSpec, Traits};
 
 /// The tool's name.
 const NAME: &str = "recall";
@@ -114,7 +114,10 @@ impl Tool for Recall {
     }
 
     fn traits(&self) -> Traits {
-        Traits::new(Repeat::Safe)
+        Traits {
+            effect: Effect::ReadBack,
+            ..Traits::new(Repeat::Safe)
+        }
     }
 
     async fn call(&self, invocation: Invocation) -> Result<Output, ToolError> {
