@@ -43,6 +43,7 @@ use mainspring_shared::store::{
 };
 use mainspring_shared::time::{Clock, Timestamp};
 use mainspring_tools::builtin::register_wakeups;
+use mainspring_tools::http::Caller;
 use mainspring_worker::hook::Hooks;
 use mainspring_worker::memory::Memories;
 use mainspring_worker::tool::Tools;
@@ -199,6 +200,8 @@ impl World {
         let held: (Arc<dyn Store>, Arc<dyn Entropy>) = (store.clone(), entropy.clone());
         register_wakeups(&held.0, &held.1, &mut tools).expect("no name is taken");
         more(&mut tools, &store, &clock);
+        // What a test brings comes first.
+        tools.add_source(Arc::new(Caller::default()));
         let world = Self {
             tools: Arc::new(tools),
             hooks: Hooks::default(),

@@ -8,16 +8,18 @@
 mod found;
 
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
 use mainspring_shared::budget::Budget;
-use mainspring_shared::error::Coded as _;
+use mainspring_shared::error::{Code, Coded as _};
 use mainspring_shared::id::{SendId, TenantId};
 use mainspring_shared::memory::{MemorySource, Recall, Recalled};
 use mainspring_shared::message::{ContentPart, Message, NewMessage, Role, plain_text};
+use mainspring_shared::model::estimate_tokens;
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::store::{
     self, ClaimExtractions, EXTRACT_ROUND, EndExtraction, Extraction, FindMessages, Store, UsageRow,
@@ -28,6 +30,8 @@ use uuid::Uuid;
 
 use self::found::Found;
 use crate::Kernel;
+use crate::fold::Asked;
+use crate::hook::{At, Judged};
 use crate::llm::{Chunk, InBackground, Reply, Request};
 
 /// Sends that wait to be looked at; those that find no room are found by polling.
@@ -122,18 +126,19 @@ pub(crate) async fn run(kernel: Arc<Kernel>, mut ended: mpsc::Receiver<(TenantId
 /// lease of this one has run out.
 async fn attempt(kernel: &Arc<Kernel>, owed: Extraction, token: Uuid) {
     let parts = &kernel.parts;
+    let paid = Paid::default();
     let end = |work: Work| EndExtraction {
         key: owed.key,
         send_id: owed.send_id,
         token,
         saved: work.found.saved,
         changed: work.found.changed,
-        usage: work.usage,
+        usage: paid.rows(owed.attempts),
         again_after: work.again.then(|| backoff(owed.attempts)),
     };
     let limit = parts.config.extract_timeout;
     // A provider that panics fails this attempt, and not the loop.
-    let work = AssertUnwindSafe(extract(kernel, &owed)).catch_unwind();
+    let work = AssertUnwindSafe(extract(kernel, &owed, &paid)).catch_unwind();
     let work = tokio::select! {
         biased;
         work = work => work.unwrap_or_else(|_| Err("it broke off by a defect".to_owned())),
@@ -167,11 +172,46 @@ fn backoff(attempts: u32) -> Duration {
 #[derive(Debug, Default)]
 struct Work {
     found: Found,
-    usage: Vec<UsageRow>,
     again: bool,
 }
 
-async fn extract(kernel: &Arc<Kernel>, owed: &Extraction) -> Result<Work, String> {
+/// What an attempt has cost, however it ends.
+#[derive(Debug, Default)]
+struct Paid(Mutex<Cost>);
+
+#[derive(Debug, Default)]
+enum Cost {
+    /// Nobody was asked.
+    #[default]
+    Nothing,
+    /// A model was asked, and its answer is not here.
+    Open(Asked),
+    /// This is what it took.
+    Known(String, Usage),
+}
+
+impl Paid {
+    fn set(&self, cost: Cost) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = cost;
+    }
+
+    fn rows(&self, attempt: u32) -> Vec<UsageRow> {
+        let cost = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (model, usage) = match &*cost {
+            Cost::Nothing => return Vec::new(),
+            Cost::Open(asked) => asked.estimated(),
+            Cost::Known(model, usage) => (model.clone(), *usage),
+        };
+        vec![UsageRow {
+            round: EXTRACT_ROUND,
+            attempt: i32::try_from(attempt).unwrap_or(i32::MAX),
+            model,
+            usage,
+        }]
+    }
+}
+
+async fn extract(kernel: &Arc<Kernel>, owed: &Extraction, paid: &Paid) -> Result<Work, String> {
     let parts = &kernel.parts;
     let said = |error: store::Error| error.to_string();
     let ids = vec![(owed.key.tenant, owed.send_id)];
@@ -223,20 +263,18 @@ async fn extract(kernel: &Arc<Kernel>, owed: &Extraction) -> Result<Work, String
         .within(limit, memory.recall(ask))
         .await;
     let known = known.map_err(|error| error.to_string())?;
-    let (reply, mut usage) = ask_model(kernel, owed, &send, &known, &text).await?;
+    let Some(reply) = ask_model(kernel, owed, (&send, &known, &text), paid).await? else {
+        return Ok(Work::default());
+    };
     let source = MemorySource {
         session_id: owed.key.session,
         send_id: owed.send_id,
         from_seq: mine.first().map(|message| message.seq),
         to_seq: mine.last().map(|message| message.seq),
     };
-    usage.round = EXTRACT_ROUND;
-    usage.attempt = owed.attempts as i32;
-    let usage = vec![usage];
     let Some(facts) = found::facts(&plain_text(&reply.content)) else {
         tracing::warn!(send.id = %owed.send_id, "the extracting model did not answer in JSON");
         return Ok(Work {
-            usage,
             again: true,
             ..Work::default()
         });
@@ -249,11 +287,7 @@ async fn extract(kernel: &Arc<Kernel>, owed: &Extraction) -> Result<Work, String
             (Found::default(), true)
         }
     };
-    Ok(Work {
-        found,
-        usage,
-        again,
-    })
+    Ok(Work { found, again })
 }
 
 /// The newest messages of a send, the last one first.
@@ -295,13 +329,14 @@ fn is_spent(budget: &Budget, usage: &Usage) -> bool {
             .is_some_and(|(most, spent)| spent >= most)
 }
 
+/// The model's answer; none where a hook ends the matter. What it costs is written down before anything is
+/// awaited that this attempt may not live to see.
 async fn ask_model(
     kernel: &Arc<Kernel>,
     owed: &Extraction,
-    send: &SendRecord,
-    known: &[Recalled],
-    text: &str,
-) -> Result<(Reply, UsageRow), String> {
+    (send, known, text): (&SendRecord, &[Recalled], &str),
+    paid: &Paid,
+) -> Result<Option<Reply>, String> {
     let parts = &kernel.parts;
     let model = owed.spec.model.as_deref();
     let resolved = parts.providers.resolve(model);
@@ -315,7 +350,7 @@ async fn ask_model(
         text.replace("</", "<\u{200b}/")
     );
     let message = NewMessage::user(vec![ContentPart::text(shown)], 0);
-    let request = Request {
+    let mut request = Request {
         model: resolved.model.clone(),
         system: Some(INSTRUCTIONS.to_owned()),
         messages: vec![Arc::new(message.at(1, owed.send_id, send.created_at, 0))],
@@ -333,20 +368,49 @@ async fn ask_model(
         tools: Vec::new(),
         output: None,
     };
-    let mut unheard = |_: Chunk<'_>| {};
-    let reply = resolved.client.complete(&request, &mut unheard).await;
-    let reply = reply.map_err(|error| error.code().to_string())?;
-    let mut usage: Usage = reply.usage;
-    usage.cost_usd = usage
-        .cost_usd
-        .or(resolved.facts.price.map(|price| price.of(&usage)));
-    let row = UsageRow {
-        round: EXTRACT_ROUND,
-        attempt: 1,
-        model: reply.model.clone(),
-        usage,
+    let at = At {
+        session: owed.key,
+        send: owed.send_id,
+        round: send.rounds,
+        attempt: i32::try_from(owed.attempts).unwrap_or(i32::MAX),
     };
-    Ok((reply, row))
+    match parts.hooks.before_model(at, &mut request).await {
+        Ok(Judged::Go) => {}
+        Ok(Judged::Instead(reply)) => return Ok(Some(reply)),
+        Ok(Judged::End) => return Ok(None),
+        Err(refusal) if refusal.code == Code::PolicyDenied => return Ok(None),
+        Err(refusal) => return Err(refusal.message),
+    }
+    request.max_tokens = request.max_tokens.min(ANSWER_TOKENS_MAX);
+    let request = Arc::new(request);
+    let streamed = Arc::new(AtomicU64::new(0));
+    paid.set(Cost::Open(Asked {
+        request: Arc::clone(&request),
+        price: resolved.facts.price,
+        streamed: Arc::clone(&streamed),
+    }));
+    let mut on_chunk = |chunk: Chunk<'_>| {
+        if let Chunk::Text(text) | Chunk::Reasoning(text) = chunk {
+            streamed.fetch_add(estimate_tokens(text), Ordering::Relaxed);
+        }
+    };
+    match resolved.client.complete(&request, &mut on_chunk).await {
+        Ok(reply) => {
+            let mut usage = reply.usage;
+            let price = resolved.facts.price;
+            usage.cost_usd = usage.cost_usd.or(price.map(|price| price.of(&usage)));
+            paid.set(Cost::Known(reply.model.clone(), usage));
+            Ok(Some(reply))
+        }
+        Err(error) => {
+            // Who said nothing, and was not just too slow, is not paid.
+            let heard = streamed.load(Ordering::Relaxed) > 0;
+            if !heard && error.code() != Code::LlmTimeout {
+                paid.set(Cost::Nothing);
+            }
+            Err(error.code().to_string())
+        }
+    }
 }
 
 /// What people and the assistant said, without what tools gave.

@@ -26,8 +26,18 @@ const DATA_CHARS_PER_TOKEN: u64 = 20;
 /// three, of everything else one for each byte, but for a space before a word. Tokenizers that do not
 /// know a script fall back to its bytes.
 pub fn estimate_tokens(text: &str) -> u64 {
+    let bytes = text.as_bytes();
     let (mut tokens, mut letters, mut space) = (0_u64, 0_u64, false);
-    for byte in text.bytes() {
+    let (mut at, mut in_word) = (0, false);
+    while let Some(byte) = bytes.get(at) {
+        let id = if in_word { 0 } else { id_chars(&bytes[at..]) };
+        if id > 0 {
+            tokens += id as u64 + u64::from(space);
+            (at, in_word, space) = (at + id, true, false);
+            continue;
+        }
+        at += 1;
+        in_word = byte.is_ascii_alphanumeric();
         if byte.is_ascii_alphabetic() {
             letters += 1;
             // A space belongs to the word behind it.
@@ -36,10 +46,28 @@ pub fn estimate_tokens(text: &str) -> u64 {
         }
         tokens += letters.div_ceil(LETTERS_PER_TOKEN) + u64::from(space);
         letters = 0;
-        space = byte == b' ';
+        space = *byte == b' ';
         tokens += u64::from(!space);
     }
     tokens + letters.div_ceil(LETTERS_PER_TOKEN) + u64::from(space)
+}
+
+/// Characters that a word of hexadecimal digits has at least to be taken for an id or a hash.
+const ID_CHARS_MIN: usize = 16;
+
+/// Characters of the id or the hash that a text begins with; 0 where it begins with none. What such a word takes
+/// must not depend on which one it is: what is random is never to decide whether something is folded.
+fn id_chars(text: &[u8]) -> usize {
+    let is_hex = |byte: &&u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    let chars = text.iter().take_while(is_hex).count();
+    let is_word = text
+        .get(chars)
+        .is_none_or(|next| !next.is_ascii_alphanumeric());
+    if chars >= ID_CHARS_MIN && is_word {
+        chars
+    } else {
+        0
+    }
 }
 
 /// The kinds of characters that do not share a token.
@@ -91,11 +119,26 @@ fn share(c: char) -> u64 {
 /// both.
 const MIXED: u64 = 600;
 
+/// Thousandths that a character of an id or a hash is expected to take.
+const ID_SHARE: u64 = 850;
+
 /// How many tokens a text is expected to have.
 pub fn expect_tokens(text: &str) -> u64 {
     let (mut thousandths, mut before) = (0, Kind::Other);
-    for c in text.chars() {
+    let mut known = 0;
+    for (at, c) in text.char_indices() {
+        if at < known {
+            continue;
+        }
         let kind = Kind::of(c);
+        if !matches!(before, Kind::Letter | Kind::Digit) {
+            let id = id_chars(&text.as_bytes()[at..]);
+            if id > 0 {
+                thousandths += id as u64 * ID_SHARE;
+                (known, before) = (at + id, Kind::Letter);
+                continue;
+            }
+        }
         thousandths += match (before, kind) {
             // A run of blanks is one token, however long.
             (Kind::Space, Kind::Space) => 0,
@@ -214,6 +257,15 @@ mod tests {
             ("    ", 4),
         ] {
             assert_eq!(estimate_tokens(text), expected, "{text:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn ids_take_the_same_whichever_they_are(a in "[0-9a-f]{32}", b in "[0-9a-f]{32}") {
+            let text = |id: &str| format!("child ses_{id}, then ({id}) and {id}{id}.");
+            prop_assert_eq!(estimate_tokens(&text(&a)), estimate_tokens(&text(&b)));
+            prop_assert_eq!(expect_tokens(&text(&a)), expect_tokens(&text(&b)));
         }
     }
 

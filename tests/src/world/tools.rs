@@ -10,7 +10,6 @@ use mainspring_shared::store::{Inspect, Store};
 use mainspring_shared::time::Clock;
 use mainspring_shared::tool::Repeat;
 use mainspring_shared::tool::schema::any_object;
-use mainspring_tools::http::Caller;
 use mainspring_tools::{agents, memory};
 use mainspring_worker::memory::Memories;
 use mainspring_worker::tool::{
@@ -155,7 +154,6 @@ pub(super) fn tools(
         tools.insert(tool).expect("a new name");
     }
     agents::register(&mut tools).expect("new names");
-    tools.add_source(Arc::new(Caller::default()));
     let store: Arc<dyn Store> = store.clone();
     let memories = Arc::new(Memories::new(store.clone(), clock.clone(), None));
     let blobs = blobs.clone();

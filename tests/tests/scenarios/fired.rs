@@ -143,7 +143,7 @@ async fn a_hook_says_something_else_in_the_place_of_a_timer() {
 async fn a_send_that_is_skipped_ends_without_a_word() {
     let (world, record, judge) = fired(Says::Skip, None).await;
     assert_eq!(record.status, SendStatus::Completed, "{record:#?}");
-    assert_eq!(record.output_text, None);
+    assert_eq!(record.output_text.unwrap_or_default(), "");
     assert_eq!(said(&world).await, Vec::<String>::new());
     assert_eq!(world.script.ledger().len(), 0);
     assert_eq!(judge.asked.load(Ordering::Relaxed), 1);

@@ -176,8 +176,8 @@ fn key(request: &str) -> String {
 #[tokio::test]
 async fn a_service_writes_folds_from_signed_requests() {
     let (url, requests) = service(vec![RIGHT.to_owned()]).await;
-    let (folds, _) = folds(&url, &["127.0.0.1"]).await;
-    assert_eq!(folds[0].kind, FoldKind::Http);
+    let (folds, log) = folds(&url, &["127.0.0.1"]).await;
+    assert_eq!(folds[0].kind, FoldKind::Http, "{log}");
     assert_eq!(folds[0].text, "They spoke of apples and pears.");
     let requests = requests.lock().expect("no panic");
     let (head, body) = requests[0].split_once("\r\n\r\n").expect("a head");

@@ -6,9 +6,10 @@ use mainspring_shared::step::StepKind;
 use mainspring_shared::store::{
     AppendOutcome, AppendRound, AuditOptions, ClaimOutcome, ClaimSession, Claimed, CreateOutcome,
     EXTRACT_ROUND, FoldAtRest, FoldedAtRest, ImportSession, Inspect, PruneSession, PruneTo,
-    SendTotals, Then,
+    SendTotals, Then, UsageRow,
 };
 use mainspring_shared::usage::Purpose;
+use uuid::Uuid;
 
 use super::prelude::*;
 
@@ -188,7 +189,8 @@ pub async fn of_two_who_fold_the_one_without_the_lease_attaches_nothing(store: &
 
 /// A fold of session 1 behind send 3, which costs one call.
 fn at_rest(claimed: &Claimed, fold: Option<NewFold>) -> FoldAtRest {
-    let usage = usage_row(EXTRACT_ROUND, 77);
+    let usage = usage_row(0, 1);
+    let usage = UsageRow::of_fold_at_rest(Uuid::from_u128(77), usage.model, usage.usage);
     FoldAtRest {
         key: claimed.key,
         send_id: claimed.send.record.id,

@@ -107,7 +107,7 @@ impl HttpCall {
                 Some(wait) if fault.again(repeat) && wait < left => {
                     tracing::debug!(
                         tool.name = self.spec.name,
-                        ?fault,
+                        fault = fault.logged(),
                         "the call is tried again"
                     );
                     clock.sleep(wait).await;

@@ -35,6 +35,14 @@ pub(super) enum Fault {
 }
 
 impl Fault {
+    /// It as a log may have it: without what the other side said, which may be anything.
+    pub(super) fn logged(&self) -> String {
+        match self {
+            Self::Refused(what) | Self::Unreached(what) | Self::Broken { what, .. } => what.clone(),
+            Self::Answered { status, .. } => format!("answered {status}"),
+        }
+    }
+
     /// A fault of the connection. Without addresses, which are nobody's business but the operator's.
     pub(super) fn of(error: &reqwest::Error) -> Self {
         if let Some(refused) = cause::<Refused>(error) {
