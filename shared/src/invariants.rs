@@ -156,6 +156,11 @@ pub const INVARIANTS: &[(&str, &str)] = &[
          message of another one; none ends between a call and its results",
     ),
     (
+        "projection.of_send",
+        "what is stored as a send's digest stands for the messages of a final send that no fold \
+         stands for, for all of them and no others",
+    ),
+    (
         READABLE,
         "every row can be parsed; this release skips those that cannot",
     ),

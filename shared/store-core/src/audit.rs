@@ -17,7 +17,7 @@ use crate::query::{query_scalar, statement};
 use crate::row::Row;
 use crate::rows::{self, Cells};
 use crate::store::clock;
-use crate::{agents, folds, memories, runs, timers};
+use crate::{agents, folds, memories, projections, runs, timers};
 
 macro_rules! queries {
     ($($name:literal in $file:literal),* $(,)?) => {
@@ -63,6 +63,7 @@ queries![
     "tenant.own_rows" in "audit/tenant.own_rows",
     "send.rounds_in_order" in "audit/send.rounds_in_order",
     "fold.in_order" in "audit/fold.in_order",
+    "projection.of_send" in "audit/projection.of_send",
 ];
 
 /// How long the end of a child may go unreported: the sweep that catches up is far quicker.
@@ -177,6 +178,9 @@ const KINDS: &[(&Statement, Try)] = &[
     }),
     (sql!("messages/dump"), |row| rows::message(row).map(drop)),
     (sql!("folds/dump"), |row| folds::read(row).map(drop)),
+    (sql!("projections/dump"), |row| {
+        projections::read(row).map(drop)
+    }),
     (sql!("steps/dump"), |row| rows::step(row).map(drop)),
     (sql!("calls/dump"), |row| rows::call(row).map(drop)),
     (sql!("inbox/dump"), |row| rows::item(row).map(drop)),

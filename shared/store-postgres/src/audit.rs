@@ -15,7 +15,7 @@ use sqlx::{Connection, PgConnection};
 use crate::lists;
 use crate::retry::{Attempts, Fault, PgQuery, Pool, Verdict, sql, text};
 use crate::rows::Fields;
-use crate::{agents, folds, memories};
+use crate::{agents, folds, memories, projections};
 
 macro_rules! audit {
     ($name:literal) => {
@@ -59,6 +59,7 @@ const AUDITS: &[(&str, &str)] = &[
     audit!("tenant.own_rows"),
     audit!("send.rounds_in_order"),
     audit!("fold.in_order"),
+    audit!("projection.of_send"),
 ];
 
 /// Runs every invariant. Each query sees one snapshot, so live traffic does not confuse it.
@@ -187,6 +188,10 @@ const KINDS: &[(Text, Try)] = &[
     (
         || text!("reads/dump_folds"),
         |row| folds::read(&mut Fields::new(row, "folds")).map(drop),
+    ),
+    (
+        || text!("reads/dump_projections"),
+        |row| projections::read(&mut Fields::new(row, "projections")).map(drop),
     ),
     (
         || text!("reads/dump_steps"),

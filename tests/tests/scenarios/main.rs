@@ -21,6 +21,7 @@ mod output;
 mod pools;
 mod positions;
 mod preview;
+mod projections;
 mod run_budgets;
 mod runs;
 mod sends;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use mainspring_shared::agent::{FoldStrategy, OutputFault};
 use mainspring_shared::budget::Spent;
-use mainspring_shared::error::Failure;
+use mainspring_shared::error::{Code, Coded as _, Failure};
 use mainspring_shared::event::{LiveEvent, LiveKind};
 use mainspring_shared::lease::Lease;
 use mainspring_shared::message::{NewMessage, Role};
@@ -316,6 +316,13 @@ impl<'a> Run<'a> {
                 self.asking.call = None;
                 if let Err(NoReply::Model(llm::Error::CallFailed { message })) = reply {
                     return Some(self.call_failed(message).await);
+                }
+                let overflows = matches!(
+                    &reply,
+                    Err(NoReply::Model(error)) if error.code() == Code::LlmContextOverflow
+                );
+                if overflows && !self.read_whole().await {
+                    return Some(self.release_as_lost().await);
                 }
                 Some(self.answered(reply))
             }

@@ -57,6 +57,7 @@ async fn source(world: &World) -> String {
             parent: None,
         },
         messages: (1..=6).map(message).collect(),
+        projections: Vec::new(),
         folds,
         todo: List::default(),
         notes: List::default(),

@@ -299,6 +299,11 @@ const PLANTED: &[(&str, &[&str])] = &[
          FROM session_hot h, (SELECT 1 AS n UNION ALL SELECT 2) x WHERE h.next_seq > 1"],
     ),
     (
+        "projection.of_send",
+        &["INSERT INTO projections (tenant, session_id, from_seq, to_seq, send_id, version, digest)
+         SELECT tenant, session_id, 1, 2, session_id, 1, '{\"done\":\"\"}' FROM messages WHERE seq = 1"],
+    ),
+    (
         "row.readable",
         &["UPDATE sends SET options = '[]' WHERE status = 'queued'"],
     ),

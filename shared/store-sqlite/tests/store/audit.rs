@@ -237,6 +237,16 @@ const PLANTS: &[(&str, &str)] = &[
          SELECT h.tenant, h.session_id, x.n, 1, 1, x.n, 'summary', '', 0, 0, h.session_id, 0
          FROM session_hot h, (SELECT 1 AS n UNION ALL SELECT 2) x WHERE h.next_seq > 1",
     ),
+    (
+        "projection.of_send",
+        "INSERT INTO projections (tenant, session_id, from_seq, to_seq, send_id, version, digest)
+         SELECT tenant, session_id, 1, 2, send_id, 1, '{\"done\":\"\"}' FROM messages WHERE seq = 1",
+    ),
+    (
+        "projection.of_send",
+        "INSERT INTO projections (tenant, session_id, from_seq, to_seq, send_id, version, digest)
+         SELECT tenant, session_id, 1, 5, session_id, 1, '{\"done\":\"\"}' FROM messages WHERE seq = 1",
+    ),
     ("row.readable", "UPDATE sends SET options = '[]' WHERE status = 'queued'"),
     ("row.readable", "UPDATE agents SET spec = '{\"tools\":[7]}'"),
     ("row.readable", "UPDATE messages SET content = 'x' WHERE seq = 1"),

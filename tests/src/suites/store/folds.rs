@@ -314,6 +314,7 @@ pub async fn a_copy_shows_the_folds_of_its_messages(store: &dyn Inspect) {
         let page = |messages, folds, behind, more| ImportSession {
             session: new_session(n),
             messages,
+            projections: Vec::new(),
             folds,
             todo: List::default(),
             notes: List::default(),

@@ -95,7 +95,11 @@ pub(in crate::send) struct Beside {
 impl Run<'_> {
     /// Looks whether the model has room for a request. An event when something has to be folded first, or
     /// when nothing that may be folded would help.
-    pub(in crate::send) fn weigh(&mut self, request: &Request, model: &Resolved) -> Option<Event> {
+    pub(in crate::send) async fn weigh(
+        &mut self,
+        request: &Request,
+        model: &Resolved,
+    ) -> Option<Event> {
         let round = self.bill.totals.rounds;
         if self.send.agent.context.fold.strategy == FoldStrategy::None
             || self.folding.forbidden == Some(round)
@@ -107,12 +111,17 @@ impl Run<'_> {
         let tokens = self.expected(request, model);
         self.folding.weighed = Some((tokens, room));
         if tokens < room.hard {
-            return (tokens >= room.soft)
-                .then(|| self.fold_beside(tokens, room))
-                .flatten();
+            return if tokens >= room.soft {
+                self.fold_beside(tokens, room).await
+            } else {
+                None
+            };
         }
         // One at a time, and this one is waited for.
         self.drop_beside();
+        if !self.read_whole().await {
+            return Some(self.release_as_lost().await);
+        }
         let span = self.choose(tokens, room, Pressure::Hard);
         if let Some(span) = span.or_else(|| self.shorten(tokens, room)) {
             self.folding.span = Some(Arc::new(span));
