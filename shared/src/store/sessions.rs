@@ -119,7 +119,10 @@ macro_rules! sessions_methods {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FoldedAtRest {
     /// It is attached.
-    Attached,
+    Attached {
+        /// The number of its step.
+        step: i64,
+    },
     /// Nothing was to be attached, or it never can be: the session is gone or changed.
     Dropped,
     /// A worker has the session; it may be attached later.

@@ -311,10 +311,11 @@ fn fold_at_rest(state: &mut State, now: Timestamp, item: FoldAtRest) -> FoldedAt
         Ok(change) => change,
         Err(why) => return why.into(),
     };
+    let step = change.step_n();
     session.commit(change, Vec::new());
     let fold = fold.at(session.hot.context_version, item.send_id, now);
     fold::attach(&mut session.folds, fold);
-    FoldedAtRest::Attached
+    FoldedAtRest::Attached { step }
 }
 
 pub(crate) fn prune(state: &mut State, item: PruneSession) -> PruneOutcome {

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainspring_shared::agent::{FoldStrategy, OutputFault};
+use mainspring_shared::agent::OutputFault;
 use mainspring_shared::budget::Spent;
 use mainspring_shared::error::{Code, Coded as _, Failure};
 use mainspring_shared::event::{LiveEvent, LiveKind};
@@ -276,9 +276,8 @@ impl<'a> Run<'a> {
             }
             Command::StoreResults => Some(self.store_results().await),
             Command::End(end) => {
-                // Notes are saved under the lease, and who cancels wants no more of it.
-                let strategy = self.send.agent.context.fold.strategy;
-                if strategy == FoldStrategy::Agentic || end == End::Cancelled {
+                // Who cancels wants no more of it.
+                if end == End::Cancelled {
                     self.drop_beside();
                 }
                 Some(self.end(end).await)

@@ -111,14 +111,15 @@ impl Run<'_> {
             fold: None,
             usage: Vec::new(),
         };
-        resting::spawn(self.kernel, self.place(), item, (writing, asked, span));
+        let written = (writing, asked, span);
+        resting::spawn(self.kernel, self.place(), item, written, self.notebook());
     }
 
     async fn begin_at_rest(&mut self) -> Option<Beside> {
         let (tokens, room) = self.folding.weighed.filter(|(at, room)| *at >= room.soft)?;
         let by_model = matches!(
             self.send.agent.context.fold.strategy,
-            FoldStrategy::Summary | FoldStrategy::Http
+            FoldStrategy::Summary | FoldStrategy::Agentic | FoldStrategy::Http
         );
         // Nobody asks the budget of a send that has ended.
         let can = by_model && self.bill.purse.is_unlimited();
