@@ -245,7 +245,7 @@ const PLANTS: &[(&str, &str)] = &[
     (
         "projection.of_send",
         "INSERT INTO projections (tenant, session_id, from_seq, to_seq, send_id, version, digest)
-         SELECT tenant, session_id, 1, 5, session_id, 1, '{\"done\":\"\"}' FROM messages WHERE seq = 1",
+         SELECT tenant, session_id, 1, 7, send_id, 1, '{\"done\":\"\"}' FROM messages WHERE seq = 1",
     ),
     ("row.readable", "UPDATE sends SET options = '[]' WHERE status = 'queued'"),
     ("row.readable", "UPDATE agents SET spec = '{\"tools\":[7]}'"),
