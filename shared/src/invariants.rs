@@ -183,6 +183,11 @@ pub const INVARIANTS: &[(&str, &str)] = &[
          of a session, or by a timer that has not ended, is kept for it",
     ),
     (
+        "projection.of_send",
+        "what is stored as a send's digest stands for the messages of a final send that no fold \
+         stands for, for all of them and no others",
+    ),
+    (
         READABLE,
         "every row can be parsed; this release skips those that cannot",
     ),

@@ -3,6 +3,7 @@
 pub mod fold;
 pub mod hot;
 pub mod preview;
+pub mod projection;
 pub mod render;
 pub mod shown;
 pub mod transition;

@@ -494,6 +494,11 @@ impl World {
         self.bus.live(key)
     }
 
+    /// The steps of a session that readers were told of, in order.
+    pub fn told(&self, key: SessionKey) -> Vec<i64> {
+        self.bus.told(key)
+    }
+
     /// Tells every worker of signals of a session.
     pub fn signal(&self, key: SessionKey, signals: i32) {
         self.bus.signal(key, signals);

@@ -8,7 +8,6 @@
 mod found;
 
 use std::panic::AssertUnwindSafe;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -19,7 +18,6 @@ use mainspring_shared::error::{Code, Coded as _};
 use mainspring_shared::id::{SendId, TenantId};
 use mainspring_shared::memory::{MemorySource, Recall, Recalled};
 use mainspring_shared::message::{ContentPart, Message, NewMessage, Role, plain_text};
-use mainspring_shared::model::estimate_tokens;
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::store::{
     self, ClaimExtractions, EXTRACT_ROUND, EndExtraction, Extraction, FindMessages, Store, UsageRow,
@@ -30,7 +28,7 @@ use uuid::Uuid;
 
 use self::found::Found;
 use crate::Kernel;
-use crate::fold::Asked;
+use crate::fold::{Asked, Taken};
 use crate::hook::{At, Judged};
 use crate::llm::{Chunk, InBackground, Reply, Request};
 
@@ -383,17 +381,13 @@ async fn ask_model(
     }
     request.max_tokens = request.max_tokens.min(ANSWER_TOKENS_MAX);
     let request = Arc::new(request);
-    let streamed = Arc::new(AtomicU64::new(0));
+    let taken = Arc::new(Taken::default());
     paid.set(Cost::Open(Asked {
         request: Arc::clone(&request),
         price: resolved.facts.price,
-        streamed: Arc::clone(&streamed),
+        taken: Arc::clone(&taken),
     }));
-    let mut on_chunk = |chunk: Chunk<'_>| {
-        if let Chunk::Text(text) | Chunk::Reasoning(text) = chunk {
-            streamed.fetch_add(estimate_tokens(text), Ordering::Relaxed);
-        }
-    };
+    let mut on_chunk = |chunk: Chunk<'_>| taken.hears(&chunk);
     match resolved.client.complete(&request, &mut on_chunk).await {
         Ok(reply) => {
             let mut usage = reply.usage;
@@ -404,7 +398,7 @@ async fn ask_model(
         }
         Err(error) => {
             // Who said nothing, and was not just too slow, is not paid.
-            let heard = streamed.load(Ordering::Relaxed) > 0;
+            let heard = taken.heard() > 0;
             if !heard && error.code() != Code::LlmTimeout {
                 paid.set(Cost::Nothing);
             }

@@ -4,6 +4,7 @@
 //! given, changes nothing, and says what it cost.
 
 mod agentic;
+mod notes;
 pub(crate) mod resting;
 mod service;
 mod summary;
@@ -23,9 +24,10 @@ use mainspring_shared::session::fold::plan::Span;
 use mainspring_shared::session::fold::{FoldKind, NewFold};
 use mainspring_shared::usage::Usage;
 
-use crate::llm::{self, Reply, Request, estimate_request_tokens};
+use crate::llm::{self, Chunk, Reply, Request, estimate_request_tokens, estimate_tokens};
 
 pub(crate) use self::agentic::{NOTE_TOOLS, distill};
+pub(crate) use self::notes::Notebook;
 pub(crate) use self::service::ask as ask_service;
 pub(crate) use self::summary::{prompt, summarize};
 
@@ -48,8 +50,38 @@ pub(crate) struct Job {
 pub(crate) struct Asked {
     pub(crate) request: Arc<Request>,
     pub(crate) price: Option<Price>,
-    /// Tokens that came back so far, estimated.
-    pub(crate) streamed: Arc<AtomicU64>,
+    /// What it takes so far.
+    pub(crate) taken: Arc<Taken>,
+}
+
+/// What is asked and answered for a fold so far, in estimated tokens.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    /// Tokens of its requests behind the first one.
+    repeated: AtomicU64,
+    /// Tokens that came back.
+    streamed: AtomicU64,
+}
+
+impl Taken {
+    /// Another request is made.
+    pub(crate) fn asks(&self, request: &Request) {
+        let tokens = estimate_request_tokens(request);
+        self.repeated.fetch_add(tokens, Ordering::Relaxed);
+    }
+
+    /// A piece of an answer came.
+    pub(crate) fn hears(&self, chunk: &Chunk<'_>) {
+        let (Chunk::Text(text) | Chunk::Reasoning(text)) = chunk else {
+            return;
+        };
+        self.streamed
+            .fetch_add(estimate_tokens(text), Ordering::Relaxed);
+    }
+
+    pub(crate) fn heard(&self) -> u64 {
+        self.streamed.load(Ordering::Relaxed)
+    }
 }
 
 impl Asked {
@@ -62,8 +94,9 @@ impl Asked {
     /// What the call may have cost that broke off.
     pub(crate) fn estimated(&self) -> (String, Usage) {
         let mut usage = Usage {
-            input_tokens: estimate_request_tokens(&self.request),
-            output_tokens: self.streamed.load(Ordering::Relaxed),
+            input_tokens: estimate_request_tokens(&self.request)
+                + self.taken.repeated.load(Ordering::Relaxed),
+            output_tokens: self.taken.heard(),
             estimated: true,
             ..Usage::default()
         };
@@ -80,7 +113,7 @@ impl Asked {
             }
             Fault::Model(error) => asked
                 .filter(|asked| {
-                    let heard = asked.streamed.load(Ordering::Relaxed) > 0;
+                    let heard = asked.taken.heard() > 0;
                     heard || error.code() == Code::LlmTimeout
                 })
                 .map(Self::estimated),

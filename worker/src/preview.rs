@@ -149,6 +149,7 @@ async fn preview(kernel: &Arc<Kernel>, ask: &Ask) -> Result<Preview, Answered> {
         offers: &offers,
         shown: shown.as_ref(),
         folds,
+        projections: window.projections(from),
         messages: following(&window, from, &unsaid.messages, by),
         partial: None,
         output: output.as_ref().map(|output| &output.spec),

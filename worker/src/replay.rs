@@ -167,6 +167,7 @@ impl Replayer {
                     offers: &offers,
                     shown: shown.as_ref(),
                     folds: asked.folds(),
+                    projections: asked.projections(from),
                     messages: following(&asked, from, &[], by),
                     partial: None,
                     output: output.as_ref().map(|output| &output.spec),

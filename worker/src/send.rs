@@ -25,6 +25,7 @@ mod model_call;
 mod output;
 mod persist;
 mod plan;
+mod projecting;
 mod purse;
 mod recalling;
 mod remembering;

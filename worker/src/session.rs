@@ -11,6 +11,7 @@ use mainspring_shared::lease::Lease;
 use mainspring_shared::message::{Message, NewMessage};
 use mainspring_shared::send::{SendResult, StopReason};
 use mainspring_shared::session::fold::{self, Fold};
+use mainspring_shared::session::projection::Projected;
 use mainspring_shared::session::window::{Window, from_seq};
 use mainspring_shared::store::{
     self, CallChange, CallStep, ClaimOutcome, ClaimSession, Claimed, CompleteOutcome, CompleteSend,
@@ -209,6 +210,8 @@ async fn fail(kernel: &Kernel, key: SessionKey, lease: Lease) -> Option<Complete
             shown: record.shown,
         },
         result: SendResult::failed(StopReason::Internal, failure),
+        // The next send that ends stores what is shown of this one.
+        projections: Vec::new(),
         // The next send is for a run whose state is not in doubt.
         then: Then::Release,
     };
@@ -286,13 +289,15 @@ async fn held(
         send,
         mut spent,
         folds,
+        projected,
         window,
     } = *claimed;
     // What was cached under another version was not compared with what the claim brought.
     let mut version = counters.context_version;
     let cached = cached.filter(|cached| cached.version == version);
     let cached = cached.map(|cached| cached.window);
-    let Some(mut window) = assemble(cached, folds, window, counters.next_seq) else {
+    let brought = (projected, window);
+    let Some(mut window) = assemble(cached, folds, brought, counters.next_seq) else {
         tracing::error!(session.id = %key.session, "the transcript has a gap; session released");
         Box::pin(release(kernel, key, lease, lost)).await;
         return;
@@ -452,12 +457,14 @@ fn begin<'a>(kernel: &'a Arc<Kernel>, turn: Turn<'a>) -> Box<Run<'a>> {
 fn assemble(
     cached: Option<Window>,
     mut folds: Vec<Fold>,
-    brought: Vec<Message>,
+    (projected, brought): (Projected, Vec<Message>),
     next_seq: i64,
 ) -> Option<Window> {
     if let Some(mut window) = cached {
         let continues = brought.first().map_or(next_seq, |first| first.seq) == window.next_seq();
-        if continues && window.extend(brought.iter().cloned()).is_ok() {
+        // What comes with projections is a whole window.
+        if continues && projected.shown.is_empty() && window.extend(brought.iter().cloned()).is_ok()
+        {
             return (window.next_seq() == next_seq).then_some(window);
         }
         // The claim brings none where those of the cache are still the session's.
@@ -468,7 +475,7 @@ fn assemble(
             .collect();
     }
     let window = Window::new(brought, next_seq).ok()?;
-    Some(window.behind(folds))
+    Some(window.projected(projected).ok()?.behind(folds))
 }
 
 /// Gives a session back as it is: it stays ready for the sweep and for others.

@@ -214,7 +214,7 @@ fn publish<T>(
     answers: &[Answer<T>],
     step: impl Fn(&T) -> Option<(i64, bool)>,
 ) {
-    let notices: Vec<StepNotice> = about
+    let notices = about
         .iter()
         .zip(answers)
         .filter_map(|((key, send), answer)| {
@@ -227,6 +227,23 @@ fn publish<T>(
             })
         })
         .collect();
+    tell(parts, notices);
+}
+
+/// Tells those who watch of a step that was committed outside of groups, and settled nothing.
+pub(crate) fn publish_step(parts: &Parts, key: SessionKey, send: SendId, n: i64) {
+    tell(
+        parts,
+        vec![StepNotice {
+            key,
+            send,
+            n,
+            settled: false,
+        }],
+    );
+}
+
+fn tell(parts: &Parts, notices: Vec<StepNotice>) {
     if notices.is_empty() {
         return;
     }

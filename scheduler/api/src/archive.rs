@@ -231,9 +231,9 @@ impl Reader {
         }
     }
 
-    /// The messages so far, with the agent that they are for, where they are as long as this, nothing is
+    /// The messages so far, with the agent and the folds that they are for, where they are as long as this, nothing is
     /// wrong, and no call waits for its result.
-    pub(super) fn page(&mut self, bytes: usize) -> Option<(&AgentSpec, Vec<Message>)> {
+    pub(super) fn page(&mut self, bytes: usize) -> Option<(&AgentSpec, &[Fold], Vec<Message>)> {
         let header = self.header.as_ref()?;
         let transcript = &mut self.transcript;
         let is_full = transcript.bytes >= bytes && transcript.open.is_empty();
@@ -241,7 +241,8 @@ impl Reader {
             return None;
         }
         transcript.bytes = 0;
-        Some((&header.agent, std::mem::take(&mut transcript.messages)))
+        let messages = std::mem::take(&mut transcript.messages);
+        Some((&header.agent, &header.folds, messages))
     }
 
     /// What it brings back, but for the pages that were taken out.

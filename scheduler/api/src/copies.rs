@@ -16,7 +16,8 @@ use mainspring_shared::error::Code;
 use mainspring_shared::id::SessionKey;
 use mainspring_shared::list::{List, ListName};
 use mainspring_shared::message::{Message, settled_len};
-use mainspring_shared::session::fold;
+use mainspring_shared::session::fold::{self, Fold};
+use mainspring_shared::session::projection::{Copied, Projection};
 use mainspring_shared::store::{CreateOutcome, ImportSession, NewSession, ReadMessages};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -142,8 +143,11 @@ pub(super) async fn fork(
     };
     let copy = app.new_session_key(key.tenant);
     app.boot_id()?;
-    let mut copying = Copying::begin(&app, copy, &agent, key, before)?;
-    copying.read(body.seq.unwrap_or(there)).await?;
+    let folds = app.store.read_folds(key).await?;
+    let last = body.seq.unwrap_or(there);
+    let copied = copied(&agent, &fold::copies(folds.clone(), before, last));
+    let mut copying = Copying::begin(&app, copy, &agent, key, (before, copied))?;
+    copying.read(last).await?;
     let settled = settled_len(&copying.kept);
     if body.seq.is_some() && settled < copying.kept.len() {
         let settled = before + copying.behind + settled as i64;
@@ -160,9 +164,9 @@ pub(super) async fn fork(
     blobs::of_copies(&app, copy, &copying.kept).await?;
     let lists = lists(&app, key).await?;
     let last = before + copying.behind + settled as i64;
-    let folds = fold::copies(app.store.read_folds(key).await?, before, last);
     let item = ImportSession {
-        folds,
+        folds: fold::copies(folds, before, last),
+        projections: copying.projections(),
         session: NewSession {
             key: copy,
             agent: agent.clone(),
@@ -206,6 +210,8 @@ struct Copying<'a> {
     kept: Vec<Message>,
     /// Messages that were stored.
     behind: i64,
+    /// What is shown of its sends once they are old, where the agent shows digests.
+    copied: Option<Copied>,
     weight: OwnedSemaphorePermit,
 }
 
@@ -215,7 +221,7 @@ impl<'a> Copying<'a> {
         copy: SessionKey,
         agent: &'a AgentSpec,
         source: SessionKey,
-        after: i64,
+        (after, copied): (i64, Option<Copied>),
     ) -> Result<Self, Error> {
         Ok(Self {
             app,
@@ -225,8 +231,18 @@ impl<'a> Copying<'a> {
             after,
             kept: Vec::new(),
             behind: 0,
+            copied,
             weight: weigh(app, 0)?,
         })
+    }
+
+    /// What is shown of all sends once they are old, with those of the last messages.
+    fn projections(&mut self) -> Vec<Projection> {
+        let copied = self.copied.take().map(|mut copied| {
+            copied.add(&self.kept, self.behind);
+            copied.end()
+        });
+        copied.unwrap_or_default()
     }
 
     /// Reads up to a message that is there.
@@ -271,12 +287,21 @@ impl<'a> Copying<'a> {
         if page.is_empty() {
             return Ok(());
         }
+        if let Some(copied) = &mut self.copied {
+            copied.add(&page, self.behind);
+        }
         self.behind += stage(self.app, self.copy, self.agent, page, self.behind).await?;
         if let Some(kept) = self.weight.split(json_len(&self.kept)) {
             self.weight = kept;
         }
         Ok(())
     }
+}
+
+/// What notes the projections of a copy with these folds, for an agent that shows digests.
+fn copied(agent: &AgentSpec, folds: &[Fold]) -> Option<Copied> {
+    let is_stored = agent.context.representation.is_stored();
+    is_stored.then(|| Copied::new(fold::end(folds)))
 }
 
 fn json_len(messages: &[Message]) -> usize {
@@ -300,6 +325,7 @@ async fn stage(
     blobs::of_copies(app, session, &messages).await?;
     let page = ImportSession {
         folds: Vec::new(),
+        projections: Vec::new(),
         session: NewSession {
             key: session,
             agent: agent.clone(),
@@ -374,6 +400,8 @@ struct Importing<'a> {
     hash: Sha256,
     /// Messages that were stored.
     behind: i64,
+    /// What is shown of its sends once they are old, where the agent shows digests and pages were stored.
+    copied: Option<Copied>,
     weight: OwnedSemaphorePermit,
 }
 
@@ -386,6 +414,7 @@ impl<'a> Importing<'a> {
             line: Vec::new(),
             hash: Sha256::new(),
             behind: 0,
+            copied: None,
             weight: weigh(app, 0)?,
         })
     }
@@ -432,9 +461,15 @@ impl<'a> Importing<'a> {
     }
 
     async fn store_page(&mut self) -> Result<(), Error> {
-        let Some((agent, messages)) = self.reader.page(page_bytes(self.app)) else {
+        let Some((agent, folds, messages)) = self.reader.page(page_bytes(self.app)) else {
             return Ok(());
         };
+        if self.behind == 0 {
+            self.copied = copied(agent, folds);
+        }
+        if let Some(copied) = &mut self.copied {
+            copied.add(&messages, self.behind);
+        }
         self.behind += stage(self.app, self.session, agent, messages, self.behind).await?;
         Ok(())
     }
@@ -443,8 +478,17 @@ impl<'a> Importing<'a> {
     fn finish(self, key: Option<&str>) -> Result<(ImportSession, OwnedSemaphorePermit), Error> {
         let hash = self.hash.finalize().into();
         let archive = self.reader.finish()?;
+        let mut projections = self.copied;
+        if self.behind == 0 {
+            projections = copied(&archive.agent, &archive.folds);
+        }
+        let projections = projections.map(|mut copied| {
+            copied.add(&archive.messages, self.behind);
+            copied.end()
+        });
         let item = ImportSession {
             folds: archive.folds,
+            projections: projections.unwrap_or_default(),
             session: NewSession {
                 key: self.session,
                 agent: archive.agent,

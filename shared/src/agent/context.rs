@@ -30,6 +30,14 @@ impl Representation {
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
+
+    /// Whether something is stored of each send besides its messages.
+    pub const fn is_stored(self) -> bool {
+        match self {
+            Self::Verbatim => false,
+            Self::Projection => true,
+        }
+    }
 }
 
 /// How what the model's window has no room for is folded.

@@ -16,11 +16,12 @@ use uuid::Uuid;
 
 use self::media::{fade, readable};
 use crate::agent::prompt::assemble;
-use crate::agent::{AgentSpec, MAX_TOKENS_DEFAULT, OutputSpec, SendOptions};
+use crate::agent::{AgentSpec, ContextSpec, MAX_TOKENS_DEFAULT, OutputSpec, SendOptions};
 use crate::id::{SendId, SessionId};
 use crate::message::{ContentPart, Message, NewMessage, Role};
 use crate::model::{InBackground, ModelFacts, Request, ToolSpec};
 use crate::session::fold::Fold;
+use crate::session::projection::Projection;
 use crate::session::window::Window;
 use crate::skill::catalogue;
 use crate::time::Timestamp;
@@ -70,7 +71,9 @@ pub struct Reader<'a> {
 pub struct Said<'a> {
     /// What stands for the messages before the first one, oldest first.
     pub folds: &'a [Arc<Fold>],
-    /// The active window: see [`following`].
+    /// What stands for the window's first sends, oldest first.
+    pub projections: &'a [Arc<Projection>],
+    /// The active window behind them: see [`following`].
     pub messages: Vec<Arc<Message>>,
     /// What the model has said of its answer, where that was cut and goes on.
     pub partial: Option<&'a [ContentPart]>,
@@ -101,7 +104,8 @@ pub fn render(inputs: Inputs<'_>) -> Request {
     let system = assemble(agent, inputs.options.system_prompt.as_deref(), tools);
     let folds = said.folds.iter();
     let mut messages: Vec<_> = folds.map(|fold| Arc::new(recap(fold))).collect();
-    let (older, settled) = older::older(said.messages, inputs.send, &agent.context);
+    let (older, settled) =
+        older::older(said.projections, said.messages, inputs.send, &agent.context);
     let settled = messages.len() + settled;
     messages.extend(older);
     if let Some(keep) = agent.context.images.keep {
@@ -179,6 +183,16 @@ pub fn following(
         messages.insert(0, Arc::new(asked));
     }
     messages
+}
+
+/// Whether a window has all that is shown of it from this `seq` on while this send runs. Where it does not, its
+/// messages are to be read: some have projections in their place that are not shown as digests, or not whole.
+pub fn has_all(window: &Window, from: i64, send: SendId, context: &ContextSpec) -> bool {
+    let projections = window.projections(from).len();
+    if window.cuts(from) {
+        return false;
+    }
+    projections == 0 || older::are_digested(projections, window.active(from), send, context)
 }
 
 /// A fold as the message that the model is shown in the place of those that it stands for.

@@ -11,14 +11,19 @@ use std::sync::Arc;
 
 use crate::message::{Message, Role};
 use crate::session::fold::{self, Fold};
+use crate::session::projection::{Projected, Projection};
 
 /// A contiguous tail of a transcript, at least as long as the active window.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Window {
     messages: Vec<Arc<Message>>,
-    /// What stands for the messages before them, in order.
+    /// What stands for the sends before them, in order: their own messages are not held.
+    projections: Vec<Arc<Projection>>,
+    /// What stands for the messages before those, in order.
     folds: Vec<Arc<Fold>>,
     next_seq: i64,
+    /// The last message up to which each send's projection is known to be stored.
+    projected_to: i64,
     /// Kept up to date, so that a cache need not walk a long transcript after each send.
     weight: usize,
 }
@@ -37,10 +42,8 @@ impl Window {
     /// The window of a session without messages.
     pub fn empty() -> Self {
         Self {
-            messages: Vec::new(),
-            folds: Vec::new(),
             next_seq: 1,
-            weight: 0,
+            ..Self::default()
         }
     }
 
@@ -49,9 +52,8 @@ impl Window {
         let start = next_seq - messages.len() as i64;
         let mut window = Self {
             messages: Vec::with_capacity(messages.len()),
-            folds: Vec::new(),
             next_seq: start,
-            weight: 0,
+            ..Self::default()
         };
         window.extend(messages)?;
         Ok(window)
@@ -72,6 +74,64 @@ impl Window {
         self
     }
 
+    /// The same with projections in the place of the messages before those that it holds.
+    pub fn projected(mut self, projected: Projected) -> Result<Self, Gap> {
+        let first = projected.shown.first();
+        let mut expected = first.map_or(self.messages_from(), |first| first.from_seq);
+        let begins = projected
+            .shown
+            .iter()
+            .map(|it| (it.from_seq, it.to_seq + 1));
+        for (found, next) in begins.chain([(self.messages_from(), 0)]) {
+            if found != expected {
+                return Err(Gap { expected, found });
+            }
+            expected = next;
+        }
+        self.weight += projected
+            .shown
+            .iter()
+            .map(Projection::weight)
+            .sum::<usize>();
+        self.projections = projected.shown.into_iter().map(Arc::new).collect();
+        self.projected_to = projected.stored_to;
+        Ok(self)
+    }
+
+    /// What stands for the first sends of the active window that begins with this `seq`.
+    pub fn projections(&self, from: i64) -> &[Arc<Projection>] {
+        let begin = fold::begin(from, self.fold_end());
+        let before = self.projections.iter();
+        let before = before.take_while(|it| it.from_seq < begin).count();
+        &self.projections[before..]
+    }
+
+    /// Whether the active window that begins with this `seq` begins within what a projection stands for.
+    pub fn cuts(&self, from: i64) -> bool {
+        let begin = fold::begin(from, self.fold_end());
+        let mut all = self.projections.iter();
+        all.any(|it| it.from_seq < begin && begin <= it.to_seq)
+    }
+
+    /// The last message up to which each send's projection is known to be stored; 0 where none is.
+    pub fn projected_to(&self) -> i64 {
+        self.projected_to
+    }
+
+    /// Notes up to which message each send's projection is stored.
+    pub fn stored_to(&mut self, seq: i64) {
+        self.projected_to = seq;
+    }
+
+    /// Takes the messages of a window that was read, in the place of its own and of its projections.
+    pub fn replace(&mut self, read: Self) {
+        let folds = self.folds.drain(..);
+        let folds = folds.map(|fold| Fold::clone(&fold)).collect();
+        let projected_to = self.projected_to;
+        *self = read.behind(folds);
+        self.projected_to = projected_to;
+    }
+
     /// Puts a fold in the place of what it stands for.
     pub fn fold(&mut self, new: Fold) {
         let gone = self.folds.extract_if(.., |fold| new.covers(fold));
@@ -89,9 +149,9 @@ impl Window {
         let messages: Vec<_> = before.cloned().collect();
         Self {
             weight: messages.iter().map(|message| weight(message)).sum(),
-            next_seq: self.from_seq() + messages.len() as i64,
+            next_seq: self.messages_from() + messages.len() as i64,
             messages,
-            folds: Vec::new(),
+            ..Self::default()
         }
         .behind(folds)
     }
@@ -127,8 +187,14 @@ impl Window {
         self.next_seq
     }
 
-    /// The first `seq` held; `next_seq` when nothing is.
+    /// The first `seq` held, or that the first projection stands for; `next_seq` when there is nothing.
     pub fn from_seq(&self) -> i64 {
+        let projected = self.projections.first();
+        projected.map_or_else(|| self.messages_from(), |first| first.from_seq)
+    }
+
+    /// The first `seq` held.
+    fn messages_from(&self) -> i64 {
         self.next_seq - self.messages.len() as i64
     }
 
@@ -137,11 +203,11 @@ impl Window {
         self.weight
     }
 
-    /// The active window: the messages from this `seq` on that no fold stands for; never beginning
-    /// between a call and its result.
+    /// The active window: the messages from this `seq` on that neither a fold nor a projection stands for;
+    /// never beginning between a call and its result.
     pub fn active(&self, from: i64) -> &[Arc<Message>] {
         let from = fold::begin(from, self.fold_end());
-        let Some(index) = usize::try_from(from - self.from_seq()).ok() else {
+        let Some(index) = usize::try_from(from - self.messages_from()).ok() else {
             return &self.messages;
         };
         let asked = self
@@ -180,6 +246,9 @@ impl Window {
         let keep = self.active(from).len();
         let gone = self.messages.drain(..self.messages.len() - keep);
         self.weight -= gone.map(|message| weight(&message)).sum::<usize>();
+        let begin = fold::begin(from, self.fold_end());
+        let gone = self.projections.extract_if(.., |it| it.to_seq < begin);
+        self.weight -= gone.map(|it| it.weight()).sum::<usize>();
     }
 }
 

@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 /// What the placeholders stand for. Quoted are names that are words of MySQL's grammar.
-const LISTS: [(&str, &str); 11] = [
+const LISTS: [(&str, &str); 12] = [
     (
         "boot",
         "boot_id, role, name, pool, concurrency, in_flight, started_at, lease_until, \
@@ -38,6 +38,7 @@ const LISTS: [(&str, &str); 11] = [
          asked_at_seq, epoch, created_at",
     ),
     ("occurrence", "n, due_at, fate, send_id, fired_at"),
+    ("projection", "from_seq, to_seq, send_id, version, digest"),
     (
         "run",
         "tenant, run_id, name, status, spec, dsl_version, input, options, session_id, \

@@ -15,6 +15,7 @@ use crate::message::Message;
 use crate::send::SendRecord;
 use crate::session::fold::Fold;
 use crate::session::hot::HotRow;
+use crate::session::projection::Projection;
 use crate::skill::{SkillHash, SkillRecord};
 use crate::step::Step;
 use crate::time::Timestamp;
@@ -82,6 +83,8 @@ pub struct DumpSession {
     pub messages: Vec<Message>,
     /// Its folds by number.
     pub folds: Vec<Fold>,
+    /// What its sends are shown as once they are old, by their first messages.
+    pub projections: Vec<Projection>,
     /// Its steps by number.
     pub steps: Vec<Step>,
     /// Steps that went with sends that were not needed any more.

@@ -16,6 +16,7 @@ use crate::lease::Lease;
 use crate::message::{ContentPart, Message, NewMessage, json_weight};
 use crate::send::{SendRecord, SendResult, SendStatus, WaitingOn};
 use crate::session::fold::{Fold, NewFold};
+use crate::session::projection::{Projected, Projection};
 use crate::session::shown::Shown;
 use crate::session::window;
 use crate::step::{RoundRef, StepKind, StepRefs};
@@ -149,8 +150,12 @@ pub struct Claimed {
     /// The folds that are shown, in order; none where `cached_version` is still the session's, whose
     /// folds are those of the cache.
     pub folds: Vec<Fold>,
+    /// What is stored of the window's sends as digests, where the agent shows such and the cache does not
+    /// reach back far enough.
+    pub projected: Projected,
     /// The messages of the active window that the cache lacks, by `seq`: those with
-    /// `seq >= cached_next_seq` when the cache reaches back far enough, else the whole window.
+    /// `seq >= cached_next_seq` when the cache reaches back far enough, else the whole window behind what
+    /// projections stand for.
     pub window: Vec<Message>,
 }
 
@@ -462,6 +467,10 @@ pub struct CompleteSend {
     pub totals: SendTotals,
     /// How it ends, unless a cancel was raised.
     pub result: SendResult,
+    /// What it is shown as once it is old, where its agent shows digests; and earlier sends that lack that.
+    /// None stands for messages behind the transcript's end, as it is with these messages. They take the place
+    /// of rows that begin with the same message.
+    pub projections: Vec<Projection>,
     /// Signals that keep it from ending.
     pub unless: i32,
     /// What happens next.
@@ -473,7 +482,8 @@ impl CompleteSend {
     pub fn weight(&self) -> usize {
         let messages: usize = self.messages.iter().map(NewMessage::weight).sum();
         let text = self.result.output_text.as_deref().map_or(0, str::len);
-        messages + text + changed(&self.changes)
+        let projections = self.projections.iter().map(Projection::weight);
+        messages + text + changed(&self.changes) + projections.sum::<usize>()
     }
 }
 

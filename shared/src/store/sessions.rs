@@ -12,6 +12,7 @@ use crate::list::List;
 use crate::message::Message;
 use crate::session::SessionRecord;
 use crate::session::fold::{Fold, NewFold};
+use crate::session::projection::Projection;
 use crate::session::transition::NotFolded;
 use crate::time::Timestamp;
 
@@ -118,7 +119,10 @@ macro_rules! sessions_methods {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FoldedAtRest {
     /// It is attached.
-    Attached,
+    Attached {
+        /// The number of its step.
+        step: i64,
+    },
     /// Nothing was to be attached, or it never can be: the session is gone or changed.
     Dropped,
     /// A worker has the session; it may be attached later.
@@ -173,6 +177,9 @@ pub struct ImportSession {
     pub messages: Vec<Message>,
     /// Its folds, as [`copies`](crate::session::fold::copies) makes them; only the last page's count.
     pub folds: Vec<Fold>,
+    /// What its sends are shown as once they are old, with the numbers that its messages have; only the last
+    /// page's count.
+    pub projections: Vec<Projection>,
     /// What it has to do.
     pub todo: List,
     /// Its notes.

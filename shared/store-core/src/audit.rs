@@ -18,7 +18,7 @@ use crate::query::{query_scalar, statement};
 use crate::row::Row;
 use crate::rows::{self, Cells};
 use crate::store::clock;
-use crate::{agents, blobs, folds, memories, runs, timers};
+use crate::{agents, blobs, folds, memories, projections, runs, timers};
 
 macro_rules! queries {
     ($($name:literal in $file:literal),* $(,)?) => {
@@ -68,6 +68,7 @@ queries![
     "skill.complete" in "audit/skill.complete",
     "tenant.exists" in "audit/tenant.exists",
     "blob.held" in "audit/blob.held",
+    "projection.of_send" in "audit/projection.of_send",
 ];
 
 /// How long the end of a child may go unreported: the sweep that catches up is far quicker.
@@ -194,6 +195,9 @@ const KINDS: &[(&Statement, Try)] = &[
         Ok(())
     }),
     (sql!("folds/dump"), |row, _| folds::read(row).map(drop)),
+    (sql!("projections/dump"), |row, _| {
+        projections::read(row).map(drop)
+    }),
     (sql!("steps/dump"), |row, _| rows::step(row).map(drop)),
     (sql!("calls/dump"), |row, named| {
         let (key, call) = rows::call(row)?;

@@ -7,6 +7,7 @@ use mainspring_shared::message::Message;
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::fold;
 use mainspring_shared::session::hot::{HotRow, SendState};
+use mainspring_shared::session::projection::Projected;
 use mainspring_shared::session::transition::{
     self, ClaimFacts, ClaimRefusal, Claimer, Granted, refuse_claim,
 };
@@ -17,6 +18,7 @@ use crate::db::sql;
 use crate::fault::Result;
 use crate::folds;
 use crate::hot::{self, Beside};
+use crate::projections;
 use crate::query::{query_scalar, statement};
 use crate::rows::{self, Cells};
 use crate::store::Tx;
@@ -98,7 +100,26 @@ async fn one(tx: &mut Tx, boot: BootId, item: ClaimSession) -> Result<ClaimOutco
         fold::end(&folds)
     };
     let from = fold::begin(send.window_from(done.hot.next_seq), fold_end);
-    let window = window(tx, &done.hot, from, &item).await?;
+    let lacks = Lacks::of(&done.hot, from, &item);
+    let context = &send.agent.context;
+    let projected = match lacks {
+        Lacks::All => projections::shown(tx.conn(), item.key, from, context).await?,
+        Lacks::Nothing | Lacks::End => Projected::default(),
+    };
+    let from = projected.behind(from);
+    let window = match lacks {
+        Lacks::Nothing => Vec::new(),
+        Lacks::End => {
+            window(
+                tx,
+                from,
+                &item,
+                (item.cached_from_seq, item.cached_next_seq),
+            )
+            .await?
+        }
+        Lacks::All => window(tx, from, &item, (0, 0)).await?,
+    };
     Ok(ClaimOutcome::Claimed(Box::new(Claimed {
         key: item.key,
         lease,
@@ -106,6 +127,7 @@ async fn one(tx: &mut Tx, boot: BootId, item: ClaimSession) -> Result<ClaimOutco
         send,
         spent: done.hot.spent.unwrap_or_default(),
         folds,
+        projected,
         window,
     })))
 }
@@ -173,18 +195,37 @@ pub(crate) async fn started(
     Ok(StartedSend::new(record, agent, resumed))
 }
 
-/// The messages of the active window that the claimer's cache lacks.
-async fn window(tx: &mut Tx, hot: &HotRow, from: i64, item: &ClaimSession) -> Result<Vec<Message>> {
-    let (cached_from, cached_next) = if item.cached_version == hot.context_version {
-        (item.cached_from_seq, item.cached_next_seq)
-    } else {
-        (0, 0)
-    };
-    // A cache never begins with an answer, so one that reaches back so far has its question, too.
-    let is_whole = cached_next == hot.next_seq && cached_from <= from;
-    if from >= hot.next_seq || is_whole {
-        return Ok(Vec::new());
+/// How much of a window a claimer's cache lacks.
+#[derive(Debug, Clone, Copy)]
+enum Lacks {
+    Nothing,
+    /// What was said behind what it holds, unless it begins with what answers a message before that.
+    End,
+    All,
+}
+
+impl Lacks {
+    fn of(hot: &HotRow, from: i64, item: &ClaimSession) -> Self {
+        let is_ours = item.cached_version == hot.context_version;
+        // A cache never begins with an answer, so one that reaches back so far has its question, too.
+        let reaches_back = is_ours && item.cached_from_seq <= from;
+        if from >= hot.next_seq || (reaches_back && item.cached_next_seq == hot.next_seq) {
+            Self::Nothing
+        } else if reaches_back && item.cached_next_seq > from {
+            Self::End
+        } else {
+            Self::All
+        }
     }
+}
+
+/// The messages of the active window that the claimer's cache lacks.
+async fn window(
+    tx: &mut Tx,
+    from: i64,
+    item: &ClaimSession,
+    (cached_from, cached_next): (i64, i64),
+) -> Result<Vec<Message>> {
     let rows = statement(sql!("messages/window"))
         .bind(item.key.tenant.0)
         .bind(item.key.session.0)

@@ -11,6 +11,7 @@ use crate::db::sql;
 use crate::fault::Result;
 use crate::hot::{self, Beside, Committed};
 use crate::inbox;
+use crate::projections;
 use crate::query::query_scalar;
 use crate::rounds::{Held, held};
 use crate::store::Tx;
@@ -60,6 +61,7 @@ async fn one(tx: &mut Tx, item: CompleteSend) -> Result<CompleteOutcome> {
     };
     let status = change.send.map_or(send.status, |send| send.status);
     let done = hot::commit(tx, change, beside).await?;
+    projections::save(tx, item.key, &item.projections).await?;
     let mut enqueue = done.notify.ready;
     let mut next = None;
     if continues {

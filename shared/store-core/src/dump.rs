@@ -16,6 +16,7 @@ use crate::folds;
 use crate::hot;
 use crate::lists;
 use crate::memories;
+use crate::projections;
 use crate::query::statement;
 use crate::row::Row;
 use crate::rows::{self, Cells};
@@ -58,6 +59,12 @@ async fn all(conn: &mut Conn) -> Result<Dump> {
     for row in fetch(conn, sql!("folds/dump")).await? {
         let (key, fold) = folds::read(&row)?;
         put(&mut sessions, key, |session| session.folds.push(fold));
+    }
+    for row in fetch(conn, sql!("projections/dump")).await? {
+        let (key, projection) = projections::read(&row)?;
+        put(&mut sessions, key, |session| {
+            session.projections.push(projection);
+        });
     }
     for row in fetch(conn, sql!("steps/dump")).await? {
         let (key, step) = rows::step(&row)?;
@@ -124,6 +131,7 @@ fn session(row: &Row) -> Result<DumpSession> {
         sends: Vec::new(),
         messages: Vec::new(),
         folds: Vec::new(),
+        projections: Vec::new(),
         steps: Vec::new(),
         calls: Vec::new(),
         inbox: Vec::new(),

@@ -77,6 +77,7 @@ pub(crate) async fn erase(tx: &mut Tx, key: SessionKey, limit: u32) -> Result<Er
         sql!("erasures/drop_items"),
         sql!("erasures/drop_agents"),
         sql!("erasures/drop_folds"),
+        sql!("erasures/drop_projections"),
     ] {
         let dropped = statement(sql)
             .bind(key.tenant.0)

@@ -70,7 +70,7 @@ pub(crate) async fn at_rest(tx: &mut Tx, item: FoldAtRest) -> Result<FoldedAtRes
     let done = hot::commit(tx, change, Beside::default()).await?;
     let fold = fold.at(done.hot.context_version, item.send_id, tx.now);
     attach(tx, key, &fold).await?;
-    Ok(FoldedAtRest::Attached)
+    Ok(FoldedAtRest::Attached { step: done.step })
 }
 
 /// Stores the folds of a copied session.

@@ -10,6 +10,7 @@ use crate::db::sql;
 use crate::fault::Result;
 use crate::folds;
 use crate::lists;
+use crate::projections;
 use crate::query::statement;
 use crate::rows::json;
 use crate::sessions;
@@ -77,6 +78,7 @@ pub(crate) async fn import(tx: &mut Tx, item: ImportSession) -> Result<CreateOut
         .execute(tx.conn())
         .await?;
     folds::copy(tx, key, &item.folds).await?;
+    projections::save(tx, key, &item.projections).await?;
     lists::copy(tx, key.tenant, &ListName::Todo(key.session), &item.todo).await?;
     lists::copy(tx, key.tenant, &ListName::Notes(key.session), &item.notes).await?;
     Ok(CreateOutcome::Created(record))

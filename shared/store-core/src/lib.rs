@@ -31,6 +31,7 @@ mod leases;
 mod memories;
 mod park;
 mod post;
+mod projections;
 mod reads;
 mod report;
 mod rounds;

@@ -41,6 +41,7 @@ pub fn audit(dump: &Dump, now: Timestamp, options: AuditOptions) -> Vec<Violatio
             usage(&mut found);
             numbers::asked(&mut found);
             numbers::folds(&mut found);
+            numbers::projections(&mut found);
         }
         calls::rows(&mut found);
         calls::inbox(&mut found);
@@ -205,7 +206,8 @@ fn erased(found: &mut Found<'_>, dump: &Dump) {
         + session.calls.len()
         + session.inbox.len()
         + session.usage.len()
-        + session.folds.len();
+        + session.folds.len()
+        + session.projections.len();
     if is_over(session) && left > 0 {
         found.add("session.erased", json!({ "left": left }));
     }

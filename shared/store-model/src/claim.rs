@@ -3,6 +3,7 @@
 use mainspring_shared::id::BootId;
 use mainspring_shared::message::{Message, Role};
 use mainspring_shared::session::fold;
+use mainspring_shared::session::projection::Projected;
 use mainspring_shared::session::transition::{self, ClaimFacts, ClaimRefusal, Claimer, Granted};
 use mainspring_shared::store::{ClaimOutcome, ClaimSession, Claimed};
 use mainspring_shared::time::Timestamp;
@@ -68,31 +69,39 @@ pub(crate) fn claim(
         send.window_from(session.hot.next_seq),
         fold::end(&session.folds),
     );
+    let reaches_back = is_ours && item.cached_next_seq > 0 && item.cached_from_seq <= from;
+    let is_at_end = item.cached_next_seq == session.hot.next_seq;
+    let reaches_back = reaches_back && (item.cached_next_seq > from || is_at_end);
+    let rows = session.projections.range(from..);
+    let rows = rows.filter(|_| !reaches_back && send.agent.context.representation.is_stored());
+    let rows = rows.map(|(_, row)| row.clone()).collect();
+    let projected = Projected::of(rows, from.max(session.first_seq), &send.agent.context);
     ClaimOutcome::Claimed(Box::new(Claimed {
         key: item.key,
         lease,
         counters: session.hot.counters(),
         spent: session.hot.spent.unwrap_or_default(),
         folds,
-        window: window(session, from, item),
+        window: window(session, projected.behind(from), item, reaches_back),
+        projected,
         send,
     }))
 }
 
 /// The messages of the active window that the claimer's cache lacks.
-fn window(session: &Session, mut from: i64, item: &ClaimSession) -> Vec<Message> {
-    let next_seq = session.hot.next_seq;
+fn window(
+    session: &Session,
+    mut from: i64,
+    item: &ClaimSession,
+    reaches_back: bool,
+) -> Vec<Message> {
     if let Some(first) = session.messages.get(&from)
         && first.role == Role::Tool
     {
         from = first.asked_at_seq.unwrap_or(from);
     }
-    let is_ours = item.cached_version == session.hot.context_version;
-    let reaches_back = is_ours && item.cached_next_seq > 0 && item.cached_from_seq <= from;
-    let lacking = if reaches_back && item.cached_next_seq > from {
+    let lacking = if reaches_back {
         item.cached_next_seq
-    } else if reaches_back && item.cached_next_seq == next_seq {
-        next_seq
     } else {
         from
     };

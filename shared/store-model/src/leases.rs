@@ -158,6 +158,10 @@ pub(crate) fn complete(state: &mut State, now: Timestamp, item: CompleteSend) ->
     session.deliver(id, &item.deliveries, first_seq, now);
     session.write_usage(id, item.usage);
     session.write_totals(id, item.totals);
+    let projections = item.projections.into_iter();
+    session
+        .projections
+        .extend(projections.map(|it| (it.from_seq, it)));
     let mut next = None;
     if continues {
         let head = session.head_state();

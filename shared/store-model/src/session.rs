@@ -9,6 +9,7 @@ use mainspring_shared::message::{Message, NewMessage};
 use mainspring_shared::send::{SendRecord, SendStatus};
 use mainspring_shared::session::fold::Fold;
 use mainspring_shared::session::hot::{HotRow, SendState};
+use mainspring_shared::session::projection::Projection;
 use mainspring_shared::session::transition::{Change, Notify};
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
@@ -29,6 +30,8 @@ pub(crate) struct Session {
     pub(crate) messages: BTreeMap<i64, Message>,
     /// By number.
     pub(crate) folds: Vec<Fold>,
+    /// By their first messages.
+    pub(crate) projections: BTreeMap<i64, Projection>,
     /// The `seq` that the transcript begins with.
     pub(crate) first_seq: i64,
     /// What is still to be removed of a deleted one.
@@ -87,6 +90,7 @@ impl Session {
             sends: BTreeMap::new(),
             messages: BTreeMap::new(),
             folds: Vec::new(),
+            projections: BTreeMap::new(),
             first_seq: 1,
             erasing: None,
             steps: BTreeMap::new(),
@@ -232,6 +236,7 @@ impl Session {
             erasing: self.erasing.is_some(),
             messages: self.messages.values().cloned().collect(),
             folds: self.folds.clone(),
+            projections: self.projections.values().cloned().collect(),
             steps: self.steps.values().cloned().collect(),
             retired_steps: self.retired_steps,
             calls: self.calls.values().cloned().collect(),

@@ -149,6 +149,8 @@ pub(crate) fn import(state: &mut State, now: Timestamp, item: ImportSession) -> 
     session.hot.next_seq += session.messages.len() as i64;
     session.hot.context_version = item.folds.iter().map(|fold| fold.n).max().unwrap_or(0);
     session.folds = item.folds;
+    let projections = item.projections.into_iter();
+    session.projections = projections.map(|it| (it.from_seq, it)).collect();
     let outcome = add(state, now, session, item.idempotency.as_ref());
     if matches!(outcome, CreateOutcome::Created(_)) {
         let (tenant, session) = (key.tenant, key.session);
@@ -309,10 +311,11 @@ fn fold_at_rest(state: &mut State, now: Timestamp, item: FoldAtRest) -> FoldedAt
         Ok(change) => change,
         Err(why) => return why.into(),
     };
+    let step = change.step_n();
     session.commit(change, Vec::new());
     let fold = fold.at(session.hot.context_version, item.send_id, now);
     fold::attach(&mut session.folds, fold);
-    FoldedAtRest::Attached
+    FoldedAtRest::Attached { step }
 }
 
 pub(crate) fn prune(state: &mut State, item: PruneSession) -> PruneOutcome {
@@ -348,6 +351,7 @@ pub(crate) fn prune(state: &mut State, item: PruneSession) -> PruneOutcome {
                 session.calls.remove(&call);
             }
         }
+        session.projections = session.projections.split_off(&first_seq);
         session.first_seq = first_seq;
         session.hot.context_version += 1;
     }
@@ -414,6 +418,7 @@ pub(crate) fn erase(state: &mut State, now: Timestamp, key: SessionKey, limit: u
     let messages = pop(&mut session.messages, limit);
     let folds = limit.min(session.folds.len());
     session.folds.drain(..folds);
+    let projections = pop(&mut session.projections, limit);
     let agents = pop(&mut erasing.agents, limit);
     let rows = [
         messages,
@@ -422,6 +427,7 @@ pub(crate) fn erase(state: &mut State, now: Timestamp, key: SessionKey, limit: u
         items.len(),
         agents,
         folds,
+        projections,
     ];
     let more = sends.len() == limit.div_ceil(CALLS_EACH) || rows.contains(&limit);
     if !more && !alive_below {

@@ -491,6 +491,9 @@ FROM (
     SELECT o.tenant, o.session_id, 'folds' AS has
     FROM erased o JOIN folds x ON x.tenant = o.tenant AND x.session_id = o.session_id
     UNION ALL
+    SELECT o.tenant, o.session_id, 'projections' AS has
+    FROM erased o JOIN projections x ON x.tenant = o.tenant AND x.session_id = o.session_id
+    UNION ALL
     SELECT o.tenant, o.session_id, 'children'
     FROM erased o JOIN sessions x ON x.tenant = o.tenant AND x.parent_session = o.session_id
 ) found
@@ -594,6 +597,7 @@ WITH named AS (
     UNION SELECT tenant, 'session', session_id FROM agents
     UNION SELECT tenant, 'session', session_id FROM usage_rows
     UNION SELECT tenant, 'session', session_id FROM folds
+    UNION SELECT tenant, 'session', session_id FROM projections
     UNION SELECT tenant, 'session', session_id FROM extractions
     UNION SELECT tenant, 'session', unhex(substr(JSON_VALUE(source, '$.session_id'), 5)) FROM memories
     UNION SELECT tenant, 'session', parent_session FROM sessions

@@ -32,6 +32,10 @@ DELETE FROM inbox WHERE tenant = $1 AND session_id = $2 ORDER BY item_id LIMIT $
 -- Removes usage of a send, at most $3.
 DELETE FROM usage_rows WHERE tenant = $1 AND send_id = $2 ORDER BY round, attempt LIMIT $3;
 
+-- name: erasures/drop_projections
+-- Removes the oldest projections, at most $3.
+DELETE FROM projections WHERE tenant = $1 AND session_id = $2 ORDER BY from_seq LIMIT $3;
+
 -- name: erasures/drop_folds
 -- Removes the oldest folds, at most $3.
 DELETE FROM folds WHERE tenant = $1 AND session_id = $2 ORDER BY n LIMIT $3;

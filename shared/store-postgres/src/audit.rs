@@ -16,7 +16,7 @@ use sqlx::{Connection, PgConnection};
 use crate::lists;
 use crate::retry::{Attempts, Fault, PgQuery, Pool, Verdict, sql, text};
 use crate::rows::Fields;
-use crate::{agents, blobs, folds, memories};
+use crate::{agents, blobs, folds, memories, projections};
 
 macro_rules! audit {
     ($name:literal) => {
@@ -64,6 +64,7 @@ const AUDITS: &[(&str, &str)] = &[
     audit!("skill.complete"),
     audit!("tenant.exists"),
     audit!("blob.held"),
+    audit!("projection.of_send"),
 ];
 
 /// Runs every invariant. Each query sees one snapshot, so live traffic does not confuse it.
@@ -201,6 +202,10 @@ const KINDS: &[(Text, Try)] = &[
     (
         || text!("reads/dump_folds"),
         |row, _| folds::read(&mut Fields::new(row, "folds")).map(drop),
+    ),
+    (
+        || text!("reads/dump_projections"),
+        |row, _| projections::read(&mut Fields::new(row, "projections")).map(drop),
     ),
     (
         || text!("reads/dump_steps"),

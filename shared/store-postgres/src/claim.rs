@@ -7,6 +7,7 @@ use mainspring_shared::id::{BootId, SessionKey};
 use mainspring_shared::lease::Lease;
 use mainspring_shared::message::Message;
 use mainspring_shared::session::fold;
+use mainspring_shared::session::projection::{Projected, Projection};
 use mainspring_shared::store::{
     ClaimOutcome, ClaimSession, Claimed, Counters, Error, Result, Resumed, StartedSend,
 };
@@ -17,6 +18,7 @@ use uuid::Uuid;
 
 use crate::folds;
 use crate::group::{Group, drive};
+use crate::projections;
 use crate::retry::{Fault, Pool, execute, fetch, sql};
 use crate::rows::{Fields, key_columns};
 
@@ -212,6 +214,52 @@ impl Claim<'_> {
         }
     }
 
+    /// Reads what stands for sends of windows that the claimers' caches do not have, of agents that show
+    /// digests. Where it cannot be had, their messages are read.
+    async fn read_projections(
+        &self,
+        pool: &Pool,
+        items: &[ClaimSession],
+        outcomes: &mut [ClaimOutcome],
+    ) {
+        let claimed = items.iter().zip(&*outcomes).enumerate();
+        let lacking = claimed.filter_map(|(ord, (item, outcome))| match outcome {
+            ClaimOutcome::Claimed(claimed) => {
+                let context = &claimed.send.agent.context;
+                let lacks = context.representation.is_stored()
+                    && lacks_messages(item, claimed)
+                    && !reaches_back(item, claimed);
+                lacks.then(|| (ord, item.key, begin(item, claimed)))
+            }
+            ClaimOutcome::Busy | ClaimOutcome::Suspect | ClaimOutcome::Idle => None,
+        });
+        let lacking: Vec<(usize, SessionKey, i64)> = lacking.collect();
+        if lacking.is_empty() {
+            return;
+        }
+        let from = lacking.iter().map(|(_, key, begin)| (*key, *begin));
+        let found = match projections::behind(pool, &from.collect::<Vec<_>>()).await {
+            Ok(found) => found,
+            Err(error) => {
+                tracing::warn!(%error, "projections could not be read");
+                return;
+            }
+        };
+        let mut rows: Vec<(i64, Vec<Projection>)> =
+            lacking.iter().map(|_| (1, Vec::new())).collect();
+        for found in found {
+            let (first_seq, rows) = &mut rows[found.place];
+            *first_seq = found.first_seq;
+            rows.push(found.projection);
+        }
+        for ((ord, _, begin), (first_seq, rows)) in lacking.into_iter().zip(rows) {
+            if let ClaimOutcome::Claimed(claimed) = &mut outcomes[ord] {
+                let context = &claimed.send.agent.context;
+                claimed.projected = Projected::of(rows, begin.max(first_seq), context);
+            }
+        }
+    }
+
     /// Reads what the claimers' caches lack, a bounded number of messages at a time. A session whose
     /// messages cannot be had is given back.
     async fn read_windows(
@@ -221,6 +269,7 @@ impl Claim<'_> {
         outcomes: &mut [ClaimOutcome],
     ) {
         self.read_folds(pool, items, outcomes).await;
+        self.read_projections(pool, items, outcomes).await;
         let lacking = items.iter().zip(&*outcomes).enumerate();
         let lacking = lacking.filter_map(|(ord, (item, outcome))| match outcome {
             ClaimOutcome::Claimed(claimed) if lacks_messages(item, claimed) => {
@@ -319,6 +368,7 @@ fn read(fields: &mut Fields<'_>, item: &ClaimSession, boot: BootId) -> Result<Sa
         send,
         spent,
         folds: Vec::new(),
+        projected: Projected::default(),
         window: Vec::new(),
     })))
 }
@@ -344,6 +394,14 @@ fn lacks_messages(item: &ClaimSession, claimed: &Claimed) -> bool {
     let is_warm =
         is_valid(item, claimed) && item.cached_next_seq == next_seq && item.cached_from_seq <= from;
     next_seq > 1 && !is_warm
+}
+
+/// Whether the claimer's cache lacks no more than what was said behind what it holds.
+fn reaches_back(item: &ClaimSession, claimed: &Claimed) -> bool {
+    let from = begin(item, claimed);
+    let is_at_end = item.cached_next_seq == claimed.counters.next_seq;
+    let reaches_back = item.cached_next_seq > 0 && item.cached_from_seq <= from;
+    is_valid(item, claimed) && reaches_back && (item.cached_next_seq > from || is_at_end)
 }
 
 /// Whether what the claimer's cache holds is still the session's.
@@ -376,14 +434,14 @@ struct Lacking {
 
 impl Lacking {
     fn new(ord: usize, item: &ClaimSession, claimed: &Claimed) -> Self {
-        let is_valid = is_valid(item, claimed);
+        let is_valid = reaches_back(item, claimed);
         Self {
             ord,
             key: item.key,
             next_seq: claimed.counters.next_seq,
             cached_next_seq: if is_valid { item.cached_next_seq } else { 0 },
             cached_from_seq: if is_valid { item.cached_from_seq } else { 0 },
-            from_seq: begin(item, claimed),
+            from_seq: claimed.projected.behind(begin(item, claimed)),
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod calls;
 mod folds;
+mod projections;
 
 use std::borrow::Cow;
 
@@ -19,6 +20,7 @@ use crate::retry::PgQuery;
 
 pub(crate) use calls::{CallColumns, ChangeColumns, DeliveryColumns};
 pub(crate) use folds::{CopiedFolds, FoldColumns};
+pub(crate) use projections::ProjectionColumns;
 
 /// JSON text of a stored word.
 pub(crate) fn json(value: &impl Serialize) -> String {

@@ -15,8 +15,8 @@ use uuid::Uuid;
 
 use crate::claim::{Doubtful, started};
 use crate::columns::{
-    ChangeColumns, DeliveryColumns, LeaseColumns, MessageColumns, TotalColumns, UsageColumns, json,
-    maybe_text, ord, ref_members,
+    ChangeColumns, DeliveryColumns, LeaseColumns, MessageColumns, ProjectionColumns, TotalColumns,
+    UsageColumns, json, maybe_text, ord, ref_members,
 };
 use crate::group::{Group, drive};
 use crate::park::{Written, read_written};
@@ -209,7 +209,7 @@ impl Complete<'_> {
     }
 }
 
-/// The statement with its arguments. That with the calls is for items that have something for them.
+/// The statement with its arguments: the shortest that has a place for all that the items have.
 fn bind(at: Option<Timestamp>, items: &[&CompleteSend]) -> PgQuery {
     let mut leases = LeaseColumns::default();
     let mut counts: Vec<i64> = Vec::new();
@@ -223,6 +223,7 @@ fn bind(at: Option<Timestamp>, items: &[&CompleteSend]) -> PgQuery {
     let mut writes: Vec<i64> = Vec::new();
     let mut changes = ChangeColumns::default();
     let mut deliveries = DeliveryColumns::default();
+    let mut projections = ProjectionColumns::default();
     for (index, item) in items.iter().enumerate() {
         let ord = ord(index);
         leases.push(item.key, item.lease, item.send_id);
@@ -245,9 +246,13 @@ fn bind(at: Option<Timestamp>, items: &[&CompleteSend]) -> PgQuery {
         writes.push(item.lease.write);
         changes.push(ord, &item.changes);
         deliveries.push(ord, &item.deliveries);
+        projections.push(ord, &item.projections);
     }
-    let alone = changes.is_empty() && deliveries.is_empty();
-    let query = if alone {
+    let projected = !projections.is_empty();
+    let alone = changes.is_empty() && deliveries.is_empty() && !projected;
+    let query = if projected {
+        sql!("leases/complete_projections")
+    } else if alone {
         sql!("leases/complete")
     } else {
         sql!("leases/complete_calls")
@@ -256,9 +261,13 @@ fn bind(at: Option<Timestamp>, items: &[&CompleteSend]) -> PgQuery {
     let query = results.bind(totals.bind(query.bind(counts).bind(refs)));
     let query = usage.bind(messages.bind(query.bind(releases).bind(unless).bind(writes)));
     if alone {
-        query
+        return query;
+    }
+    let query = deliveries.bind(changes.bind(query));
+    if projected {
+        projections.bind(query)
     } else {
-        deliveries.bind(changes.bind(query))
+        query
     }
 }
 
@@ -387,11 +396,22 @@ async fn running(
 mod tests {
     const ALONE: &str = include_str!("../sql/leases/complete.sql");
     const WITH_CALLS: &str = include_str!("../sql/leases/complete_calls.sql");
+    const WITH_PROJECTIONS: &str = include_str!("../sql/leases/complete_projections.sql");
 
     /// The statement without its head.
     fn body(text: &str) -> &str {
         let begin = text.find("WITH clock").expect("it begins so");
         &text[begin..]
+    }
+
+    #[test]
+    fn the_longest_statement_differs_only_in_the_projections() {
+        let longest = body(WITH_PROJECTIONS);
+        let begin = longest.find(",\nnew_projection AS (");
+        let end = longest.find("\nSELECT\n    e.ord,");
+        let (begin, end) = begin.zip(end).expect("they stand between these");
+        let rest = format!("{}{}", &longest[..begin], &longest[end..]);
+        assert_eq!(rest, body(WITH_CALLS));
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::rows::Fields;
 use crate::runs;
 use crate::store::PostgresStore;
 use crate::timers;
-use crate::{agents, blobs, extractions, folds, skills};
+use crate::{agents, blobs, extractions, folds, projections, skills};
 
 #[async_trait]
 impl Inspect for PostgresStore {
@@ -75,6 +75,11 @@ async fn dump_once(connection: &mut PgConnection) -> std::result::Result<Dump, F
     let rows = sql!("reads/dump_folds").fetch_all(&mut *tx).await?;
     each(&mut sessions, &rows, "folds", |session, fields| {
         session.folds.push(folds::after_key(fields)?);
+        Ok(())
+    })?;
+    let rows = sql!("reads/dump_projections").fetch_all(&mut *tx).await?;
+    each(&mut sessions, &rows, "projections", |session, fields| {
+        session.projections.push(projections::after_key(fields)?);
         Ok(())
     })?;
     let rows = sql!("reads/dump_steps").fetch_all(&mut *tx).await?;
@@ -170,6 +175,7 @@ fn session(fields: &mut Fields<'_>) -> Result<DumpSession> {
         sends: Vec::new(),
         messages: Vec::new(),
         folds: Vec::new(),
+        projections: Vec::new(),
         steps: Vec::new(),
         retired_steps,
         calls: Vec::new(),

@@ -97,8 +97,8 @@ async fn erase_once(
     let send: Option<Uuid> = fields.take("send_id")?;
     let (calls, usage): (i64, i64) = (fields.take("calls")?, fields.take("usage")?);
     let (items, agents): (i64, i64) = (fields.take("items")?, fields.take("agents")?);
-    let folds: i64 = fields.take("folds")?;
-    let rows = [messages, calls, usage, items, agents, folds];
+    let (folds, projections): (i64, i64) = (fields.take("folds")?, fields.take("projections")?);
+    let rows = [messages, calls, usage, items, agents, folds, projections];
     let more = sends == sends_max || rows.contains(&limit);
     let end = deleted_at.0 + ERASED_MS_MIN;
     sql!("erasures/note")

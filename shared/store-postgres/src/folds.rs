@@ -56,12 +56,12 @@ async fn at_rest_once(
         return Ok(FoldedAtRest::Dropped);
     };
     let mut fields = Fields::new(&row, "session_hot");
-    let attached: bool = fields.take("attached")?;
+    let step: Option<i64> = fields.take("step")?;
     let busy: bool = fields.take("busy")?;
-    Ok(match (attached, busy) {
-        (true, _) => FoldedAtRest::Attached,
-        (false, true) if item.fold.is_some() => FoldedAtRest::Busy,
-        (false, _) => FoldedAtRest::Dropped,
+    Ok(match (step, busy) {
+        (Some(step), _) => FoldedAtRest::Attached { step },
+        (None, true) if item.fold.is_some() => FoldedAtRest::Busy,
+        (None, _) => FoldedAtRest::Dropped,
     })
 }
 

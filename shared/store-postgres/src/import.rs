@@ -13,6 +13,7 @@ use crate::columns::{KeyColumns, ParentColumns, json, maybe_text, metadata, text
 use crate::folds;
 use crate::group::{Group, drive};
 use crate::lists;
+use crate::projections;
 use crate::retry::{Fault, PgQuery, Pool, sql};
 use crate::rows::{Fields, key_columns};
 
@@ -47,7 +48,8 @@ impl Group for Import {
     ) -> std::result::Result<Vec<Option<CreateOutcome>>, Fault> {
         let mut outcomes = Vec::with_capacity(items.len());
         for item in items {
-            if item.more || item.behind > 0 || !item.folds.is_empty() {
+            let is_plain = item.folds.is_empty() && item.projections.is_empty();
+            if item.more || item.behind > 0 || !is_plain {
                 outcomes.push(self.page(connection, item).await?);
                 continue;
             }
@@ -154,6 +156,7 @@ impl Import {
         if let Some(row) = row {
             let now = Fields::new(&row, "sessions").time("now")?;
             folds::copy(&mut tx, key, &item.folds).await?;
+            projections::copy(&mut tx, key, &item.projections).await?;
             tx.commit().await?;
             return Ok(Some(created_as(item, now)));
         }

@@ -44,6 +44,7 @@ mod group;
 mod ledger;
 mod migrate;
 mod pieces;
+mod projections;
 mod retry;
 mod rows;
 mod runs;

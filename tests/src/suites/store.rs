@@ -36,6 +36,7 @@ pub mod lists;
 pub mod memories;
 pub mod park;
 pub mod posts;
+pub mod projections;
 pub mod prune;
 pub mod reads;
 pub mod ready;
@@ -84,6 +85,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("memories", include_str!("store/memories.rs")),
     ("park", include_str!("store/park.rs")),
     ("posts", include_str!("store/posts.rs")),
+    ("projections", include_str!("store/projections.rs")),
     ("prune", include_str!("store/prune.rs")),
     ("reads", include_str!("store/reads.rs")),
     ("ready", include_str!("store/ready.rs")),

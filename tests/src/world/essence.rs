@@ -2,6 +2,7 @@
 
 use mainspring_shared::message::{Message, plain_text};
 use mainspring_shared::session::fold::Fold;
+use mainspring_shared::session::projection::Projection;
 use mainspring_shared::store::{Dump, DumpRun, DumpSession};
 use mainspring_shared::tool::CallRecord;
 use mainspring_shared::workflow::run::NodeRecord;
@@ -96,6 +97,7 @@ fn session(session: &DumpSession) -> Value {
         "depth": session.parent.as_ref().map(|parent| parent.depth),
         "sends": sends,
         "folds": session.folds.iter().map(fold).collect::<Vec<_>>(),
+        "projections": session.projections.iter().map(projection).collect::<Vec<_>>(),
         "messages": session.messages.iter().map(message).collect::<Vec<_>>(),
         "calls": calls.into_iter().map(call).collect::<Vec<_>>(),
         "inbox": inbox,
@@ -111,6 +113,14 @@ fn fold(fold: &Fold) -> Value {
         "kind": fold.kind,
         "text": fold.text,
         "shown": fold.covered_by.is_none(),
+    })
+}
+
+fn projection(projection: &Projection) -> Value {
+    json!({
+        "from_seq": projection.from_seq,
+        "to_seq": projection.to_seq,
+        "left": projection.left,
     })
 }
 

@@ -44,7 +44,7 @@ pub struct Asked {
 /// text, a list of calls, `{"ms", "text"}` with a time to think, or `{"cut", "calls"}` that reaches its
 /// token limit, whatever it is told in between. Else it echoes.
 ///
-/// Asked for a fold, it lists the heads of the messages; `fold empty`, `fold forbidden`, `fold sleeps MS` and
+/// Asked for a fold, it saves a note first where it may, and lists the heads of the messages; `fold empty`, `fold forbidden`, `fold sleeps MS` and
 /// `fold fails N` in them decide otherwise. A system prompt `room N` makes N characters overflow;
 /// with `counts` it says how many tokens it read, not always the same.
 #[derive(Debug)]
@@ -93,7 +93,7 @@ impl Script {
     }
 
     /// A fold of the transcript in `user`. What a user said in it decides what becomes of it.
-    async fn folded(&self, user: &str) -> Result<Reply, Error> {
+    async fn folded(&self, user: &str, request: &Request) -> Result<Reply, Error> {
         let said = |word: &str| user.contains(&format!("]\n{word}"));
         let number = |word: &str| {
             let (_, rest) = user.split_once(&format!("]\n{word} "))?;
@@ -115,6 +115,12 @@ impl Script {
                 message: "scripted".into(),
                 retry_after: None,
             });
+        }
+        let asked_first = request.messages.len() == 1;
+        if asked_first && request.tools.iter().any(|tool| tool.name == "note_add") {
+            let note = format!("of {} characters", user.len());
+            let calls = planned(&json!([["note_add", { "content": note }]]));
+            return Ok(reply("I note.", calls, Finish::ToolCalls));
         }
         let (_, transcript) = user.split_once("<transcript>").unwrap_or_default();
         let heads = transcript.lines().filter(|line| line.starts_with('['));
@@ -345,7 +351,7 @@ impl Script {
             return Ok(reply(found, Vec::new(), Finish::Stop));
         }
         if user.contains("<transcript>") {
-            return self.folded(&user).await;
+            return self.folded(&user, request).await;
         }
         let room = request
             .system

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
-use mainspring_shared::bus::{Bus, Notice, Topic};
+use mainspring_shared::bus::{Bus, Notice, StepNotice, Topic};
 use mainspring_shared::event::{LiveEvent, LiveKind};
 use mainspring_shared::id::SessionKey;
 use mainspring_shared::queue::{Activation, Handler, Lane, Queue};
@@ -81,6 +81,7 @@ pub struct WireBus {
     signals: broadcast::Sender<Bytes>,
     asks: broadcast::Sender<(Topic, Bytes)>,
     live: Arc<std::sync::Mutex<Vec<(SessionKey, LiveEvent)>>>,
+    steps: Arc<std::sync::Mutex<Vec<StepNotice>>>,
 }
 
 impl Default for WireBus {
@@ -89,6 +90,7 @@ impl Default for WireBus {
             signals: broadcast::channel(64).0,
             asks: broadcast::channel(64).0,
             live: Arc::default(),
+            steps: Arc::default(),
         }
     }
 }
@@ -109,6 +111,13 @@ impl WireBus {
         let mine = live.iter().filter(|(of, _)| *of == key);
         mine.map(|(_, event)| event.kind.clone()).collect()
     }
+
+    /// The steps of a session that readers were told of, in order.
+    pub fn told(&self, key: SessionKey) -> Vec<i64> {
+        let steps = self.steps.lock().expect("nobody panics under it");
+        let mine = steps.iter().filter(|notice| notice.key == key);
+        mine.map(|notice| notice.n).collect()
+    }
 }
 
 #[async_trait]
@@ -121,6 +130,10 @@ impl Bus for WireBus {
             let events: Vec<LiveEvent> = serde_json::from_slice(&payload).expect("they are JSON");
             let mut live = self.live.lock().expect("nobody panics under it");
             live.extend(events.into_iter().map(|event| (key, event)));
+        } else if topic == Topic::Steps {
+            let notices: Vec<StepNotice> = serde_json::from_slice(&payload).expect("they are JSON");
+            let mut steps = self.steps.lock().expect("nobody panics under it");
+            steps.extend(notices);
         }
     }
 

@@ -389,6 +389,7 @@ impl<'w> Teller<'w> {
                 parent: None,
             },
             messages,
+            projections: Vec::new(),
             folds: mainspring_shared::session::fold::copies(folds, before, last),
             todo: List::default(),
             notes: notes.expect("it answers"),

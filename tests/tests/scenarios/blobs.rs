@@ -287,6 +287,7 @@ async fn the_whole_of_a_long_output_is_a_blob_that_copies_find_as_well() {
             parent: None,
         },
         messages: dump.sessions[0].messages.clone(),
+        projections: Vec::new(),
         folds: Vec::new(),
         todo: List::default(),
         notes: List::default(),

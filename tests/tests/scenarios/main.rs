@@ -1,5 +1,6 @@
 //! Sends, sessions, timers and runs through real workers and schedulers in simulated time.
 
+mod agentic_folds;
 mod agents;
 mod answers;
 mod background;
@@ -23,6 +24,7 @@ mod output;
 mod pools;
 mod positions;
 mod preview;
+mod projections;
 mod run_budgets;
 mod runs;
 mod sends;

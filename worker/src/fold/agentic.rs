@@ -4,21 +4,24 @@
 //! the fold is attached, as calls of the session's own tools for notes.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use mainspring_shared::message::{ContentPart, Message, NewMessage, Role, ToolCall, plain_text};
+use mainspring_shared::model::expect_message_tokens;
 use mainspring_shared::session::fold::FoldKind;
 use mainspring_shared::usage::Usage;
 
 use super::summary::{summarize, summary};
-use super::{Fault, Written};
-use crate::llm::{Chunk, Finish, Model, Reply, Request, ToolSpec, estimate_tokens};
+use super::{Fault, Taken, Written};
+use crate::llm::{Chunk, Finish, Model, Reply, Request, ToolSpec};
 
 /// Tools that a fold may use, of those that the agent has.
 pub(crate) const NOTE_TOOLS: [&str; 2] = ["note_add", "note_update"];
 
 /// Model calls that may save notes.
 const ROUNDS: usize = 4;
+
+/// Tokens of answers with notes, estimated, behind which the summary is asked for.
+const TOKENS_MAX: u64 = 10_000;
 
 /// Calls that are made of one fold.
 const NOTES_MAX: usize = 16;
@@ -37,7 +40,7 @@ pub(crate) async fn distill(
     client: Arc<dyn Model>,
     request: Arc<Request>,
     tools: Vec<Arc<ToolSpec>>,
-    streamed: Arc<AtomicU64>,
+    taken: &Taken,
 ) -> Result<Written, Fault> {
     let mut asking = Request {
         system: Some(SYSTEM.to_owned()),
@@ -45,35 +48,36 @@ pub(crate) async fn distill(
         ..Request::clone(&request)
     };
     let (mut notes, mut used, mut answered) = (Vec::new(), Usage::default(), None);
+    let mut said = 0;
     for round in 0..=ROUNDS {
-        if round == ROUNDS {
+        let is_last = round == ROUNDS || said >= TOKENS_MAX;
+        if is_last {
             asking.tools.clear();
             push(
                 &mut asking,
                 NewMessage::user(vec![ContentPart::text(FINISH)], 0),
             );
         }
-        let mut on_chunk = |chunk: Chunk<'_>| {
-            let (Chunk::Text(text) | Chunk::Reasoning(text)) = chunk else {
-                return;
-            };
-            streamed.fetch_add(estimate_tokens(text), Ordering::Relaxed);
-        };
+        if round > 0 {
+            taken.asks(&asking);
+        }
+        let mut on_chunk = |chunk: Chunk<'_>| taken.hears(&chunk);
         // What was captured is not lost by a failure: a plain summary follows.
         let Ok(reply) = client.complete(&asking, &mut on_chunk).await else {
             break;
         };
         used.add(&reply.usage);
         answered = Some(reply.model.clone());
-        if reply.tool_calls.is_empty() || round == ROUNDS {
+        if reply.tool_calls.is_empty() || is_last {
             if let Some(text) = summary(&plain_text(&reply.content)) {
                 return Ok(written(text, reply, used, notes));
             }
             break;
         }
-        capture(&mut asking, reply, round, &mut notes);
+        said += capture(&mut asking, reply, round, &mut notes);
     }
-    let plain = summarize(client, request, streamed).await;
+    taken.asks(&request);
+    let plain = summarize(client, request, taken).await;
     match plain {
         Ok(Written {
             text,
@@ -122,8 +126,8 @@ fn written(text: String, reply: Reply, used: Usage, notes: Vec<ToolCall>) -> Wri
     }
 }
 
-/// Notes the calls of an answer, and answers them.
-fn capture(asking: &mut Request, reply: Reply, round: usize, notes: &mut Vec<ToolCall>) {
+/// Notes the calls of an answer, and answers them. About how many tokens the answer has.
+fn capture(asking: &mut Request, reply: Reply, round: usize, notes: &mut Vec<ToolCall>) -> u64 {
     let calls = reply.tool_calls.into_iter().enumerate();
     let calls: Vec<ToolCall> = calls
         .map(|(place, call)| ToolCall {
@@ -138,6 +142,10 @@ fn capture(asking: &mut Request, reply: Reply, round: usize, notes: &mut Vec<Too
         ..NewMessage::user(reply.content, 0)
     };
     push(asking, said);
+    let tokens = asking
+        .messages
+        .last()
+        .map(|said| expect_message_tokens(said));
     for (call, back) in calls.into_iter().zip(1..) {
         let known = NOTE_TOOLS.contains(&call.name.as_str());
         let text = match known {
@@ -158,6 +166,7 @@ fn capture(asking: &mut Request, reply: Reply, round: usize, notes: &mut Vec<Too
             notes.push(call);
         }
     }
+    tokens.unwrap_or_default()
 }
 
 fn push(asking: &mut Request, new: NewMessage) {

@@ -2,7 +2,8 @@
 //!
 //! Whoever asks next waits for nothing: a fold is attached once no worker has the session, behind whatever
 //! was said meanwhile. Where the session was folded or pruned otherwise it is dropped, and only what it cost
-//! is stored. A worker that dies writes none, and the next send that ends begins another one.
+//! is stored. A worker that dies writes none, and the next send that ends begins another one. Notes are saved behind
+//! the attachment, as beside a send.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,9 +14,10 @@ use mainspring_shared::session::fold::plan::Span;
 use mainspring_shared::store::{Error as StoreError, FoldAtRest, FoldedAtRest, UsageRow};
 use mainspring_shared::usage::Usage;
 
-use super::{Asked, Fault, Writing, Written};
+use super::{Asked, Fault, Notebook, Writing, Written};
 use crate::Kernel;
 use crate::hook::{At, Moment};
+use crate::writes::publish_step;
 
 /// Folds that are begun at a time; sends that end beyond that leave it to later ones.
 const AT_ONCE: usize = 16;
@@ -63,6 +65,7 @@ pub(crate) fn spawn(
     at: At,
     item: FoldAtRest,
     (writing, asked, span): (Writing, Option<Asked>, Arc<Span>),
+    notebook: Notebook,
 ) {
     let kernel = Arc::clone(kernel);
     kernel.kept.resting.all().insert(item.key);
@@ -73,19 +76,26 @@ pub(crate) fn spawn(
             written = writing => Some(written),
             () = kernel.lifecycle.stopping() => None,
         };
-        let asked = asked.as_ref();
-        let item = finished(&kernel, item, (written, asked, &span));
+        let mut written = written;
+        let notes = match &mut written {
+            Some(Ok(written)) => std::mem::take(&mut written.notes),
+            Some(Err(_)) | None => Vec::new(),
+        };
+        let item = finished(&kernel, item, (written, asked.as_ref(), &span));
         if item.fold.is_none() && item.usage.is_empty() {
             return;
         }
-        if store(&kernel, &item).await == Some(FoldedAtRest::Attached)
-            && let Some(fold) = &item.fold
-        {
-            kernel
-                .parts
-                .hooks
-                .observe(at, Moment::FoldStored(fold))
-                .await;
+        let stored = store(&kernel, &item).await;
+        let (Some(FoldedAtRest::Attached { step }), Some(fold)) = (stored, &item.fold) else {
+            return;
+        };
+        publish_step(&kernel.parts, item.key, item.send_id, step);
+        let hooks = &kernel.parts.hooks;
+        hooks.observe(at, Moment::FoldStored(fold)).await;
+        tokio::select! {
+            biased;
+            () = kernel.lifecycle.aborting() => {}
+            () = notebook.save(notes, item.context_version + 1) => {}
         }
     });
 }

@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use mainspring_shared::id::SendId;
 use mainspring_shared::message::{ContentPart, Message, NewMessage, Role, plain_text};
@@ -12,7 +11,7 @@ use mainspring_shared::session::fold::plan::Span;
 use mainspring_shared::time::Timestamp;
 use uuid::Uuid;
 
-use super::{Fault, Written};
+use super::{Fault, Taken, Written};
 use crate::llm::{Chunk, InBackground, Model, Request, estimate_tokens};
 
 /// Tokens that a summary may have.
@@ -66,14 +65,9 @@ pub(crate) fn prompt(model: String, span: &Span, budget: u64) -> Option<Request>
 pub(crate) async fn summarize(
     client: Arc<dyn Model>,
     request: Arc<Request>,
-    streamed: Arc<AtomicU64>,
+    taken: &Taken,
 ) -> Result<Written, Fault> {
-    let mut on_chunk = |chunk: Chunk<'_>| {
-        let (Chunk::Text(text) | Chunk::Reasoning(text)) = chunk else {
-            return;
-        };
-        streamed.fetch_add(estimate_tokens(text), Ordering::Relaxed);
-    };
+    let mut on_chunk = |chunk: Chunk<'_>| taken.hears(&chunk);
     let asked = client.complete(&request, &mut on_chunk);
     let reply = asked.await.map_err(Fault::Model)?;
     match summary(&plain_text(&reply.content)) {

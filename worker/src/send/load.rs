@@ -7,6 +7,7 @@ use mainspring_shared::agent::{MAX_ROUNDS_DEFAULT, OutputSpec};
 use mainspring_shared::message::{ContentPart, Message};
 use mainspring_shared::send::machine::Rules;
 use mainspring_shared::session::fold::Fold;
+use mainspring_shared::session::projection::Projection;
 use mainspring_shared::session::render::{Inputs, Reader, Said, TailPart, render};
 use mainspring_shared::session::shown::Shown;
 use mainspring_shared::store::{SendTotals, StartedSend};
@@ -84,7 +85,9 @@ pub(crate) struct Question<'a> {
     pub(crate) shown: Option<&'a Shown>,
     /// What stands for messages before the window.
     pub(crate) folds: &'a [Arc<Fold>],
-    /// The window, and what is not stored yet.
+    /// What stands for the window's first sends.
+    pub(crate) projections: &'a [Arc<Projection>],
+    /// The window behind them, and what is not stored yet.
     pub(crate) messages: Vec<Arc<Message>>,
     /// The beginning of the answer, where that was cut.
     pub(crate) partial: Option<&'a [ContentPart]>,
@@ -110,6 +113,7 @@ pub(crate) fn request(question: Question<'_>) -> Request {
         tools: question.offers.specs(),
         said: Said {
             folds: question.folds,
+            projections: question.projections,
             messages: question.messages,
             partial: question.partial,
         },

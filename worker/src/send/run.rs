@@ -5,9 +5,9 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainspring_shared::agent::{FoldStrategy, OutputFault};
+use mainspring_shared::agent::OutputFault;
 use mainspring_shared::budget::Spent;
-use mainspring_shared::error::Failure;
+use mainspring_shared::error::{Code, Coded as _, Failure};
 use mainspring_shared::event::{LiveEvent, LiveKind};
 use mainspring_shared::lease::Lease;
 use mainspring_shared::message::{NewMessage, Role};
@@ -281,9 +281,8 @@ impl<'a> Run<'a> {
             }
             Command::StoreResults => Some(self.store_results().await),
             Command::End(end) => {
-                // Notes are saved under the lease, and who cancels wants no more of it.
-                let strategy = self.send.agent.context.fold.strategy;
-                if strategy == FoldStrategy::Agentic || end == End::Cancelled {
+                // Who cancels wants no more of it.
+                if end == End::Cancelled {
                     self.drop_beside();
                 }
                 Some(self.end(end).await)
@@ -321,6 +320,13 @@ impl<'a> Run<'a> {
                 self.asking.call = None;
                 if let Err(NoReply::Model(llm::Error::CallFailed { message })) = reply {
                     return Some(self.call_failed(message).await);
+                }
+                let overflows = matches!(
+                    &reply,
+                    Err(NoReply::Model(error)) if error.code() == Code::LlmContextOverflow
+                );
+                if overflows && !self.read_whole().await {
+                    return Some(self.release_as_lost().await);
                 }
                 Some(self.answered(reply))
             }

@@ -56,6 +56,7 @@ fn told(send: u128, call: &str) -> Message {
 pub(crate) async fn source(world: &World) -> String {
     let session = SessionId(Uuid::from_u128(7));
     let item = ImportSession {
+        projections: Vec::new(),
         folds: Vec::new(),
         session: NewSession {
             key: SessionKey {
@@ -278,6 +279,7 @@ async fn a_long_transcript_is_exported_whole() {
         parent: None,
     };
     let item = ImportSession {
+        projections: Vec::new(),
         folds: Vec::new(),
         session,
         messages,

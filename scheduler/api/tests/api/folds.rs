@@ -1,6 +1,6 @@
 //! Folds as clients see them: among the messages, in forks and archives, and how agents ask for them.
 
-use mainspring_shared::agent::AgentSpec;
+use mainspring_shared::agent::{AgentSpec, ContextSpec, Representation};
 use mainspring_shared::id::{SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::list::List;
 use mainspring_shared::message::{ContentPart, Message, NewMessage, Role};
@@ -28,6 +28,10 @@ fn fold(from_seq: i64, to_seq: i64, level: i32) -> NewFold {
 
 /// A session of six messages, with a fold of 1 to 2 that one of 1 to 4 covers.
 async fn source(world: &World) -> String {
+    source_of(world, AgentSpec::default()).await
+}
+
+async fn source_of(world: &World, agent: AgentSpec) -> String {
     let session = SessionId(Uuid::from_u128(7));
     let message = |seq: i64| -> Message {
         let role = if seq % 2 == 1 {
@@ -52,11 +56,12 @@ async fn source(world: &World) -> String {
                 tenant: TenantId::DEFAULT,
                 session,
             },
-            agent: AgentSpec::default(),
+            agent,
             metadata: Map::new(),
             parent: None,
         },
         messages: (1..=6).map(message).collect(),
+        projections: Vec::new(),
         folds,
         todo: List::default(),
         notes: List::default(),
@@ -140,6 +145,45 @@ async fn forks_and_archives_have_the_folds_of_their_messages() {
     let copy = import(&api, &archive).await.ok(201);
     let copy = copy["id"].as_str().expect("an id");
     assert_eq!(folded(&api, copy).await, FOLDED);
+    assert_sound(&world).await;
+}
+
+/// The ranges of messages that digests are stored of.
+async fn digested(world: &World, id: &str) -> Vec<(i64, i64)> {
+    let dump = world.store.dump().await.expect("dumps");
+    let mut sessions = dump.sessions.into_iter();
+    let session = sessions.find(|session| session.key.session.to_string() == id);
+    let rows = session.expect("it is there").projections.into_iter();
+    rows.map(|row| (row.from_seq, row.to_seq)).collect()
+}
+
+#[tokio::test]
+async fn copies_have_the_digests_of_what_no_fold_stands_for() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let agent = AgentSpec {
+        context: ContextSpec {
+            representation: Representation::Projection,
+            ..ContextSpec::default()
+        },
+        ..AgentSpec::default()
+    };
+    let id = source_of(&world, agent).await;
+    let fork = async |body: Value| {
+        let path = format!("/v1/sessions/{id}/fork");
+        let made = api.post(&path, &body).await.ok(201);
+        made["id"].as_str().expect("an id").to_owned()
+    };
+    let whole = fork(json!({})).await;
+    assert_eq!(digested(&world, &whole).await, [(5, 6)]);
+    let short = fork(json!({ "seq": 3 })).await;
+    assert_eq!(digested(&world, &short).await, [(3, 3)]);
+    let verbatim = fork(json!({ "agent": {} })).await;
+    assert_eq!(digested(&world, &verbatim).await, []);
+    let archive = export(&api, &id).await.text;
+    let copy = import(&api, &archive).await.ok(201);
+    let copy = copy["id"].as_str().expect("an id");
+    assert_eq!(digested(&world, copy).await, [(5, 6)]);
     assert_sound(&world).await;
 }
 

@@ -45,6 +45,7 @@ async fn an_archive_ten_times_as_long_as_what_may_be_in_memory_is_imported() {
     api.until_ready().await;
     let source = nothing("ses_");
     let item = ImportSession {
+        projections: Vec::new(),
         folds: Vec::new(),
         session: NewSession {
             key: key(&source),

@@ -487,6 +487,7 @@ fn ended(claimed: &Claimed, result: SendResult) -> CompleteSend {
         round: None,
         totals: totals(0),
         unless: 0,
+        projections: Vec::new(),
         result,
         then: Then::Release,
     }

@@ -6,10 +6,11 @@
 
 use std::sync::Arc;
 
-use crate::agent::{ContextSpec, Representation, ToolContext};
+use crate::agent::{ContextSpec, ToolContext};
 use crate::id::SendId;
-use crate::message::{ContentPart, Message, NewMessage, Role};
-use crate::session::fold::digest::{Digest, of_send, sends, shown};
+use crate::message::{ContentPart, Message};
+use crate::session::fold::digest::{sends, shown};
+use crate::session::projection::{self, Projection, blocks};
 
 /// The newest results of tools that may be forgotten which stay as they are, and the size of a block.
 const HOT_TAIL: usize = 8;
@@ -26,40 +27,46 @@ const TAIL_CHARS: usize = 300;
 /// Lines of a result that are shown in its place.
 const SUMMARY_LINES: usize = 3;
 
-/// The messages of a window as they are shown while this send runs, and how many of them, from the
-/// first on, are not shown otherwise again: up to the last that was changed.
+/// A window as it is shown while this send runs: what stands for its first sends, and its messages. Gives
+/// how many messages, from the first on, are not shown otherwise again, too: up to the last that was changed.
 pub(super) fn older(
+    projections: &[Arc<Projection>],
     mut messages: Vec<Arc<Message>>,
     running: SendId,
     context: &ContextSpec,
 ) -> (Vec<Arc<Message>>, usize) {
-    let digested = match context.representation {
-        Representation::Verbatim => 0,
-        Representation::Projection => digested(&messages, running, context),
-    };
-    let forgotten = forget(&mut messages, running, context, digested);
-    if digested == 0 {
+    let digested = digested(projections.len(), &messages, running, context);
+    let forgotten = forget(projections, &mut messages, running, context, digested);
+    if digested == 0 && projections.is_empty() {
         return (messages, forgotten);
     }
     let rest = messages.split_off(digested);
-    let mut shown = Vec::with_capacity(messages.len() + rest.len());
-    for send in sends(&messages) {
-        digest(send, &mut shown);
+    let mut shown = Vec::with_capacity(2 * projections.len() + messages.len() + rest.len());
+    shown.extend(projections.iter().flat_map(|it| it.messages()));
+    for projection in sends(&messages).filter_map(Projection::of) {
+        shown.extend(projection.messages());
     }
     let settled = shown.len() + forgotten.saturating_sub(digested);
     shown.extend(rest);
     (shown, settled)
 }
 
-/// How many of so many things are shown otherwise, where the newest `keep` are not: whole blocks.
-fn blocks(count: usize, keep: usize) -> usize {
-    let block = keep.max(1);
-    count.saturating_sub(keep) / block * block
+/// Whether the first sends of a window are shown as digests while this send runs: then nobody needs more of
+/// them than their projections.
+pub(super) fn are_digested(
+    projections: usize,
+    messages: &[Arc<Message>],
+    running: SendId,
+    context: &ContextSpec,
+) -> bool {
+    projections <= projection::digested(projections + ended(messages, running), context)
 }
 
-/// Shortens old results, but for those of the first `digested` messages: digests are of what was said,
-/// whatever is forgotten of it later. Gives the number of messages up to the last that was shortened.
+/// Shortens old results, but for those of projections and of the first `digested` messages: digests are of
+/// what was said, whatever is forgotten of it later. Gives the number of messages up to the last that was
+/// shortened.
 fn forget(
+    projections: &[Arc<Projection>],
     messages: &mut [Arc<Message>],
     running: SendId,
     context: &ContextSpec,
@@ -68,14 +75,17 @@ fn forget(
     if context.tools.is_empty() {
         return 0;
     }
-    let policy = |message: &Message| {
-        let name = message.name.as_ref()?;
+    let policy_of = |name: &String| {
         let policy = context.tools.get(name).copied();
         policy.filter(|policy| *policy != ToolContext::Preserve)
     };
+    let policy = |message: &Message| policy_of(message.name.as_ref()?);
+    let before = projections.iter().flat_map(|it| &it.left.results);
+    let before = before.filter(|(name, _)| policy_of(name).is_some());
+    let before: usize = before.map(|(_, count)| count).sum();
     let ended = messages.iter().filter(|message| message.send_id != running);
     let count = ended.filter(|message| policy(message).is_some()).count();
-    let mut left = blocks(count, HOT_TAIL);
+    let mut left = blocks(before + count, HOT_TAIL).saturating_sub(before);
     let mut until = 0;
     for (place, message) in messages.iter_mut().enumerate() {
         if left == 0 {
@@ -127,34 +137,22 @@ fn shortened(text: &str, message: &Message, policy: ToolContext) -> Option<Strin
     }
 }
 
-/// How many messages, from the first on, belong to sends that are shown as digests.
-fn digested(messages: &[Arc<Message>], running: SendId, context: &ContextSpec) -> usize {
-    let ended = sends(messages)
-        .filter(|send| send[0].send_id != running)
-        .count();
-    let keep = context.fold.keep_sends().max(1) as usize;
-    let digested = sends(messages).take(blocks(ended, keep));
-    digested.map(<[_]>::len).sum()
+/// How many messages, from the first on, belong to sends that are shown as digests behind so many others.
+fn digested(
+    projections: usize,
+    messages: &[Arc<Message>],
+    running: SendId,
+    context: &ContextSpec,
+) -> usize {
+    let all = projections + ended(messages, running);
+    let digested = projection::digested(all, context).saturating_sub(projections);
+    sends(messages).take(digested).map(<[_]>::len).sum()
 }
 
-/// A send that has ended, as what was asked and what was done.
-fn digest(send: &[Arc<Message>], out: &mut Vec<Arc<Message>>) {
-    let (Some(first), Some(last)) = (send.first(), send.last()) else {
-        return;
-    };
-    let Digest { asked, done } = of_send(send);
-    let mut push = |role, text: String, like: &Message| {
-        let new = NewMessage {
-            role,
-            ..NewMessage::user(vec![ContentPart::text(text)], like.round)
-        };
-        let message = new.at(like.seq, like.send_id, like.created_at, like.epoch);
-        out.push(Arc::new(message));
-    };
-    if !asked.is_empty() {
-        push(Role::User, asked, first);
-    }
-    push(Role::Assistant, done, last);
+/// How many sends of a window have ended.
+fn ended(messages: &[Arc<Message>], running: SendId) -> usize {
+    let all = sends(messages);
+    all.filter(|send| send[0].send_id != running).count()
 }
 
 #[cfg(test)]
@@ -164,7 +162,8 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::message::plain_text;
+    use crate::agent::Representation;
+    use crate::message::{NewMessage, Role, plain_text};
     use crate::time::Timestamp;
 
     const RUNNING: SendId = SendId(Uuid::from_u128(1_000));
@@ -202,7 +201,7 @@ mod tests {
     }
 
     fn texts(ended: usize, context: &ContextSpec) -> Vec<String> {
-        let (shown, _) = older(window(ended), RUNNING, context);
+        let (shown, _) = older(&[], window(ended), RUNNING, context);
         shown
             .iter()
             .map(|message| plain_text(&message.content))
@@ -227,7 +226,7 @@ mod tests {
     fn without_a_word_all_is_as_it_was_stored() {
         let context = ContextSpec::default();
         for context in [context, forgetting(ToolContext::Preserve)] {
-            assert_eq!(older(window(30), RUNNING, &context), (window(30), 0));
+            assert_eq!(older(&[], window(30), RUNNING, &context), (window(30), 0));
         }
     }
 
@@ -260,6 +259,41 @@ mod tests {
         assert_eq!(texts[8], "question 4");
     }
 
+    /// However many of the digested sends are known by their rows alone, nobody is shown anything else.
+    #[test]
+    fn projections_show_what_their_messages_do() {
+        let both = ContextSpec {
+            representation: Representation::Projection,
+            ..forgetting(ToolContext::Archive)
+        };
+        let mut most = 0;
+        for context in [projecting(), both] {
+            for ended in 0..40 {
+                let whole = window(ended);
+                let shown = older(&[], whole.clone(), RUNNING, &context);
+                let rows = sends(&whole).take(ended).filter_map(Projection::of);
+                let rows: Vec<_> = rows.map(Arc::new).collect();
+                let digested = projection::digested(ended, &context);
+                for known in 0..=digested {
+                    let (rows, rest) = (&rows[..known], whole[known * 4..].to_vec());
+                    assert!(are_digested(known, &rest, RUNNING, &context));
+                    assert_eq!(
+                        older(rows, rest, RUNNING, &context),
+                        shown,
+                        "{ended} {known}"
+                    );
+                    most = most.max(known);
+                }
+                let rest = &whole[(digested + 1).min(ended) * 4..];
+                assert!(
+                    !are_digested(digested + 1, rest, RUNNING, &context),
+                    "{ended}"
+                );
+            }
+        }
+        assert!(most > 20, "{most}");
+    }
+
     #[test]
     fn what_is_settled_stays_as_it_is() {
         let both = ContextSpec {
@@ -269,8 +303,8 @@ mod tests {
         for context in [forgetting(ToolContext::Archive), projecting(), both] {
             let mut most = 0;
             for ended in 0..40 {
-                let (before, settled) = older(window(ended), RUNNING, &context);
-                let (after, _) = older(window(ended + 1), RUNNING, &context);
+                let (before, settled) = older(&[], window(ended), RUNNING, &context);
+                let (after, _) = older(&[], window(ended + 1), RUNNING, &context);
                 assert_eq!(before[..settled], after[..settled], "{ended}");
                 most = most.max(settled);
             }

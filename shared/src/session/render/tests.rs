@@ -79,6 +79,7 @@ fn asked(
         tools: Vec::new(),
         said: Said {
             folds,
+            projections: window.projections(from),
             messages: following(
                 window,
                 from,
@@ -253,6 +254,7 @@ fn a_cut_answer_is_shown_and_asked_for_on() {
         tools: Vec::new(),
         said: Said {
             folds: &[],
+            projections: &[],
             messages: following(&window, 1, &[], (SendId(Uuid::nil()), Timestamp(0), &[])),
             partial: Some(&said),
         },
@@ -284,6 +286,7 @@ fn a_model_that_cannot_hold_to_a_schema_is_told_of_it_alone() {
             tools: Vec::new(),
             said: Said {
                 folds: &[],
+                projections: &[],
                 messages: Vec::new(),
                 partial: None,
             },

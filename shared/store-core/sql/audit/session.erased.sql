@@ -27,6 +27,9 @@ FROM (
     SELECT o.tenant, o.session_id, 'folds' AS has
     FROM over o JOIN folds x ON x.tenant = o.tenant AND x.session_id = o.session_id
     UNION ALL
+    SELECT o.tenant, o.session_id, 'projections' AS has
+    FROM over o JOIN projections x ON x.tenant = o.tenant AND x.session_id = o.session_id
+    UNION ALL
     SELECT o.tenant, o.session_id, 'children'
     FROM over o JOIN sessions x ON x.tenant = o.tenant AND x.parent_session = o.session_id
 )

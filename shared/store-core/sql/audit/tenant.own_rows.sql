@@ -8,6 +8,7 @@ WITH named AS MATERIALIZED (
     UNION SELECT tenant, 'session', session_id FROM agents
     UNION SELECT tenant, 'session', session_id FROM usage_rows
     UNION SELECT tenant, 'session', session_id FROM folds
+    UNION SELECT tenant, 'session', session_id FROM projections
     UNION SELECT tenant, 'session', session_id FROM extractions
     UNION SELECT tenant, 'session', unhex(substr(json_extract(source, '$.session_id'), 5)) FROM memories
     UNION SELECT tenant, 'session', parent_session FROM sessions

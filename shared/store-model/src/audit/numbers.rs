@@ -123,6 +123,32 @@ pub(super) fn folds(found: &mut Found<'_>) {
     }
 }
 
+/// The projections: each stands for all messages of its send that no fold stands for, and the send has ended.
+pub(super) fn projections(found: &mut Found<'_>) {
+    let session = found.session;
+    if session.hot.lifecycle == Lifecycle::Deleted {
+        return;
+    }
+    for projection in &session.projections {
+        let own = session.messages.iter();
+        let own = own.filter(|message| message.send_id == projection.send_id);
+        let (within, beyond): (Vec<_>, Vec<_>) = own
+            .map(|message| message.seq)
+            .partition(|seq| (projection.from_seq..=projection.to_seq).contains(seq));
+        let is_folded = |seq: i64| session.folds.iter().any(|fold| fold.to_seq == seq);
+        let lacks = beyond.into_iter().any(|seq| {
+            seq == projection.to_seq + 1 || (seq == projection.from_seq - 1 && !is_folded(seq))
+        });
+        let mut sends = session.sends.iter();
+        let is_open = sends.any(|send| send.id == projection.send_id && !send.status.is_final());
+        let count = projection.to_seq - projection.from_seq + 1;
+        if within.len() as i64 != count || lacks || is_open {
+            let row = json!({ "projection": projection.from_seq });
+            found.add("projection.of_send", row);
+        }
+    }
+}
+
 /// The rounds that steps close: from the first on, each once, as many as the send counts.
 pub(super) fn rounds(found: &mut Found<'_>) {
     let session = found.session;

@@ -31,6 +31,9 @@ FROM (
     SELECT o.tenant, o.session_id, 'folds'
     FROM over o JOIN folds f ON f.tenant = o.tenant AND f.session_id = o.session_id
     UNION ALL
+    SELECT o.tenant, o.session_id, 'projections'
+    FROM over o JOIN projections p ON p.tenant = o.tenant AND p.session_id = o.session_id
+    UNION ALL
     SELECT o.tenant, o.session_id, 'children'
     FROM over o JOIN sessions s ON s.tenant = o.tenant AND s.parent_session = o.session_id
 ) v

@@ -14,6 +14,7 @@ named AS MATERIALIZED (
     UNION SELECT a.tenant, 'session', a.session_id FROM agents a
     UNION SELECT u.tenant, 'session', u.session_id FROM usage_rows u
     UNION SELECT f.tenant, 'session', f.session_id FROM folds f
+    UNION SELECT p.tenant, 'session', p.session_id FROM projections p
     UNION SELECT e.tenant, 'session', e.session_id FROM extractions e
     UNION SELECT o.tenant, 'session', substr(o.source::json ->> 'session_id', 5)::uuid FROM memories o
     UNION SELECT p.tenant, 'session', p.parent_session FROM sessions p

@@ -84,6 +84,17 @@ WITH
         ) p
         WHERE d.tenant = $1::integer AND d.session_id = $2::uuid AND d.n = p.n
         RETURNING 1
+    ),
+    r AS (
+        DELETE FROM projections d
+        USING (
+            SELECT x.from_seq FROM projections x
+            WHERE x.tenant = $1::integer AND x.session_id = $2::uuid
+            ORDER BY x.from_seq
+            LIMIT $5::bigint
+        ) p
+        WHERE d.tenant = $1::integer AND d.session_id = $2::uuid AND d.from_seq = p.from_seq
+        RETURNING 1
     )
 SELECT
     (SELECT count(*) FROM m) AS messages, (SELECT max(m.seq) FROM m) AS seq,
@@ -91,4 +102,4 @@ SELECT
     (SELECT p.send_id FROM page p ORDER BY p.send_id DESC LIMIT 1) AS send_id,
     (SELECT count(*) FROM c) AS calls, (SELECT count(*) FROM u) AS usage,
     (SELECT count(*) FROM n) AS items, (SELECT count(*) FROM a) AS agents,
-    (SELECT count(*) FROM f) AS folds
+    (SELECT count(*) FROM f) AS folds, (SELECT count(*) FROM r) AS projections

@@ -1,5 +1,5 @@
 -- Stores what a fold cost that was written while nothing of its session was under way, and attaches it
--- where no worker has the session and its context is as it was. Answers whether it was attached, and whether
+-- where no worker has the session and its context is as it was. Answers the step that attached it, and whether
 -- a worker has the session; nothing for a session that is deleted or a send that is gone.
 -- Index: session_hot_pkey, sessions_pkey, sends_pkey, usage_rows_pkey and folds_shown.
 WITH clock AS MATERIALIZED (
@@ -66,6 +66,6 @@ new_fold AS (
     FROM fold f
 )
 SELECT
-    EXISTS (SELECT FROM fold) AS attached,
+    (SELECT f.next_step FROM fold f) AS step,
     h.owner_boot IS NOT NULL AND h.context_version = $5::bigint AS busy
 FROM hot h

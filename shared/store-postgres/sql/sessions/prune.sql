@@ -1,5 +1,5 @@
--- Removes the messages before $3, with the rows of the calls that they answer, of a session whose
--- hot row is locked.
+-- Removes the messages before $3, with the rows of the calls that they answer and with what stands
+-- for them, of a session whose hot row is locked.
 -- Index: the primary keys.
 WITH
     gone AS (
@@ -12,6 +12,10 @@ WITH
         DELETE FROM tool_calls d
         USING gone g
         WHERE d.tenant = g.tenant AND d.call_id = g.tool_call_id AND d.session_id = g.session_id
+    ),
+    p AS (
+        DELETE FROM projections d
+        WHERE d.tenant = $1::integer AND d.session_id = $2::uuid AND d.from_seq < $3::bigint
     ),
     v AS (
         UPDATE session_hot h SET context_version = h.context_version + 1

@@ -328,6 +328,11 @@ const PLANTED: &[(&str, &[&str])] = &[
         &["UPDATE messages SET content = '[{\"type\":\"image\",\"source\":{\"type\":\"blob\",\"media_type\":\"image/png\",\"bytes\":1,\"sha256\":\"abababababababababababababababababababababababababababababababab\"}}]' WHERE seq = 1"],
     ),
     (
+        "projection.of_send",
+        &["INSERT INTO projections (tenant, session_id, from_seq, to_seq, send_id, version, digest)
+         SELECT tenant, session_id, 1, 2, session_id, 1, '{\"done\":\"\"}' FROM messages WHERE seq = 1"],
+    ),
+    (
         "row.readable",
         &["UPDATE sends SET options = '[]' WHERE status = 'queued'"],
     ),

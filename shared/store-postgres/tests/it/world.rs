@@ -395,6 +395,7 @@ pub(crate) fn answer(claimed: &Claimed, then: Then) -> CompleteSend {
         usage: vec![usage_row(0)],
         round: Some(round_ref(0)),
         totals: totals(1),
+        projections: Vec::new(),
         result: SendResult {
             status: SendStatus::Completed,
             stop_reason: StopReason::End,

@@ -320,6 +320,16 @@ const PLANTS: &[(&str, &str)] = &[
         "blob.named",
         "UPDATE tool_calls SET result = replace(result, '\"content\":[', '\"content\":[{\"type\":\"image\",\"source\":{\"type\":\"blob\",\"media_type\":\"image/png\",\"bytes\":1,\"sha256\":\"abababababababababababababababababababababababababababababababab\"}},')",
     ),
+    (
+        "projection.of_send",
+        "INSERT INTO projections (tenant, session_id, from_seq, to_seq, send_id, version, digest)
+         SELECT tenant, session_id, 1, 2, send_id, 1, '{\"done\":\"\"}' FROM messages WHERE seq = 1",
+    ),
+    (
+        "projection.of_send",
+        "INSERT INTO projections (tenant, session_id, from_seq, to_seq, send_id, version, digest)
+         SELECT tenant, session_id, 1, 7, send_id, 1, '{\"done\":\"\"}' FROM messages WHERE seq = 1",
+    ),
     ("row.readable", "UPDATE sends SET options = '[]' WHERE status = 'queued'"),
     ("row.readable", "UPDATE agents SET spec = '{\"tools\":[7]}'"),
     ("row.readable", "UPDATE messages SET content = 'x' WHERE seq = 1"),

@@ -208,6 +208,7 @@ pub(crate) fn ending(claimed: &Claimed, record: &SendRecord, then: Then) -> Comp
             rounds: 1,
             ..SendTotals::default()
         },
+        projections: Vec::new(),
         result: SendResult::completed(StopReason::End, "done".to_owned()),
         unless: 0,
         then,

@@ -27,6 +27,7 @@ async fn import(store: &dyn Inspect, ms: i64, n: u128, messages: Vec<Message>) -
 
 fn copying(n: u128, messages: Vec<Message>) -> ImportSession {
     ImportSession {
+        projections: Vec::new(),
         folds: Vec::new(),
         session: new_session(n),
         messages,

@@ -266,6 +266,7 @@ pub async fn a_huge_session_goes_beside_everybody_elses_work(store: &dyn Inspect
     let said = (0..MESSAGES)
         .map(|n| NewMessage::user(words(n as u128), 0).at(1 + n as i64, send(900), time(0), 0));
     let item = ImportSession {
+        projections: Vec::new(),
         folds: Vec::new(),
         session: new_session(1),
         messages: said.collect(),

@@ -224,10 +224,10 @@ pub async fn a_fold_at_rest_is_attached_and_paid_for_once(store: &dyn Inspect) {
     let item = at_rest(&claimed, Some(new_fold(1, 6, 0)));
     let once = fold_at_rest(store, 100, item.clone()).await;
     let twice = fold_at_rest(store, 101, item).await;
-    assert_eq!(
-        (once, twice),
-        (FoldedAtRest::Attached, FoldedAtRest::Dropped)
-    );
+    let step = last_step(store, 1).await;
+    assert_eq!(step.kind, StepKind::Folded);
+    assert_eq!(once, FoldedAtRest::Attached { step: step.n });
+    assert_eq!(twice, FoldedAtRest::Dropped);
     assert_eq!(
         (folds(store, 1).await.len(), paid_at_rest(store).await),
         (1, 1)
@@ -259,7 +259,8 @@ pub async fn a_fold_at_rest_waits_for_the_worker_that_has_the_session(store: &dy
     assert_eq!(paid_at_rest(store).await, 1);
     complete(store, 130, ending(&owned, Then::Release)).await;
     let later = fold_at_rest(store, 140, item).await;
-    assert_eq!(later, FoldedAtRest::Attached);
+    let step = last_step(store, 1).await.n;
+    assert_eq!(later, FoldedAtRest::Attached { step });
     assert_eq!(paid_at_rest(store).await, 1);
     assert_sound(store).await;
     accept(store, 150, sending(5, 1)).await;
@@ -324,6 +325,7 @@ pub async fn a_copy_shows_the_folds_of_its_messages(store: &dyn Inspect) {
         let page = |messages, folds, behind, more| ImportSession {
             session: new_session(n),
             messages,
+            projections: Vec::new(),
             folds,
             todo: List::default(),
             notes: List::default(),

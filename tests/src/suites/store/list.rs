@@ -363,6 +363,19 @@ macro_rules! store_cases {
                 a_call_that_ended_with_its_send_is_settled,
                 an_answer_that_came_before_the_park_wakes_at_once,
             }
+            projections {
+                an_end_stores_what_its_send_is_shown_as,
+                a_cold_claim_brings_digests_in_the_place_of_messages,
+                an_agent_that_shows_all_reads_all,
+                what_is_missing_or_older_is_read_and_stored_with_the_next_end,
+                an_end_that_is_not_stored_stores_no_projection,
+                a_cancel_that_wins_stores_the_projection_of_what_was_said,
+                ends_of_several_sessions_share_a_statement,
+                a_window_behind_folds_begins_with_the_digests_behind_them,
+                pruning_removes_the_projections_of_what_it_removes,
+                a_copy_has_the_projections_of_its_messages,
+                the_projections_of_a_deleted_session_go_with_it,
+            }
             prune {
                 old_messages_go_and_the_rest_keeps_its_numbers,
                 a_call_stays_with_its_results_and_the_last_message_stays,

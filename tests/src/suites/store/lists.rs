@@ -288,6 +288,7 @@ pub async fn copies_bring_their_lists(store: &dyn Inspect) {
     written(store, 20, adding("b", "two")).await;
     let (_, list) = written(store, 30, removing("c", 1)).await;
     let item = ImportSession {
+        projections: Vec::new(),
         folds: Vec::new(),
         session: new_session(2),
         messages: Vec::new(),

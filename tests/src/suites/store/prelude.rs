@@ -260,6 +260,7 @@ pub fn ending_of(claimed: &Claimed, record: &SendRecord, then: Then) -> Complete
         usage: vec![usage_row(0, 1)],
         round: Some(round_ref(0)),
         totals: totals(1),
+        projections: Vec::new(),
         result: SendResult::completed(StopReason::End, "done".to_owned()),
         unless: 0,
         then,

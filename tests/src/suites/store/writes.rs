@@ -31,6 +31,7 @@ use super::extractions::{claiming, ending_with, owed};
 use super::folds::new_fold;
 use super::harness::Opened;
 use super::prelude::*;
+use super::projections::projected;
 use super::runs::{advance_of, claim_runs, created, new_run, read_run, run_key, under_way};
 use super::skills::{skill, uploaded};
 use super::tenants::{new, new_key};
@@ -193,6 +194,7 @@ writes! {
     create_sessions: |_store| None,
         |store, _c| store.at(time(NOW)).create_sessions(vec![(new_session(1), None)]).await;
     import_session: |_store| None, |store, _c| store.at(time(NOW)).import_session(ImportSession {
+        projections: Vec::new(),
         folds: Vec::new(),
         session: new_session(1),
         messages: Vec::new(),
@@ -435,7 +437,7 @@ writes! {
         let claimed = running(store).await;
         accept(store, 11, sending(2, 1)).await;
         Some(claimed)
-    }, |store, c| store.at(time(NOW)).complete_sends(vec![ending(held(c), Then::Continue)]).await;
+    }, |store, c| store.at(time(NOW)).complete_sends(vec![projected(held(c))]).await;
     park_sends[leased]: |store| claimed(store).await, |store, c| {
         let wait = waiting(held(c), WaitingOn::Retry, ParkUntil::After(millis(5)));
         store.at(time(NOW)).park_sends(vec![wait]).await

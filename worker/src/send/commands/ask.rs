@@ -102,10 +102,13 @@ impl Run<'_> {
             Some(before) if before.round == round && !heard => before.attempt,
             Some(_) | None => attempt,
         };
+        if !self.has_all() && !self.read_whole().await {
+            return Some(self.release_as_lost().await);
+        }
         let client = resolved.client.clone();
         let mut request = self.request(&resolved);
         request.background = self.in_background(round, &resolved);
-        if let Some(event) = self.weigh(&request, &resolved) {
+        if let Some(event) = self.weigh(&request, &resolved).await {
             return Some(event);
         }
         self.bill.totals.attempts = attempt;
@@ -198,6 +201,7 @@ impl Run<'_> {
             offers: &self.prompt.offers,
             shown: self.bill.totals.shown.as_ref(),
             folds: self.prompt.window.folds(),
+            projections: self.prompt.window.projections(from),
             messages: following(self.prompt.window, from, unsaid, by),
             partial: self.asking.partial.as_ref().map(|it| &*it.reply.content),
             output: output.map(|output| &output.spec),

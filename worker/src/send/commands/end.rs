@@ -46,6 +46,8 @@ impl Run<'_> {
             }
         }
         let mut item = self.completion(end);
+        let mut projected_to;
+        (item.projections, projected_to) = self.projections(&item.messages);
         self.forget_children().await;
         let mut refused = 0;
         loop {
@@ -56,6 +58,7 @@ impl Run<'_> {
                 .write(write, |outcome| matches!(outcome, CompleteOutcome::Locked));
             match ended.await {
                 Ok(CompleteOutcome::Completed(completed)) => {
+                    self.prompt.window.stored_to(projected_to);
                     return self.ended(item, *completed).await;
                 }
                 Ok(CompleteOutcome::Undelivered) => {
@@ -74,6 +77,7 @@ impl Run<'_> {
                     let failure = Failure::new(error.code(), "the answer could not be stored");
                     item.result = SendResult::failed(StopReason::Internal, failure);
                     unsay(&mut item, refused > 1);
+                    (item.projections, projected_to) = self.projections(&item.messages);
                 }
                 // An earlier attempt may have ended it and kept the lease for the next send.
                 Ok(CompleteOutcome::LeaseLost | CompleteOutcome::Locked) | Err(_) => {
@@ -121,7 +125,7 @@ impl Run<'_> {
             return self.release_as_lost().await;
         }
         let rests = completed.next.is_none() && completed.status == SendStatus::Completed;
-        self.fold_at_rest(rests);
+        self.fold_at_rest(rests).await;
         self.ending.left = Left::Done(completed.next.map(Box::new));
         Event::Stored
     }
@@ -234,6 +238,7 @@ impl Run<'_> {
             }),
             totals,
             result,
+            projections: Vec::new(),
             unless: if answered {
                 SIGNAL_INBOX | SIGNAL_INTERRUPT
             } else {

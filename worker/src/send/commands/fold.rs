@@ -20,16 +20,14 @@ use mainspring_shared::session::fold::{FoldKind, end};
 use mainspring_shared::session::{SIGNAL_CANCEL, SIGNAL_INTERRUPT, SIGNAL_RESULT};
 use mainspring_shared::store::AppendRound;
 use mainspring_shared::usage::Usage;
-use serde_json::Value;
 
-use crate::fold::{Asked, Fault, Writing, Written};
+use crate::fold::{Asked, Fault, Notebook, Writing, Written};
 use crate::hook;
 use crate::llm::{
     Request, Resolved, estimate_message_tokens, estimate_request_tokens, estimate_tokens,
 };
 use crate::send::load;
 use crate::send::run::Run;
-use crate::tool::{Invocation, Place, Skills};
 
 /// Times that a model is asked for a fold before digests take its place.
 const TRIES: u32 = 2;
@@ -95,7 +93,11 @@ pub(in crate::send) struct Beside {
 impl Run<'_> {
     /// Looks whether the model has room for a request. An event when something has to be folded first, or
     /// when nothing that may be folded would help.
-    pub(in crate::send) fn weigh(&mut self, request: &Request, model: &Resolved) -> Option<Event> {
+    pub(in crate::send) async fn weigh(
+        &mut self,
+        request: &Request,
+        model: &Resolved,
+    ) -> Option<Event> {
         let round = self.bill.totals.rounds;
         if self.send.agent.context.fold.strategy == FoldStrategy::None
             || self.folding.forbidden == Some(round)
@@ -107,12 +109,17 @@ impl Run<'_> {
         let tokens = self.expected(request, model);
         self.folding.weighed = Some((tokens, room));
         if tokens < room.hard {
-            return (tokens >= room.soft)
-                .then(|| self.fold_beside(tokens, room))
-                .flatten();
+            return if tokens >= room.soft {
+                self.fold_beside(tokens, room).await
+            } else {
+                None
+            };
         }
         // One at a time, and this one is waited for.
         self.drop_beside();
+        if !self.read_whole().await {
+            return Some(self.release_as_lost().await);
+        }
         let span = self.choose(tokens, room, Pressure::Hard);
         if let Some(span) = span.or_else(|| self.shorten(tokens, room)) {
             self.folding.span = Some(Arc::new(span));
@@ -321,50 +328,22 @@ impl Run<'_> {
         }
     }
 
-    /// Makes the calls that save the notes of a fold, by the session's own tools and within their bounds.
-    /// A note that cannot be saved is missing, and no more.
+    /// Saves the notes of the fold that is attached, for as long as the session is this worker's.
     async fn save_notes(&mut self, notes: Vec<ToolCall>) {
-        let version = *self.prompt.version;
-        let offers = self.prompt.offers.clone();
-        let hooks = self.kernel.parts.hooks.clone();
-        for (place, call) in notes.into_iter().enumerate() {
-            let Some(offer) = offers.get(&call.name) else {
-                continue;
-            };
-            let Place::Here(tool) = &offer.place else {
-                continue;
-            };
-            let Ok(arguments) = offer.checked(&call.arguments) else {
-                continue;
-            };
-            let mut asked = hook::ToolCall {
-                call_id: format!("fold_{}_{version}_{place}", self.send.record.key.session),
-                name: call.name.clone(),
-                arguments,
-            };
-            if !hooks.is_empty() && hooks.before_tool(self.place(), &mut asked).await.is_some() {
-                continue;
-            }
-            let Ok(arguments) = offer.checked(&Value::Object(asked.arguments)) else {
-                continue;
-            };
-            let invocation = Invocation {
-                call_id: asked.call_id,
-                arguments,
-                session: self.send.record.key,
-                send_id: self.send.record.id,
-                boot: self.hold.lease.boot,
-                attempt: 1,
-                stop: self.hold.reach.cancel.clone(),
-                skills: Skills::default(),
-            };
-            let saved = tokio::select! {
-                saved = tool.call(invocation) => saved,
-                () = self.hold.reach.lost.cancelled() => return,
-            };
-            if let Err(error) = saved {
-                tracing::warn!(send.id = %self.send.record.id, %error, "a fold's note is not saved");
-            }
+        let (notebook, fold) = (self.notebook(), *self.prompt.version);
+        tokio::select! {
+            () = notebook.save(notes, fold) => {}
+            () = self.hold.reach.lost.cancelled() => {}
+        }
+    }
+
+    fn notebook(&self) -> Notebook {
+        Notebook {
+            kernel: Arc::clone(self.kernel),
+            at: self.place(),
+            boot: self.hold.lease.boot,
+            offers: self.prompt.offers.clone(),
+            stop: self.hold.reach.cancel.clone(),
         }
     }
 

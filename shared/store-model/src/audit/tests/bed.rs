@@ -218,6 +218,7 @@ fn work(state: &mut State, lease: Lease) {
         usage: paid(1),
         round: Some(round(1)),
         totals: totals(2),
+        projections: Vec::new(),
         result: SendResult::completed(StopReason::End, "hm".to_owned()),
         unless: 0,
         then: Then::Continue,

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use mainspring_shared::budget::{Budget, Spent};
 use mainspring_shared::error::{Code, Failure};
-use mainspring_shared::id::{BootId, RunId, TenantId};
+use mainspring_shared::id::{BootId, RunId, SendId, TenantId};
 use mainspring_shared::inbox::ItemKind;
 use mainspring_shared::session::fold::{FoldKind, NewFold, attach};
+use mainspring_shared::session::projection::{Left, Projection};
 use mainspring_shared::workflow::nodes::NodeKind;
 use mainspring_shared::workflow::run::{NodeRecord, NodeState, RunRecord, RunStatus};
 use uuid::Uuid;
@@ -418,4 +419,28 @@ fn folds_that_are_not_beside_each_other_are_found() {
         fold(dump, (1, behind, 0));
     });
     assert_eq!(parted, ["fold.in_order"]);
+}
+
+#[test]
+fn projections_of_other_messages_than_those_of_their_send_are_found() {
+    let with = |from_seq: i64, more: i64, other: bool| {
+        found(|dump| {
+            let session = &mut dump.sessions[0];
+            let first = session.messages[0].send_id;
+            let own = session.messages.iter().filter(|it| it.send_id == first);
+            let count = own.count() as i64;
+            session.projections.push(Projection {
+                from_seq,
+                to_seq: count + more,
+                send_id: if other { SendId(Uuid::nil()) } else { first },
+                version: 1,
+                left: Left::default(),
+            });
+        })
+    };
+    assert_eq!(with(1, 0, false), NOTHING);
+    for (from_seq, more, other) in [(1, 0, true), (2, 0, false), (1, -1, false), (1, 1, false)] {
+        let found = with(from_seq, more, other);
+        assert_eq!(found, ["projection.of_send"], "{from_seq} {more} {other}");
+    }
 }

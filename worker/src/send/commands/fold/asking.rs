@@ -2,7 +2,6 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use futures::FutureExt as _;
 use mainspring_shared::agent::FoldStrategy;
@@ -12,8 +11,8 @@ use mainspring_shared::session::fold::plan::Span;
 
 use super::{TRIES, WRITTEN_WITHIN, room_of};
 use crate::fold::{
-    Asked, Fault, Job, NOTE_TOOLS, Part, Writing, Written, ask_own, ask_service, distill, prompt,
-    summarize,
+    Asked, Fault, Job, NOTE_TOOLS, Part, Taken, Writing, Written, ask_own, ask_service, distill,
+    prompt, summarize,
 };
 use crate::hook::{self, Judged};
 use crate::llm::Error;
@@ -130,12 +129,12 @@ impl Run<'_> {
             return false;
         }
         let request = Arc::new(request);
-        let streamed = Arc::new(AtomicU64::new(0));
+        let taken = Arc::new(Taken::default());
         self.folding.calls += 1;
         self.folding.asked = Some(Asked {
             request: Arc::clone(&request),
             price: resolved.facts.price,
-            streamed: Arc::clone(&streamed),
+            taken: Arc::clone(&taken),
         });
         let client = Arc::clone(&resolved.client);
         let notes = NOTE_TOOLS
@@ -162,9 +161,9 @@ impl Run<'_> {
                     }
                 }
                 if by_notes {
-                    distill(client, request, notes, streamed).await
+                    distill(client, request, notes, &taken).await
                 } else {
-                    summarize(client, request, streamed).await
+                    summarize(client, request, &taken).await
                 }
             }),
         ));

@@ -18,7 +18,7 @@ impl Run<'_> {
     /// Begins a fold beside the send, unless it is likely to be over before the fold is written: whoever
     /// waits for an answer does not wait for it. An event where digests, which cost nothing, are attached
     /// at once.
-    pub(super) fn fold_beside(&mut self, tokens: u64, room: Room) -> Option<Event> {
+    pub(super) async fn fold_beside(&mut self, tokens: u64, room: Room) -> Option<Event> {
         let is_short = self.bill.totals.rounds == 0;
         let by_digests = self.send.agent.context.fold.strategy == FoldStrategy::Projection;
         let is_written =
@@ -29,6 +29,9 @@ impl Run<'_> {
         // What is left of a budget is for the answers that are waited for.
         if !by_digests && !self.bill.purse.is_unlimited() {
             return None;
+        }
+        if !self.read_whole().await {
+            return Some(self.release_as_lost().await);
         }
         let span = Arc::new(self.choose(tokens, room, Pressure::Soft)?);
         if by_digests {
@@ -87,10 +90,10 @@ impl Run<'_> {
 
     /// The send has ended. A fold that is written beside it goes on without it; where there is none, one is
     /// begun that the next send would have to wait for, once it is no longer short of room.
-    pub(in crate::send) fn fold_at_rest(&mut self, is_last: bool) {
+    pub(in crate::send) async fn fold_at_rest(&mut self, is_last: bool) {
         let mut begun = self.folding.beside.take();
         if begun.is_none() && is_last {
-            begun = self.begin_at_rest();
+            begun = self.begin_at_rest().await;
         }
         let Some(Beside {
             writing,
@@ -108,14 +111,15 @@ impl Run<'_> {
             fold: None,
             usage: Vec::new(),
         };
-        resting::spawn(self.kernel, self.place(), item, (writing, asked, span));
+        let written = (writing, asked, span);
+        resting::spawn(self.kernel, self.place(), item, written, self.notebook());
     }
 
-    fn begin_at_rest(&mut self) -> Option<Beside> {
+    async fn begin_at_rest(&mut self) -> Option<Beside> {
         let (tokens, room) = self.folding.weighed.filter(|(at, room)| *at >= room.soft)?;
         let by_model = matches!(
             self.send.agent.context.fold.strategy,
-            FoldStrategy::Summary | FoldStrategy::Http
+            FoldStrategy::Summary | FoldStrategy::Agentic | FoldStrategy::Http
         );
         // Nobody asks the budget of a send that has ended.
         let can = by_model && self.bill.purse.is_unlimited();
@@ -123,6 +127,9 @@ impl Run<'_> {
             || !self.kernel.kept.resting.takes(self.send.record.key)
             || self.kernel.lifecycle.is_stopping()
         {
+            return None;
+        }
+        if !self.read_whole().await {
             return None;
         }
         let nobody = SendId(Uuid::nil());

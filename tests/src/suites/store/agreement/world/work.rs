@@ -229,6 +229,7 @@ impl World<'_> {
             usage,
             round: None,
             totals: SendTotals { attempts, ..totals },
+            projections: Vec::new(),
             result: SendResult::completed(StopReason::End, "so".to_owned()),
             unless: end.unless,
             then: end.then,

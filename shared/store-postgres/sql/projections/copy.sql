@@ -1,0 +1,6 @@
+-- Stores what the sends of a copy are shown as once they are old.
+INSERT INTO projections (tenant, session_id, from_seq, to_seq, send_id, version, digest)
+SELECT $1::integer, $2::uuid, p.from_seq, p.to_seq, p.send_id, p.version, p.digest
+FROM unnest(
+    $3::bigint[], $4::bigint[], $5::bigint[], $6::uuid[], $7::integer[], $8::text[]
+) AS p (ord, from_seq, to_seq, send_id, version, digest)

@@ -1,0 +1,70 @@
+//! Saving the notes of a fold: calls of the session's own tools, made once the fold is attached.
+
+use std::sync::Arc;
+
+use mainspring_shared::id::BootId;
+use mainspring_shared::message::ToolCall;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::Kernel;
+use crate::hook::{self, At};
+use crate::tool::{Invocation, Offers, Place, Skills};
+
+/// Where the notes of a fold go.
+pub(crate) struct Notebook {
+    pub(crate) kernel: Arc<Kernel>,
+    pub(crate) at: At,
+    pub(crate) boot: BootId,
+    /// The tools of the send.
+    pub(crate) offers: Offers,
+    /// What stops a call.
+    pub(crate) stop: CancellationToken,
+}
+
+impl Notebook {
+    /// Makes the calls that save the notes of the fold of this number, within the tools' own bounds. A note
+    /// that cannot be saved is missing, and no more.
+    pub(crate) async fn save(&self, notes: Vec<ToolCall>, fold: i64) {
+        for (place, call) in notes.into_iter().enumerate() {
+            self.save_one(call, fold, place).await;
+        }
+    }
+
+    async fn save_one(&self, call: ToolCall, fold: i64, place: usize) {
+        let hooks = &self.kernel.parts.hooks;
+        let Some(offer) = self.offers.get(&call.name) else {
+            return;
+        };
+        let Place::Here(tool) = &offer.place else {
+            return;
+        };
+        let Ok(arguments) = offer.checked(&call.arguments) else {
+            return;
+        };
+        let mut asked = hook::ToolCall {
+            call_id: format!("fold_{}_{fold}_{place}", self.at.session.session),
+            name: call.name.clone(),
+            arguments,
+        };
+        if !hooks.is_empty() && hooks.before_tool(self.at, &mut asked).await.is_some() {
+            return;
+        }
+        let Ok(arguments) = offer.checked(&Value::Object(asked.arguments)) else {
+            return;
+        };
+        let invocation = Invocation {
+            call_id: asked.call_id,
+            arguments,
+            session: self.at.session,
+            send_id: self.at.send,
+            boot: self.boot,
+            attempt: 1,
+            stop: self.stop.clone(),
+            skills: Skills::default(),
+        };
+        if let Err(error) = tool.call(invocation).await {
+            tracing::warn!(send.id = %self.at.send, %error, "a fold's note is not saved");
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! What stands for sends that have ended, where the agent shows digests: it is stored with the end of a send,
+//! and what a window has in the place of messages is read where more of them is needed.
+
+use std::sync::Arc;
+
+use mainspring_shared::message::NewMessage;
+use mainspring_shared::session::fold;
+use mainspring_shared::session::projection::{Projection, to_store};
+use mainspring_shared::session::render;
+use mainspring_shared::time::Timestamp;
+
+use super::load;
+use super::run::Run;
+use crate::session::read_messages;
+
+impl Run<'_> {
+    /// Whether the window has all that the model is shown of it.
+    pub(super) fn has_all(&self) -> bool {
+        let from = load::window_from(&self.bill.totals);
+        let (send, context) = (self.send.record.id, &self.send.agent.context);
+        render::has_all(self.prompt.window, from, send, context)
+    }
+
+    /// Reads the messages that the window has projections in the place of. False where the database does not
+    /// have them all, or the lease is gone.
+    pub(super) async fn read_whole(&mut self) -> bool {
+        let from = load::window_from(&self.bill.totals);
+        if self.prompt.window.projections(from).is_empty() && !self.prompt.window.cuts(from) {
+            return true;
+        }
+        let begin = fold::begin(from, self.prompt.window.fold_end());
+        let next_seq = self.prompt.window.next_seq();
+        let (store, key) = (self.kernel.parts.store.as_ref(), self.send.record.key);
+        let read = self
+            .patience()
+            .ask(|| read_messages(store, key, begin, next_seq));
+        let Some(Some(read)) = read.await else {
+            return false;
+        };
+        self.prompt.window.replace(read);
+        true
+    }
+
+    /// What is stored with the end of the send, whose last messages these are; and up to which message the
+    /// window's sends all have a projection then. Nothing of an agent that shows no digests.
+    pub(super) fn projections(&self, last: &[NewMessage]) -> (Vec<Projection>, i64) {
+        let context = &self.send.agent.context;
+        let window = &*self.prompt.window;
+        if !context.representation.is_stored() {
+            return (Vec::new(), window.projected_to());
+        }
+        let send = self.send.record.id;
+        let last = last.iter().zip(window.next_seq()..);
+        let last = last.map(|(message, seq)| message.clone().at(seq, send, Timestamp(0), 0));
+        let from = load::window_from(&self.bill.totals);
+        let said = window.active(from);
+        let stored_to = window.projected_to();
+        let lacks = said.partition_point(|message| message.seq <= stored_to);
+        let is_cut = context.last_messages.is_some() && lacks == 0;
+        let said = said[lacks..].iter().cloned();
+        let said: Vec<_> = said.chain(last.map(Arc::new)).collect();
+        to_store(&said, stored_to, is_cut)
+    }
+}
