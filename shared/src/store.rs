@@ -106,7 +106,7 @@ pub use watched::{Moment, Watched};
 pub use webhooks::{
     ChangeWebhook, ClaimDeliveries, ClaimedDeliveries, ClaimedDelivery, CreateWebhookOutcome,
     DeliveryEnd, FannedOut, ListDeliveries, ListWebhooks, NewSecret, NewWebhook, RetireDeliveries,
-    SettleDelivery, WEBHOOKS_MAX, WebhookEvent, Webhooks, WebhookNews, deliveries_of,
+    SettleDelivery, WEBHOOKS_MAX, WebhookEvent, WebhookNews, Webhooks, deliveries_of,
 };
 
 /// The traits of all nouns, for whoever calls a concrete store.

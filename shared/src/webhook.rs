@@ -340,7 +340,16 @@ mod tests {
 
     #[test]
     fn what_no_event_can_have_is_no_filter() {
-        for text in ["", "send", "send.", "sends.*", "*.completed", "send.c*", "send.**", "Send.*"] {
+        for text in [
+            "",
+            "send",
+            "send.",
+            "sends.*",
+            "*.completed",
+            "send.c*",
+            "send.**",
+            "Send.*",
+        ] {
             assert_eq!(text.parse::<Filter>(), Err(ParseFilterError), "{text}");
         }
     }
@@ -352,7 +361,10 @@ mod tests {
         assert_eq!(of(3, 1_000), of(3, 1_000));
         assert_ne!(of(3, 1_000), of(4, 1_000));
         assert!(of(9, 1_000) < of(1, 1_001));
-        assert_ne!(of(3, 1_000), event_id(TenantId(2), source, 3, Timestamp(1_000)));
+        assert_ne!(
+            of(3, 1_000),
+            event_id(TenantId(2), source, 3, Timestamp(1_000))
+        );
         assert_eq!(of(3, 1_000).0.get_version_num(), 8);
     }
 
@@ -362,7 +374,12 @@ mod tests {
         assert_eq!(key.reveal().parse(), Ok(key.clone()));
         assert_eq!(format!("{key:?}"), "SigningKey(…)");
         assert!(SigningKey::new(vec![7; 23]).is_none() && SigningKey::new(vec![7; 65]).is_none());
-        for text in ["", "whsec_", "whsec_!!!!", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"] {
+        for text in [
+            "",
+            "whsec_",
+            "whsec_!!!!",
+            "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+        ] {
             assert_eq!(text.parse::<SigningKey>(), Err(ParseSecretError), "{text}");
         }
     }

@@ -5,10 +5,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use uuid::Uuid;
 
-use super::{IdempotencyKey, Page, Result};
-use crate::id::{TenantId, WebhookEventId, WebhookId};
+use super::{AdvanceRun, IdempotencyKey, Page, Result};
+use crate::id::{SessionKey, TenantId, WebhookEventId, WebhookId};
+use crate::send::{SendStatus, WaitingOn};
+use crate::step::{Step, StepKind};
 use crate::time::Timestamp;
 use crate::webhook::{DeliveryRecord, Disabled, Filter, WebhookRecord, event_id};
+use crate::workflow::run::RunStatus;
 
 /// Endpoints of a tenant.
 pub const WEBHOOKS_MAX: u32 = 50;
@@ -49,8 +52,9 @@ pub trait Webhooks: Send + Sync {
     /// the lease ends nobody else gets them; then they are due again, whatever became of the attempt.
     async fn claim_deliveries(&self, claim: ClaimDeliveries) -> Result<ClaimedDeliveries>;
 
-    /// Settles attempts. One that is not the delivery's last any more changes nothing, and neither does a
-    /// repeat. Returns whether each was settled by this call.
+    /// Settles attempts. One that is not the delivery's last any more changes nothing, and neither does the
+    /// repeat of one that was the last; of one that another attempt follows, a repeat postpones that.
+    /// Returns whether each was settled by this call.
     async fn settle_deliveries(&self, items: Vec<SettleDelivery>) -> Result<Vec<bool>>;
 
     /// Lists deliveries of an endpoint, newest event first.
@@ -213,9 +217,7 @@ impl ChangeWebhook {
             Some(None) => webhook.disabled = None,
             Some(Some(reason)) => {
                 let reason = reason.clone();
-                webhook
-                    .disabled
-                    .get_or_insert(Disabled { at: now, reason });
+                webhook.disabled.get_or_insert(Disabled { at: now, reason });
             }
         }
         if let Some(secret) = &self.secret
@@ -244,6 +246,60 @@ pub struct WebhookNews {
     pub resource: Uuid,
     /// When the step was committed.
     pub at: Timestamp,
+}
+
+impl WebhookNews {
+    /// What a session's step tells, if anything.
+    pub fn of_step(key: SessionKey, step: &Step) -> Option<Self> {
+        let event_type = match step.kind {
+            StepKind::Finished => {
+                let status = step.refs.status.as_deref().and_then(SendStatus::parse)?;
+                format!("send.{}", status.as_str())
+            }
+            StepKind::Waiting => {
+                let on = step.refs.reason.as_deref().and_then(WaitingOn::parse)?;
+                if !Self::is_for_someone(on) {
+                    return None;
+                }
+                "send.waiting".to_owned()
+            }
+            StepKind::Accepted
+            | StepKind::Round
+            | StepKind::Calls
+            | StepKind::Resumed
+            | StepKind::Folded => return None,
+        };
+        Some(Self {
+            tenant: key.tenant,
+            source: key.session.0,
+            n: step.n,
+            event_type,
+            resource: step.send_id.0,
+            at: step.at,
+        })
+    }
+
+    /// Whether what a send waits for is up to someone outside.
+    pub const fn is_for_someone(on: WaitingOn) -> bool {
+        match on {
+            WaitingOn::Human | WaitingOn::Tool | WaitingOn::Recovery => true,
+            WaitingOn::Agent | WaitingOn::Run | WaitingOn::Timer | WaitingOn::Retry => false,
+        }
+    }
+
+    /// What an advance tells that makes its run final, committed at `at`.
+    pub fn of_advance(item: &AdvanceRun, at: Timestamp) -> Option<Self> {
+        let changed = item.changes.get("status")?.as_str();
+        let status = changed.and_then(RunStatus::parse)?;
+        status.is_final().then(|| Self {
+            tenant: item.run.key.tenant,
+            source: item.run.key.run.0,
+            n: item.step + 1,
+            event_type: format!("run.{}", status.as_str()),
+            resource: item.run.key.run.0,
+            at,
+        })
+    }
 }
 
 /// An event of a step.
@@ -398,7 +454,11 @@ mod tests {
         let signing = |at| rotated.signing(Timestamp(at)).collect::<Vec<_>>();
         assert_eq!(signing(109), ["two", "one"]);
         assert_eq!(signing(110), ["two"]);
-        assert_eq!(change.made(rotated.clone(), Timestamp(50)), rotated, "a repeat");
+        assert_eq!(
+            change.made(rotated.clone(), Timestamp(50)),
+            rotated,
+            "a repeat"
+        );
     }
 
     #[test]

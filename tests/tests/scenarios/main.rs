@@ -29,4 +29,5 @@ mod timers;
 mod tools;
 mod truncation;
 mod vectors;
+mod webhooks;
 mod windows;

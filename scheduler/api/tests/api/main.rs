@@ -38,3 +38,4 @@ mod skills;
 mod tenants;
 mod timers;
 mod waiting;
+mod webhooks;
