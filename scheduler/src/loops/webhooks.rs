@@ -13,7 +13,9 @@ use mainspring_shared::store::{
     self, ChangeWebhook, ClaimDeliveries, ClaimedDelivery, DeliveryEnd, SettleDelivery,
 };
 use mainspring_shared::time::Timestamp;
-use mainspring_shared::webhook::{Outgoing, Posted, Poster, retry_wait};
+use mainspring_shared::webhook::{
+    DeliveryRecord, Outgoing, Posted, Poster, WebhookRecord, retry_wait,
+};
 use tokio::task::JoinSet;
 
 use super::{Health, jittered};
@@ -71,8 +73,11 @@ impl Posts {
     fn note_joined(&mut self, joined: Result<Attempt, tokio::task::JoinError>) {
         match joined {
             Ok(attempt) => self.note(attempt),
-            // Its lease ends; until then it counts as under way.
+            // Its lease ends. It counts as under way until none is: whose it was is not known.
             Err(error) => tracing::error!(%error, "a delivery ended without an outcome"),
+        }
+        if self.tasks.is_empty() {
+            self.of.clear();
         }
     }
 }
@@ -161,27 +166,28 @@ async fn attempt(
     now: Timestamp,
 ) -> Attempt {
     let ClaimedDelivery { delivery, webhook } = claimed;
-    let posted = post(app, poster, &delivery, &webhook, now).await;
-    let (answer, error, retry_after) = match posted {
-        Told::Posted(Posted::Answered { status, .. }) if (200..300).contains(&status) => {
-            (Some(status), None, None)
-        }
-        Told::Posted(Posted::Answered {
-            status,
-            retry_after,
-        }) => {
-            let error = Some(format!("answered {status}"));
-            (Some(status), error, retry_after)
-        }
-        Told::Posted(Posted::Failed { why }) | Told::Not(why) => (None, Some(why), None),
-        Told::Nothing => (None, Some("what it is about is gone".to_owned()), None),
-    };
-    let is_dead =
-        answer == Some(GONE) || matches!(error.as_deref(), Some("what it is about is gone"));
+    let (answer, error, retry_after, again) =
+        match post(app, poster, &delivery, &webhook, now).await {
+            Told::Posted(Posted::Answered { status, .. }) if (200..300).contains(&status) => {
+                (Some(status), None, None, false)
+            }
+            Told::Posted(Posted::Answered {
+                status,
+                retry_after,
+            }) => {
+                let error = Some(format!("answered {status}"));
+                (Some(status), error, retry_after, status != GONE)
+            }
+            Told::Posted(Posted::Failed { why }) | Told::Not(why) => (None, Some(why), None, true),
+            Told::Nothing => {
+                let error = Some("what it is about is gone".to_owned());
+                (None, error, None, false)
+            }
+        };
     let wait = retry_wait(delivery.tried, retry_after, app.entropy.fraction());
     let (end, outcome) = match (&error, wait) {
         (None, _) => (DeliveryEnd::Delivered, "delivered"),
-        (Some(_), Some(wait)) if !is_dead => (DeliveryEnd::Again(wait), "failed"),
+        (Some(_), Some(wait)) if again => (DeliveryEnd::Again(wait), "failed"),
         (Some(_), _) => (DeliveryEnd::Dead, "dead"),
     };
     metrics::counter!(WEBHOOK_ATTEMPTS, "outcome" => outcome).increment(1);
@@ -212,8 +218,8 @@ enum Told {
 async fn post(
     app: &App,
     poster: &dyn Poster,
-    delivery: &mainspring_shared::webhook::DeliveryRecord,
-    webhook: &mainspring_shared::webhook::WebhookRecord,
+    delivery: &DeliveryRecord,
+    webhook: &WebhookRecord,
     now: Timestamp,
 ) -> Told {
     let keys = match app.webhooks.keys(webhook, now) {

@@ -118,6 +118,10 @@ mod tests {
     }
 
     /// An endpoint that gives each request this answer, after so long; what it read.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "an endpoint outside has a clock of its own"
+    )]
     async fn endpoint(
         answer: &'static str,
         after: Duration,
@@ -125,7 +129,6 @@ mod tests {
         let (listener, at) = listener().await;
         let read = Arc::<std::sync::Mutex<String>>::default();
         let kept = read.clone();
-        #[expect(clippy::disallowed_methods, reason = "an endpoint outside")]
         tokio::spawn(async move {
             while let Ok((mut socket, _)) = listener.accept().await {
                 let mut bytes = vec![0; 4_096];
