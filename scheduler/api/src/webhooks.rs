@@ -23,7 +23,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::access::{Caller, no_tenant};
-use crate::extract::{Json, JsonBody, Key, Limit, NoQuery, Nothing, Query, cursor};
+use crate::extract::{Json, JsonBody, Key, Limit, NoQuery, Nothing, Query, cursor, text};
 use crate::problem::Problem;
 use crate::respond::{self, Begin, List};
 use crate::router::Api;
@@ -556,7 +556,8 @@ pub(super) struct DeliveriesQuery {
     #[serde(default, deserialize_with = "cursor")]
     #[param(value_type = Option<String>)]
     cursor: Option<WebhookEventId>,
-    /// Only deliveries that stand there; `dead` ones were given up.
+    #[serde(default, deserialize_with = "text")]
+    #[param(value_type = Option<String>)]
     status: Option<DeliveryStatus>,
 }
 

@@ -113,7 +113,7 @@ async fn a_secret_is_rotated_with_an_overlap_or_brought_along() {
     let long = json!({ "overlap": "31d" });
     let refused = ask(&api, ROOT, "POST", &rotate, &long).await;
     assert_eq!(
-        refused.problem(422, "request.invalid")["errors"][0]["pointer"],
+        refused.problem(400, "request.invalid")["errors"][0]["pointer"],
         "/overlap"
     );
 }
@@ -126,7 +126,7 @@ async fn all_that_is_wrong_with_a_webhook_is_pointed_at() {
         "url": "x".repeat(2_001), "events": ["send.completed", "sends.*"], "secret": "whsec_short",
     });
     let answer = ask(&api, ROOT, "POST", "/v1/webhooks", &body).await;
-    let problem = answer.problem(422, "request.invalid");
+    let problem = answer.problem(400, "request.invalid");
     let errors = problem["errors"].as_array().expect("members");
     let mut pointers: Vec<&str> = errors
         .iter()
@@ -137,13 +137,13 @@ async fn all_that_is_wrong_with_a_webhook_is_pointed_at() {
     let body = json!({ "url": "https://inward.example", "events": ["*"] });
     let answer = ask(&api, ROOT, "POST", "/v1/webhooks", &body).await;
     assert_eq!(
-        answer.problem(422, "request.invalid")["errors"][0]["pointer"],
+        answer.problem(400, "request.invalid")["errors"][0]["pointer"],
         "/url"
     );
     let body = json!({ "url": HOOK, "events": [] });
     let answer = ask(&api, ROOT, "POST", "/v1/webhooks", &body).await;
     assert_eq!(
-        answer.problem(422, "request.invalid")["errors"][0]["pointer"],
+        answer.problem(400, "request.invalid")["errors"][0]["pointer"],
         "/events"
     );
 }
