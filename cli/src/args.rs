@@ -7,6 +7,7 @@ mod sessions;
 mod skills;
 mod tenants;
 mod timers;
+mod webhooks;
 
 use std::path::PathBuf;
 
@@ -20,6 +21,7 @@ pub(crate) use self::sessions::{PruneArgs, SessionsCommand};
 pub(crate) use self::skills::SkillsCommand;
 pub(crate) use self::tenants::{KeysCommand, LimitsArgs, TenantsCommand};
 pub(crate) use self::timers::{NewTimerArgs, TimersCommand};
+pub(crate) use self::webhooks::WebhooksCommand;
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 success, 1 failure, 2 invalid command or request, 3 not found, 4 conflict,
@@ -145,6 +147,9 @@ pub(crate) enum Command {
     /// Lists, shows, creates, updates and deletes tenants
     #[command(subcommand)]
     Tenants(TenantsCommand),
+    /// Creates, changes and deletes webhooks, lists their deliveries and makes them again
+    #[command(subcommand)]
+    Webhooks(WebhooksCommand),
     /// Lists live workers
     Workers,
     /// Shows pending and running sends by pool

@@ -32,6 +32,7 @@ mod tail;
 mod tenants;
 mod timers;
 mod tools;
+mod webhooks;
 mod worker;
 mod wrap;
 
@@ -74,6 +75,7 @@ pub(crate) fn run(
         Command::Skills(args) => asking(skills::run(args, format, Client::new(config)?)),
         Command::Memories(args) => asking(memories::run(args, format, Client::new(config)?)),
         Command::Keys(args) => asking(keys::run(args, format, Client::new(config)?)),
+        Command::Webhooks(args) => asking(webhooks::run(args, format, Client::new(config)?)),
         Command::Tenants(args) => asking(tenants::run(args, format, Client::new(config)?)),
         Command::Workers => asking(lists::workers(format, Client::new(config)?)),
         Command::Queue => asking(lists::queue(format, Client::new(config)?)),

@@ -46,6 +46,11 @@ settings! {
         root_key: Option<Secret> => Key::secret("root_key");
         /// A file with that key, in its place.
         root_key_file: Option<PathBuf> => Key::text("root_key_file");
+        /// The keys that secrets in the database are sealed under, with spaces between them; the first one
+        /// seals.
+        secrets_key: Option<Secret> => Key::secret("secrets_key");
+        /// A file with them, in their place.
+        secrets_key_file: Option<PathBuf> => Key::text("secrets_key_file");
         /// Serves everyone who reaches the address, without API keys.
         insecure: bool = false => Key::switch("insecure");
         /// The database; its scheme picks the backend. None with the embedded one.

@@ -181,6 +181,11 @@ pub(crate) fn next_of(code: Code) -> String {
             "MAINSPRING_API_KEY is not accepted; `mainspring keys list` shows its state"
         }
         Code::KeyNotFound => "`mainspring keys list` shows what exists",
+        Code::WebhookNotFound => "`mainspring webhooks list` shows what exists",
+        Code::WebhookDeliveryNotFound => "`mainspring webhooks deliveries ID` shows what exists",
+        Code::WebhookNoKey => {
+            "set MAINSPRING_SECRETS_KEY on the scheduler to what `openssl rand -base64 32` prints"
+        }
         Code::TenantNotFound => "`mainspring tenants list` shows what exists",
         Code::SkillNotFound => "`mainspring skills list` shows what exists",
         Code::BlobNotFound => "nothing that is stored has this SHA-256",

@@ -18,6 +18,7 @@ use crate::services::accept::Acceptor;
 use crate::services::notify::Notifier;
 use crate::services::registration::Registration;
 use crate::services::watch::Watch;
+use crate::services::webhooks::WebhookParts;
 
 /// The ports and settings of a scheduler.
 pub struct Parts {
@@ -35,6 +36,8 @@ pub struct Parts {
     pub entropy: Arc<dyn Entropy>,
     /// Intervals and limits.
     pub config: SchedulerConfig,
+    /// What telling endpoints takes.
+    pub webhooks: WebhookParts,
 }
 
 impl fmt::Debug for Parts {
@@ -60,6 +63,7 @@ pub struct App {
     pub notifier: Notifier,
     pub watch: Watch,
     pub acceptor: Acceptor,
+    pub webhooks: WebhookParts,
 }
 
 impl fmt::Debug for App {

@@ -45,6 +45,24 @@ settings! {
         /// Interval between passes that remove blobs which nothing names.
         blob_interval: Duration = Duration::from_hours(1)
             => Key::span("scheduler.blob_interval", SECOND, DAY);
+        /// Maximum interval between checks for events that endpoints are told of.
+        webhook_interval: Duration = Duration::from_millis(500)
+            => Key::span("scheduler.webhook_interval", LOOK_MIN, HOUR);
+        /// How long an endpoint may take to answer a webhook.
+        webhook_timeout: Duration = Duration::from_secs(15)
+            => Key::span("scheduler.webhook_timeout", SECOND, HOUR);
+        /// Maximum number of webhooks under way.
+        webhooks_in_flight_max: u32 = 64
+            => Key::integer("scheduler.webhooks_in_flight_max", 1, 10_000);
+        /// Maximum number of webhooks under way to one endpoint.
+        webhooks_in_flight_each: u32 = 8
+            => Key::integer("scheduler.webhooks_in_flight_each", 1, 1_000);
+        /// Private addresses that webhooks may go to all the same.
+        webhook_allow_private: Vec<String> = Vec::new()
+            => Key::list("scheduler.webhook_allow_private");
+        /// How long deliveries of webhooks are kept after their end.
+        webhook_keep: Duration = Duration::from_hours(7 * 24)
+            => Key::span("scheduler.webhook_keep", HOUR, YEAR);
         /// How long idempotency keys are kept.
         idempotency_keep: Duration = Duration::from_hours(48)
             => Key::span("scheduler.idempotency_keep", DAY, YEAR);

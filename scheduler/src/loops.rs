@@ -8,6 +8,7 @@ pub(crate) mod retention;
 pub(crate) mod runs;
 pub(crate) mod sweep;
 pub(crate) mod timers;
+pub(crate) mod webhooks;
 
 use std::time::Duration;
 

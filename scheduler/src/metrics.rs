@@ -40,3 +40,9 @@ pub(crate) const ADVANCE_ENDS: &str = "mainspring_run_advance_leaves";
 pub(crate) const RUNS_ASIDE: &str = "mainspring_runs_aside_total";
 /// Counter: advances that were not committed because another scheduler owns the run.
 pub(crate) const ADVANCES_LOST: &str = "mainspring_run_advances_lost_total";
+/// Counter: posts of webhooks, by `outcome`: `delivered`, `failed`, or `dead` for one that no other follows.
+pub(crate) const WEBHOOK_ATTEMPTS: &str = "mainspring_webhook_attempts_total";
+/// Gauge: seconds for which the delivery that was due the longest was due.
+pub(crate) const WEBHOOK_OLDEST_DUE: &str = "mainspring_webhook_oldest_due_seconds";
+/// Counter: endpoints that were disabled because they answered 410.
+pub(crate) const WEBHOOKS_DISABLED: &str = "mainspring_webhooks_disabled_total";

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::{App, Parts};
-use crate::loops::{alarms, blobs, retention, runs, sweep, timers};
+use crate::loops::{alarms, blobs, retention, runs, sweep, timers, webhooks};
 use crate::services::accept::Acceptor;
 use crate::services::notify::{self, Notifier};
 use crate::services::registration::{self, Registration};
@@ -54,6 +54,7 @@ pub fn start(parts: Parts, lifecycle: &Lifecycle) -> (Arc<App>, Loops) {
         clock: parts.clock,
         entropy: parts.entropy,
         config: parts.config,
+        webhooks: parts.webhooks,
     });
 
     let mut tasks = JoinSet::new();
@@ -74,13 +75,16 @@ pub fn start(parts: Parts, lifecycle: &Lifecycle) -> (Arc<App>, Loops) {
         retention::run(app).boxed()
     }));
     tasks.spawn(keep(app.clone(), "blobs", |app| blobs::run(app).boxed()));
+    tasks.spawn(keep(app.clone(), "webhooks", |app| {
+        webhooks::run(app).boxed()
+    }));
     (app, Loops { tasks, closing })
 }
 
 /// Runs a loop until it returns; restarts it if it panics.
 async fn keep<F>(app: Arc<App>, name: &'static str, run: F)
 where
-    F: for<'a> Fn(&'a App) -> BoxFuture<'a, ()> + Send + Sync,
+    F: for<'a> Fn(&'a Arc<App>) -> BoxFuture<'a, ()> + Send + Sync,
 {
     while AssertUnwindSafe(run(&app)).catch_unwind().await.is_err() {
         tracing::error!(loop.name = name, "a loop panicked and is restarted");

@@ -15,3 +15,4 @@ pub mod runs;
 pub mod skills;
 pub mod stream;
 pub mod watch;
+pub mod webhooks;

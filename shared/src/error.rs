@@ -101,6 +101,14 @@ codes! {
     BlobUnavailable = "blob.unavailable", Unavailable, 503;
     /// The blob store gave other content than was stored.
     BlobCorrupt = "blob.corrupt", Corrupt, 500;
+    /// No webhook has this id.
+    WebhookNotFound = "webhook.not_found", NotFound, 404;
+    /// The webhook has no delivery with this id.
+    WebhookDeliveryNotFound = "webhook.delivery_not_found", NotFound, 404;
+    /// The tenant has as many webhooks as it may have.
+    WebhookTooMany = "webhook.too_many", Conflict, 409;
+    /// The server cannot keep a webhook's secret.
+    WebhookNoKey = "webhook.no_key", Conflict, 409;
     /// No run has this id.
     RunNotFound = "run.not_found", NotFound, 404;
     /// No skill has this name, or no version of it this hash.

@@ -138,6 +138,16 @@ id!(
     "key_"
 );
 id!(
+    /// An endpoint that is told of events.
+    WebhookId,
+    "whk_"
+);
+id!(
+    /// An event that endpoints are told of: the same for each of them, and at every attempt.
+    WebhookEventId,
+    "evt_"
+);
+id!(
     /// The fence of one grant of a lease: random, so that it is never handed out twice.
     LeaseToken,
     "tok_"

@@ -24,6 +24,7 @@ pub mod tenant;
 pub mod time;
 pub mod tool;
 pub mod usage;
+pub mod webhook;
 pub mod workflow;
 
 // Rules.

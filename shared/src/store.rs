@@ -30,6 +30,8 @@ mod sweeps;
 mod tenants;
 mod timers;
 mod tree;
+mod watched;
+mod webhooks;
 
 use std::fmt;
 
@@ -100,13 +102,19 @@ pub use timers::{
     TimerDelivery, Timers, deliveries, refusal, run_refusal,
 };
 pub use tree::{ErasedStep, cancel_below, delete_whole, erase_step, prune_all};
+pub use watched::{Moment, Watched};
+pub use webhooks::{
+    ChangeWebhook, ClaimDeliveries, ClaimedDeliveries, ClaimedDelivery, CreateWebhookOutcome,
+    DeliveryEnd, FannedOut, ListDeliveries, ListWebhooks, NewSecret, NewWebhook, RetireDeliveries,
+    SettleDelivery, WEBHOOKS_MAX, WebhookEvent, WebhookNews, Webhooks, deliveries_of,
+};
 
 /// The traits of all nouns, for whoever calls a concrete store.
 pub mod prelude {
     pub use super::{
         Agents as _, BlobRows as _, Boots as _, Calibrations as _, Calls as _, Extractions as _,
         Leases as _, Lists as _, Memories as _, Reads as _, Runs as _, Sends as _, Sessions as _,
-        Skills as _, Sweeps as _, Tenants as _, Timers as _,
+        Skills as _, Sweeps as _, Tenants as _, Timers as _, Webhooks as _,
     };
 }
 
@@ -135,6 +143,7 @@ pub trait Store:
     + Sweeps
     + Tenants
     + Timers
+    + Webhooks
     + fmt::Debug
 {
 }
@@ -157,6 +166,7 @@ impl<T> Store for T where
         + Sweeps
         + Tenants
         + Timers
+        + Webhooks
         + fmt::Debug
 {
 }
@@ -176,6 +186,7 @@ macro_rules! store_methods {
         $crate::extractions_methods!($apply);
         $crate::memories_methods!($apply);
         $crate::tenants_methods!($apply);
+        $crate::webhooks_methods!($apply);
         $crate::sends_methods!($apply);
         $crate::leases_methods!($apply);
         $crate::calls_methods!($apply);

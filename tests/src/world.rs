@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use mainspring_runtime::Lifecycle;
+use mainspring_scheduler::services::webhooks::WebhookParts;
 use mainspring_shared::agent::{AgentSpec, OnBusy, Priority, SendOptions};
 use mainspring_shared::blob::{Blobs, Depot, Timed};
 use mainspring_shared::entropy::Entropy;
@@ -154,6 +155,8 @@ pub struct World {
     pub memories: Vec<(String, Arc<dyn Memory>)>,
     /// The same: what makes vectors of the entries in the store.
     pub embedder: Option<(Arc<dyn Embedder>, Duration)>,
+    /// Given to the schedulers that are started from now on.
+    pub webhooks: WebhookParts,
     /// Where the bytes of blobs are.
     pub blobs: Arc<FaultyBlobs>,
     /// How the processes that are started from now on reach them, where that is another way.
@@ -208,6 +211,7 @@ impl World {
             memories: Vec::new(),
             embedder: None,
             facts: BTreeMap::new(),
+            webhooks: WebhookParts::default(),
             blobs,
             blobs_of_next: None,
             acts,

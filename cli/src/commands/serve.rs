@@ -122,6 +122,7 @@ impl Base {
             clock: self.clock.clone(),
             entropy: self.entropy.clone(),
             config: wiring::scheduler_config(config),
+            webhooks: wiring::webhooks(config, &self.clock)?,
         };
         let serving = mainspring_api::Serving {
             metrics: Some(Arc::new(move || metrics.render())),

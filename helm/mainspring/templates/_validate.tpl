@@ -114,6 +114,7 @@
   "database_url" "name its Secret in database.existingSecret"
   "redis_url" "name its Secret in redis.existingSecret"
   "root_key" "name its Secret in root_key.existingSecret"
+  "secrets_key" "name its Secret in secrets_key.existingSecret"
   "api_key" "processes that serve need none" }}
 {{- if hasKey $.config $key }}{{ fail (printf "%s.%s: %s: %s" $at $key $secret $instead) }}{{ end }}
 {{- end }}
@@ -123,6 +124,7 @@
   "migrate" "set migrate.enabled"
   "name" "it is the pod's name"
   "root_key_file" "name a Secret in root_key.existingSecret"
+  "secrets_key_file" "name a Secret in secrets_key.existingSecret"
   "server" "only clients use it"
   "data_dir" "only `mainspring dev` uses it" }}
 {{- if hasKey $.config $key }}{{ fail (printf "%s.%s: the chart decides it: %s" $at $key $instead) }}{{ end }}

@@ -39,6 +39,7 @@ mod timers;
 mod usage;
 mod validate;
 mod waiting;
+mod webhooks;
 mod workflows;
 
 pub use access::{Access, RootKey};

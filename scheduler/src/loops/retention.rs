@@ -4,7 +4,9 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use mainspring_shared::id::{BootId, RunId, SendId, SessionKey, TenantId};
-use mainspring_shared::store::{self, ListRuns, ListTenants, ReadNodes, RetireSends};
+use mainspring_shared::store::{
+    self, ListRuns, ListTenants, ReadNodes, RetireDeliveries, RetireSends,
+};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::workflow::nodes::Lifecycle;
 use mainspring_shared::workflow::run::{DETACHED, RunRecord};
@@ -135,6 +137,11 @@ async fn sweep(app: &App, progress: &mut Progress) -> Result<u64, store::Error> 
     let mut rows = app.store.sweep_retention(least).await?;
     rows += app.store.sweep_timers(config.timer_keep).await?;
     rows += app.store.expire_memories(PAGE).await?;
+    let old = RetireDeliveries {
+        keep: config.webhook_keep,
+        limit: PAGE,
+    };
+    rows += app.store.retire_deliveries(old).await?;
     // A repeated request must find its result as long as its idempotency key is kept.
     let send_keep = config.send_keep.map(|keep| keep.max(least));
     let run_keep = config.run_keep.map(|keep| keep.max(least));

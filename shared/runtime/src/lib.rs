@@ -7,6 +7,7 @@ mod entropy;
 mod group;
 mod lifecycle;
 mod metrics;
+mod seal;
 mod skills;
 mod telemetry;
 
@@ -20,5 +21,6 @@ pub use entropy::OsEntropy;
 pub use group::{GROUP_MAX, Group, GroupEnded, Weight};
 pub use lifecycle::Lifecycle;
 pub use metrics::Metrics;
+pub use seal::{KeyError, OpenError, Sealer};
 pub use skills::{MountedSkills, read_skill};
 pub use telemetry::{LogFormat, Telemetry, TelemetrySettings};

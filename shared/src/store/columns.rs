@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 /// What the placeholders stand for. Quoted are names that are words of MySQL's grammar.
-const LISTS: [(&str, &str); 12] = [
+const LISTS: [(&str, &str); 14] = [
     (
         "boot",
         "boot_id, role, name, pool, concurrency, in_flight, started_at, lease_until, \
@@ -16,6 +16,11 @@ const LISTS: [(&str, &str); 12] = [
         "call_id, send_id, round, place, name, arguments, \"repeat\", waits_on, \
          approval, started_epoch, attempt, deadline_at, result, requested_at, \
          settled_at",
+    ),
+    (
+        "delivery",
+        "tenant, webhook_id, event_id, type, resource, event_at, status, attempts, tried, due_at, \
+         answer, error, settled_at",
     ),
     (
         "fold",
@@ -58,6 +63,11 @@ const LISTS: [(&str, &str); 12] = [
         "timer",
         "tenant, timer_id, target, rule, status, next_n, due_at, fire_at, failures, \
          failure, last_send, last_fired_at, ended_at, created_at, updated_at",
+    ),
+    (
+        "webhook",
+        "tenant, webhook_id, url, events, secret, previous_secret, previous_until, disabled_at, \
+         disabled_reason, created_at",
     ),
 ];
 

@@ -11,7 +11,7 @@ use mainspring_shared::send::{SendRecord, SendStatus, WaitingOn};
 use mainspring_shared::session::Lifecycle;
 use mainspring_shared::session::hot::HotRow;
 use mainspring_shared::session::transition::{Change, Notify};
-use mainspring_shared::store::{SendTotals, UsageRow};
+use mainspring_shared::store::{SendTotals, UsageRow, WebhookNews};
 
 use crate::db::sql;
 use crate::fault::Result;
@@ -19,6 +19,7 @@ use crate::query::{Query, query_scalar, statement};
 use crate::rounds::{message_rows, usage_rows};
 use crate::rows::{self, Cells, json};
 use crate::store::{Tx, pause};
+use crate::webhooks;
 
 /// Pauses between the attempts to lock a session, and how long a group waits in all for sessions that
 /// someone else has locked. A worker or a scheduler keeps one for a few milliseconds.
@@ -229,6 +230,11 @@ pub(crate) async fn commit(tx: &mut Tx, change: Change, beside: Beside<'_>) -> R
         .bind(usage_rows(beside.usage)?)
         .execute(tx.conn())
         .await?;
+    if let Some(step) = &change.step
+        && let Some(news) = WebhookNews::of_step(change.hot.key, step)
+    {
+        webhooks::note(tx, &news).await?;
+    }
     let step = change.step_n();
     Ok(Committed {
         hot: change.hot,

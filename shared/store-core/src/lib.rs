@@ -41,6 +41,7 @@ mod skills;
 mod sweep;
 mod tenants;
 mod timers;
+mod webhooks;
 
 // What they share.
 mod folds;

@@ -10,7 +10,7 @@ use mainspring_shared::store;
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, ClaimRuns, ClaimedRuns,
     CreateRunOutcome, EndedLeaf, ListRuns, NewRun, Page, ReadNodes, RunNews, RunReport, RunStep,
-    RunWords, Runs, Target, left_to_run, passes_bound,
+    RunWords, Runs, Target, WebhookNews, left_to_run, passes_bound,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::workflow::run::{NodeRecord, RunAsk, RunRecord, RunStatus};
@@ -24,7 +24,7 @@ use crate::query::{query_as, query_scalar, statement};
 use crate::row::Row;
 use crate::rows::{self, Cells, json};
 use crate::store::{SqlStore, Tx};
-use crate::{calls, hot, post};
+use crate::{calls, hot, post, webhooks};
 
 #[async_trait]
 impl Runs for SqlStore {
@@ -429,6 +429,9 @@ async fn advance_one(tx: &mut Tx, boot: BootId, item: AdvanceRun) -> Result<Adva
         .bind(json(&item.changes)?)
         .execute(tx.conn())
         .await?;
+    if let Some(news) = WebhookNews::of_advance(&item, now) {
+        webhooks::note(tx, &news).await?;
+    }
     let mut enqueue = Vec::new();
     for outcome in accept::all(tx, boot, item.start).await? {
         if let AcceptOutcome::Accepted(accepted) = outcome {

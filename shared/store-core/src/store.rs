@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use mainspring_shared::store;
-use mainspring_shared::store::Contended;
+use mainspring_shared::store::{Contended, Watched};
 use mainspring_shared::time::Timestamp;
 
 use crate::db::{Commit, Conn, Database, Transaction};
@@ -18,6 +18,7 @@ pub struct SqlStore {
     /// In place of the database's clock.
     pub(crate) at: Option<Timestamp>,
     pub(crate) contended: Arc<Contended>,
+    pub(crate) watched: Arc<Watched>,
 }
 
 /// An open write transaction.
@@ -28,6 +29,8 @@ pub(crate) struct Tx {
     pub(crate) now: Timestamp,
     /// What is known of locked sessions; none where nobody else writes at the same time.
     pub(crate) contended: Option<Arc<Contended>>,
+    /// Which tenants have webhooks.
+    pub(crate) watched: Arc<Watched>,
 }
 
 /// What a transaction does with its input.
@@ -40,10 +43,17 @@ const RETRY_AFTER: Duration = Duration::from_millis(5);
 impl SqlStore {
     /// A store over this database.
     pub fn new(db: impl Database) -> Self {
+        // Who meets conflicts shares the database with other processes.
+        let watched = if db.attempts() > 1 {
+            Watched::among_others()
+        } else {
+            Watched::alone()
+        };
         Self {
             db: Arc::new(db),
             at: None,
             contended: Arc::default(),
+            watched: Arc::new(watched),
         }
     }
 
@@ -97,6 +107,7 @@ impl SqlStore {
             inner,
             now,
             contended: has_peers.then(|| self.contended.clone()),
+            watched: self.watched.clone(),
         };
         match work(&mut tx, input).await {
             Ok(value) => tx.inner.commit().await.map(|()| value),

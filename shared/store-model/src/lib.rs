@@ -28,6 +28,7 @@ mod skills;
 mod sweeps;
 mod tenants;
 mod timers;
+mod webhooks;
 
 // The invariants, and the port.
 mod audit;

@@ -31,7 +31,9 @@ impl ModelStore {
     /// The content, and the time at which a step on it runs. A step is short and does not wait, so
     /// holding the lock throughout makes it one transaction.
     pub(crate) fn begin(&self) -> (MutexGuard<'_, State>, Timestamp) {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        // What the step before told: the endpoints are still those that there were then.
+        state.take_news();
         (state, self.time())
     }
 

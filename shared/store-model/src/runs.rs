@@ -11,7 +11,7 @@ use mainspring_shared::session::transition::{AtRest, Notify};
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, ClaimRuns, ClaimedRuns,
     CreateRunOutcome, DumpRun, EndedLeaf, ListRuns, NewRun, Page, ReadNodes, Result, RunNews,
-    RunReport, RunStep, RunWords, Runs, Target, left_to_run, passes_bound,
+    RunReport, RunStep, RunWords, Runs, Target, WebhookNews, left_to_run, passes_bound,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::workflow::run::{NodeRecord, RunAsk, RunRecord};
@@ -323,6 +323,7 @@ pub(crate) fn advance(
         return AdvanceOutcome::NoRoom;
     }
     let is_final = item.run.status.is_final();
+    state.news.extend(WebhookNews::of_advance(&item, now));
     run.step += 1;
     let step = run.step;
     run.owner = (!is_final && !item.release).then_some(boot);

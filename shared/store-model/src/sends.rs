@@ -116,7 +116,7 @@ pub(crate) fn accept(
     match &item.target {
         Target::New(new) => {
             let session = Session::new((**new).clone(), now);
-            state.sessions.insert(key, session);
+            state.add_session(session);
         }
         Target::Existing(_) => {
             let refusal = match state.sessions.get(&key) {

@@ -13,11 +13,13 @@ use mainspring_shared::session::projection::Projection;
 use mainspring_shared::session::transition::{Change, Notify};
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
-    DumpSession, NewSession, Parent, Resumed, SendTotals, StartedSend, UsageRow,
+    DumpSession, NewSession, Parent, Resumed, SendTotals, StartedSend, UsageRow, WebhookNews,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallRecord;
 use serde_json::{Map, Value};
+
+use crate::webhooks::News;
 
 /// A session, or the tombstone of one.
 #[derive(Debug)]
@@ -47,6 +49,8 @@ pub(crate) struct Session {
     pub(crate) reported: BTreeSet<SendId>,
     /// By send, round and attempt.
     pub(crate) usage: BTreeMap<(SendId, i32, i32), UsageRow>,
+    /// What its steps tell endpoints.
+    pub(crate) news: News,
 }
 
 /// A deleted session that may have left something behind.
@@ -99,6 +103,7 @@ impl Session {
             inbox: BTreeMap::new(),
             reported: BTreeSet::new(),
             usage: BTreeMap::new(),
+            news: News::default(),
         }
     }
 
@@ -159,6 +164,7 @@ impl Session {
                 let message = message.at(seq, step.send_id, step.at, step.epoch);
                 self.messages.insert(seq, message);
             }
+            self.news.extend(WebhookNews::of_step(self.key, &step));
             self.steps.insert(step.n, step);
         }
         change.notify

@@ -142,7 +142,7 @@ pub(crate) fn import(state: &mut State, now: Timestamp, item: ImportSession) -> 
         // A repeat finds what the first one stored.
         let known = state.sessions.get(&key);
         if known.is_none_or(|known| known.erasing.is_none()) {
-            state.sessions.insert(key, session);
+            state.add_session(session);
         }
         return CreateOutcome::Staged;
     }
@@ -182,7 +182,7 @@ fn add(
     let key = session.key;
     state.remember(idempotency, key.session.0, now);
     let record = record(state, &session, now);
-    state.sessions.insert(key, session);
+    state.add_session(session);
     match record {
         Some(record) => CreateOutcome::Created(Box::new(record)),
         None => CreateOutcome::Mismatch,

@@ -6,14 +6,16 @@ use bytes::Bytes;
 use mainspring_shared::agent::AgentKey;
 use mainspring_shared::blob::{BlobHash, BlobPlace};
 use mainspring_shared::id::{
-    BootId, KeyId, MemoryId, RunKey, SendId, SessionKey, TenantId, TimerId,
+    BootId, KeyId, MemoryId, RunKey, SendId, SessionKey, TenantId, TimerId, WebhookEventId,
+    WebhookId,
 };
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::skill::BrokenSkill;
-use mainspring_shared::store::{BootRecord, Dump, IdempotencyKey, KeyOutcome};
+use mainspring_shared::store::{BootRecord, Dump, IdempotencyKey, KeyOutcome, WebhookNews};
 use mainspring_shared::tenant::KeyRecord;
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::{CallRecord, Published};
+use mainspring_shared::webhook::{DeliveryRecord, WebhookRecord};
 use uuid::Uuid;
 
 use crate::blobs::{self, Blob};
@@ -24,6 +26,7 @@ use crate::session::Session;
 use crate::skills::{self, Named};
 use crate::tenants;
 use crate::timers::Timer;
+use crate::webhooks::News;
 use crate::{agents, calibrations, extractions};
 
 /// Everything that a database would hold.
@@ -59,6 +62,12 @@ pub(crate) struct State {
     pub(crate) timers: BTreeMap<(TenantId, TimerId), Timer>,
     pub(crate) tenants: tenants::Kept,
     pub(crate) api_keys: BTreeMap<KeyId, KeyRecord>,
+    pub(crate) webhooks: BTreeMap<(TenantId, WebhookId), WebhookRecord>,
+    /// What steps told since somebody looked; what is for nobody goes then.
+    pub(crate) news: News,
+    /// Events that no fan-out has turned into deliveries yet.
+    pub(crate) events: Vec<WebhookNews>,
+    pub(crate) deliveries: BTreeMap<(TenantId, WebhookId, WebhookEventId), DeliveryRecord>,
 }
 
 /// A request that was served under an idempotency key.
@@ -93,6 +102,12 @@ impl State {
             .hot
             .owner
             .is_some_and(|boot| self.is_live(boot, now))
+    }
+
+    /// Adds a session, or puts it in the place of the one of its key.
+    pub(crate) fn add_session(&mut self, mut session: Session) {
+        session.news = self.news.clone();
+        self.sessions.insert(session.key, session);
     }
 
     /// A send by id.

@@ -11,6 +11,7 @@ use mainspring_shared::store::{
 };
 use mainspring_shared::tenant::{KeyRecord, Limits, Tenant, resource, tenant_of};
 use mainspring_shared::time::Timestamp;
+use mainspring_shared::webhook::DeliveryRecord;
 
 use crate::memory::ModelStore;
 use crate::reads::page;
@@ -39,7 +40,7 @@ impl Kept {
         kept.filter(|id| *id != TenantId::DEFAULT).collect()
     }
 
-    fn get(&self, id: TenantId) -> Option<&Tenant> {
+    pub(crate) fn get(&self, id: TenantId) -> Option<&Tenant> {
         self.0.get(&id)?.as_ref()
     }
 
@@ -135,6 +136,12 @@ impl Tenants for ModelStore {
         state.agents.retain(|key, _| key.tenant != id);
         state.skills.retain(|(tenant, _), _| *tenant != id);
         state.broken_skills.retain(|(tenant, _), _| *tenant != id);
+        state.webhooks.retain(|(tenant, _), _| *tenant != id);
+        state.events.retain(|news| news.tenant != id);
+        let pending = |it: &DeliveryRecord| it.due_at.is_some();
+        state
+            .deliveries
+            .retain(|(tenant, ..), it| *tenant != id || !pending(it));
         let keys = state.api_keys.values_mut().filter(|key| key.tenant == id);
         for key in keys {
             key.revoked_at.get_or_insert(now);

@@ -31,6 +31,7 @@ const TEXTS: &[&str] = &[
     include_str!("../sql/tenants.sql"),
     include_str!("../sql/timers.sql"),
     include_str!("../sql/usage.sql"),
+    include_str!("../sql/webhooks.sql"),
 ];
 
 /// One statement, as MySQL takes it.

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use mainspring_shared::id::SessionKey;
+use mainspring_shared::id::{SessionKey, TenantId};
 use mainspring_shared::send::SendStatus;
 use mainspring_shared::step::{Step, StepKind, StepRefs};
 use mainspring_shared::store::{
     CompleteOutcome, CompleteSend, Completed, Counters, Error, ReadySession, Result, StartedSend,
-    Then,
+    Then, Watched,
 };
 use mainspring_shared::time::Timestamp;
 use sqlx::PgConnection;
@@ -22,20 +22,29 @@ use crate::group::{Group, drive};
 use crate::park::{Written, read_written};
 use crate::retry::{Fault, PgQuery, Pool, sql};
 use crate::rows::{Fields, key_columns};
+use crate::webhooks::watching;
 
 pub(crate) async fn complete(
     pool: &Pool,
     doubtful: &Doubtful,
+    watched: &Watched,
     at: Option<Timestamp>,
     items: Vec<CompleteSend>,
 ) -> Result<Vec<CompleteOutcome>> {
-    drive(pool, &Complete { at, doubtful }, &items).await
+    let complete = Complete {
+        at,
+        doubtful,
+        watched,
+    };
+    drive(pool, &complete, &items).await
 }
 
 struct Complete<'a> {
     at: Option<Timestamp>,
     /// Leases that were kept for a next send which cannot be had.
     doubtful: &'a Doubtful,
+    /// Which tenants have webhooks.
+    watched: &'a Watched,
 }
 
 impl Group for Complete<'_> {
@@ -52,7 +61,9 @@ impl Group for Complete<'_> {
         connection: &mut PgConnection,
         items: &[&CompleteSend],
     ) -> std::result::Result<Vec<Option<CompleteOutcome>>, Fault> {
-        let rows = bind(self.at, items).fetch_all(&mut *connection).await?;
+        let watched = watching(connection, self.watched).await?;
+        let rows = bind(self.at, items, &watched);
+        let rows = rows.fetch_all(&mut *connection).await?;
         let mut completed: Vec<Option<Box<Completed>>> = items.iter().map(|_| None).collect();
         let mut outcomes: Vec<CompleteOutcome> =
             items.iter().map(|_| CompleteOutcome::LeaseLost).collect();
@@ -209,8 +220,9 @@ impl Complete<'_> {
     }
 }
 
-/// The statement with its arguments: the shortest that has a place for all that the items have.
-fn bind(at: Option<Timestamp>, items: &[&CompleteSend]) -> PgQuery {
+/// The statement with its arguments: the shortest that has a place for all that the items have, and for what
+/// webhooks of their tenants are told.
+fn bind(at: Option<Timestamp>, items: &[&CompleteSend], watched: &BTreeSet<TenantId>) -> PgQuery {
     let mut leases = LeaseColumns::default();
     let mut counts: Vec<i64> = Vec::new();
     let mut refs: Vec<String> = Vec::new();
@@ -248,8 +260,10 @@ fn bind(at: Option<Timestamp>, items: &[&CompleteSend]) -> PgQuery {
         deliveries.push(ord, &item.deliveries);
         projections.push(ord, &item.projections);
     }
+    let tenants = items.iter().map(|item| item.key.tenant);
+    let told: BTreeSet<TenantId> = tenants.filter(|it| watched.contains(it)).collect();
     let projected = !projections.is_empty();
-    let alone = changes.is_empty() && deliveries.is_empty() && !projected;
+    let alone = changes.is_empty() && deliveries.is_empty() && told.is_empty() && !projected;
     let query = if projected {
         sql!("leases/complete_projections")
     } else if alone {
@@ -263,7 +277,8 @@ fn bind(at: Option<Timestamp>, items: &[&CompleteSend]) -> PgQuery {
     if alone {
         return query;
     }
-    let query = deliveries.bind(changes.bind(query));
+    let told: Vec<i32> = told.into_iter().map(|tenant| tenant.0).collect();
+    let query = deliveries.bind(changes.bind(query)).bind(told);
     if projected {
         projections.bind(query)
     } else {

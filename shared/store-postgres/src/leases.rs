@@ -25,7 +25,14 @@ impl Leases for PostgresStore {
     }
 
     async fn complete_sends(&self, items: Vec<CompleteSend>) -> Result<Vec<CompleteOutcome>> {
-        complete::complete(&self.pools.writers, &self.doubtful, self.at, items).await
+        complete::complete(
+            &self.pools.writers,
+            &self.doubtful,
+            &self.watched,
+            self.at,
+            items,
+        )
+        .await
     }
 
     async fn park_sends(&self, items: Vec<ParkSend>) -> Result<Vec<ParkOutcome>> {

@@ -31,6 +31,7 @@ mod skills;
 mod sweep;
 mod tenants;
 mod timers;
+mod webhooks;
 
 // The invariants and the whole content.
 mod audit;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use mainspring_shared::store::Result;
+use mainspring_shared::store::{Result, Watched};
 use mainspring_shared::time::Timestamp;
 
 use crate::claim::Doubtful;
@@ -16,6 +16,7 @@ use crate::settings::{Pools, Settings, pools};
 pub struct PostgresStore {
     pub(crate) pools: Pools,
     pub(crate) doubtful: Arc<Doubtful>,
+    pub(crate) watched: Arc<Watched>,
     /// Whether the database compares vectors by itself.
     pub(crate) pgvector: bool,
     /// In place of the database's clock.
@@ -33,6 +34,7 @@ impl PostgresStore {
             pgvector,
             pools: pools(settings)?,
             doubtful: Arc::default(),
+            watched: Arc::new(Watched::among_others()),
             at: None,
         })
     }

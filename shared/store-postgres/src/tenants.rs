@@ -278,6 +278,8 @@ async fn delete(
     }
     let delete = sql!("tenants/delete").bind(at.map(|at| at.0)).bind(id.0);
     delete.execute(&mut *tx).await?;
+    let drop_pending = sql!("webhooks/drop_tenant").bind(id.0);
+    drop_pending.execute(&mut *tx).await?;
     tx.commit().await?;
     Ok(DeleteTenantOutcome::Deleted)
 }

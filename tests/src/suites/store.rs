@@ -52,6 +52,7 @@ pub mod skills;
 pub mod spending;
 pub mod tenants;
 pub mod timers;
+pub mod webhooks;
 pub mod window;
 pub mod writes;
 
@@ -100,6 +101,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("spending", include_str!("store/spending.rs")),
     ("tenants", include_str!("store/tenants.rs")),
     ("timers", include_str!("store/timers.rs")),
+    ("webhooks", include_str!("store/webhooks.rs")),
     ("window", include_str!("store/window.rs")),
 ];
 

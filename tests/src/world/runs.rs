@@ -35,6 +35,7 @@ impl World {
                 name: name.to_owned(),
                 ..SchedulerConfig::default()
             },
+            webhooks: self.webhooks.clone(),
         };
         let lifecycle = Lifecycle::new();
         let running = lifecycle.clone();

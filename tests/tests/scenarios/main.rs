@@ -33,4 +33,5 @@ mod timers;
 mod tools;
 mod truncation;
 mod vectors;
+mod webhooks;
 mod windows;

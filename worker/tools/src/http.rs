@@ -11,6 +11,7 @@ mod answer;
 mod call;
 mod dns;
 mod fault;
+mod post;
 mod sign;
 
 use std::sync::{Arc, OnceLock};
@@ -26,6 +27,7 @@ use reqwest::Client;
 use self::address::Addresses;
 use self::call::HttpCall;
 use self::dns::{Lookup, System};
+pub use self::post::WebhookPoster;
 use self::sign::Keys;
 use mainspring_worker::llm::Secret;
 use mainspring_worker::tool::{Away, Tool, ToolSource};
@@ -46,6 +48,8 @@ pub struct CallerSettings {
     pub signing_hosts: Vec<String>,
     /// Addresses that are not public and may be called all the same: CIDRs or single addresses.
     pub allow_private: Vec<String>,
+    /// The setting that they come from, for whoever is refused.
+    pub private_setting: &'static str,
     /// How long one attempt may take unless the tool says otherwise.
     pub timeout: Duration,
     /// Bytes of an answer that are read; what follows is cut off.
@@ -58,6 +62,7 @@ impl Default for CallerSettings {
             signing_secrets: Vec::new(),
             signing_hosts: Vec::new(),
             allow_private: Vec::new(),
+            private_setting: "tools.allow_private",
             timeout: Duration::from_mins(1),
             // As many as the kernel keeps characters of an output.
             answer_bytes_max: 2_000_000,
@@ -121,7 +126,7 @@ impl Caller {
         let shared = Shared {
             keys: Keys::new(&settings.signing_secrets)?,
             signing_hosts: settings.signing_hosts.clone(),
-            addresses: Addresses::allowing(&settings.allow_private)?,
+            addresses: Addresses::allowing(&settings.allow_private, settings.private_setting)?,
             timeout: settings.timeout,
             answer_bytes_max: settings.answer_bytes_max,
             client: OnceLock::new(),

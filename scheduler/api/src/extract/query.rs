@@ -18,6 +18,7 @@ use mainspring_shared::send::SendStatus;
 use mainspring_shared::session::SessionStatus;
 use mainspring_shared::time::Span;
 use mainspring_shared::timer::TimerStatus;
+use mainspring_shared::webhook::DeliveryStatus;
 use mainspring_shared::workflow::run::RunStatus;
 use serde::de::value::MapDeserializer;
 use serde::de::{self, DeserializeOwned, DeserializeSeed, IntoDeserializer, MapAccess, Visitor};
@@ -145,6 +146,7 @@ from_text! {
     RunStatus, "must be queued, running, waiting, completed, failed or cancelled", Self::parse;
     SessionStatus, "must be idle, queued, running, waiting or closed", Self::parse;
     TimerStatus, "must be armed, paused, done, cancelled or dead", Self::parse;
+    DeliveryStatus, "must be pending, delivered or dead", Self::parse;
 }
 
 /// Reads a parameter by its form.

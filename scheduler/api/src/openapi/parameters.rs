@@ -19,6 +19,7 @@ fn prefix(path: &str) -> Option<&'static str> {
         "runs" => Some("run"),
         "memories" => Some("mem"),
         "keys" => Some("key"),
+        "webhooks" => Some("whk"),
         _ => None,
     }
 }
@@ -31,6 +32,7 @@ pub(super) fn in_path(path: &str, name: &str) -> Value {
             json!({ "type": "string", "pattern": TENANT })
         }
         ("sha256", _) => json!({ "type": "string", "pattern": SHA256 }),
+        ("delivery_id", _) => json!({ "type": "string", "pattern": id("evt") }),
         ("pool", _) => json!({ "type": "string", "pattern": POOL }),
         ("n", _) => json!({ "type": "integer", "minimum": 1, "maximum": i32::MAX }),
         ("name", _) if path.starts_with("/v1/agents/") => {
@@ -62,6 +64,7 @@ pub(super) fn parameter(operation: &Operation, name: &str) -> Value {
         Some("ses") => named("SessionStatus"),
         Some("tmr") => named("TimerStatus"),
         Some("run") => named("RunStatus"),
+        Some("whk") => named("DeliveryStatus"),
         _ => named("SendStatus"),
     };
     let (place, says, schema) = match name {
@@ -87,6 +90,7 @@ pub(super) fn parameter(operation: &Operation, name: &str) -> Value {
                 Some(prefix) => text(&id(prefix)),
                 None if path == "/v1/agents" => text(AGENT_NAME),
                 None if path == "/v1/tenants" => text(TENANT),
+                None if path.ends_with("/deliveries") => text(&id("evt")),
                 None if path.ends_with("/messages") => text(r"^[0-9]{1,18}(\.[0-9]{1,9})?$"),
                 None => text("^[0-9]{1,18}$"),
             },

@@ -10,7 +10,7 @@ use mainspring_runtime::SystemClock;
 use mainspring_shared::store::{
     Agents, BlobRows, Boots, Calibrations, Calls, CancelOutcome, DeliverOutcome, Dump, Error,
     Extractions, Inspect, Leases, Lists, Memories, PostOutcome, Reads, Result, Runs, Sends,
-    Sessions, Skills, Sweeps, Tenants, Timers,
+    Sessions, Skills, Sweeps, Tenants, Timers, Webhooks,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_store_model::ModelStore;

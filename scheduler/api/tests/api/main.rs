@@ -39,3 +39,4 @@ mod skills;
 mod tenants;
 mod timers;
 mod waiting;
+mod webhooks;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use mainspring_api::{Serving, run};
 use mainspring_queue_local::{LocalBus, LocalQueue};
 use mainspring_runtime::{Lifecycle, OsEntropy, SystemClock};
+use mainspring_scheduler::services::webhooks::WebhookParts;
 use mainspring_scheduler::{Parts, SchedulerConfig};
 use mainspring_shared::blob::Depot;
 use mainspring_shared::id::BootId;
@@ -217,6 +218,7 @@ async fn without_a_recorder_there_are_no_metrics() {
         clock: Arc::new(SystemClock::new()),
         entropy: Arc::new(OsEntropy),
         config: SchedulerConfig::default(),
+        webhooks: WebhookParts::default(),
     };
     let lifecycle = Lifecycle::new();
     let task = tokio::spawn(run(parts, Serving::default(), listener, lifecycle.clone()));

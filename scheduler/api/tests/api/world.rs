@@ -8,6 +8,7 @@ use bytes::Bytes;
 use mainspring_api::{Access, Serving, run};
 use mainspring_queue_local::{LocalBus, LocalQueue};
 use mainspring_runtime::{Lifecycle, OsEntropy, SystemClock};
+use mainspring_scheduler::services::webhooks::WebhookParts;
 use mainspring_scheduler::{Parts, SchedulerConfig};
 use mainspring_shared::blob::Depot;
 use mainspring_shared::bus::{Bus, StepNotice, Topic};
@@ -41,6 +42,8 @@ pub(crate) struct World {
     pub(crate) entropy: OsEntropy,
     /// Those of the schedulers that are started from now on.
     pub(crate) blobs: Arc<Depot>,
+    /// The same.
+    pub(crate) webhooks: WebhookParts,
 }
 
 impl World {
@@ -64,6 +67,7 @@ impl World {
         store.register_boot(worker).await.expect("registers");
         Self {
             blobs: Arc::new(Depot::in_database(store.clone(), Arc::new(OsEntropy))),
+            webhooks: WebhookParts::default(),
             store,
             queue: Arc::new(LocalQueue::new()),
             bus,
@@ -111,6 +115,7 @@ impl World {
             clock: Arc::new(SystemClock::new()),
             entropy: Arc::new(OsEntropy),
             config,
+            webhooks: self.webhooks.clone(),
         };
         let serving = Serving {
             metrics: Some(Arc::new(|| "# no metrics\n".to_owned())),

@@ -11,3 +11,6 @@ DELETE FROM skill_faults WHERE tenant = $1;
 DELETE FROM skill_files WHERE tenant = $1;
 DELETE FROM skill_versions WHERE tenant = $1;
 DELETE FROM skills WHERE tenant = $1;
+DELETE FROM webhooks WHERE tenant = $1;
+DELETE FROM webhook_events WHERE tenant = $1;
+DELETE FROM webhook_deliveries WHERE tenant = $1 AND due_at IS NOT NULL;

@@ -1,5 +1,6 @@
 -- The same as complete.sql, with what becomes of earlier calls and of the inbox items that the
--- messages deliver. Most sends have nothing of that, and tables that are not named cost nothing.
+-- messages deliver, and with what webhooks are told. Most sends have nothing of that, and tables that are
+-- not named cost nothing.
 -- Index: as there, and tool_calls_pkey, inbox_pkey.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
@@ -175,6 +176,14 @@ delivered AS (
     FROM delivery d
     WHERE n.tenant = d.tenant AND n.session_id = d.session_id AND n.item_id = d.item_id
       AND n.fate = 'pending'
+),
+-- Of tenants with webhooks: what the end tells them.
+noted AS (
+    INSERT INTO webhook_events (tenant, source, n, type, resource, at)
+    SELECT e.tenant, e.session_id, e.next_step, 'send.' || e.status, e.send_id, e.now
+    FROM ended e
+    WHERE NOT e.undelivered AND e.tenant = ANY ($46::integer[])
+    ON CONFLICT (tenant, source, n) DO NOTHING
 )
 SELECT
     e.ord, e.undelivered, e.status AS stored_status, e.next_seq AS first_seq, e.next_step AS step,

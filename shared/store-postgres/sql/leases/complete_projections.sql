@@ -176,11 +176,19 @@ delivered AS (
     WHERE n.tenant = d.tenant AND n.session_id = d.session_id AND n.item_id = d.item_id
       AND n.fate = 'pending'
 ),
+-- Of tenants with webhooks: what the end tells them.
+noted AS (
+    INSERT INTO webhook_events (tenant, source, n, type, resource, at)
+    SELECT e.tenant, e.session_id, e.next_step, 'send.' || e.status, e.send_id, e.now
+    FROM ended e
+    WHERE NOT e.undelivered AND e.tenant = ANY ($46::integer[])
+    ON CONFLICT (tenant, source, n) DO NOTHING
+),
 new_projection AS (
     INSERT INTO projections (tenant, session_id, from_seq, to_seq, send_id, version, digest)
     SELECT e.tenant, e.session_id, p.from_seq, p.to_seq, p.send_id, p.version, p.digest
     FROM unnest(
-        $46::bigint[], $47::bigint[], $48::bigint[], $49::uuid[], $50::integer[], $51::text[]
+        $47::bigint[], $48::bigint[], $49::bigint[], $50::uuid[], $51::integer[], $52::text[]
     ) AS p (ord, from_seq, to_seq, send_id, version, digest)
     JOIN ended e ON e.ord = p.ord AND NOT e.undelivered
     ON CONFLICT (tenant, session_id, from_seq) DO UPDATE SET

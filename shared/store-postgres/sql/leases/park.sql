@@ -2,7 +2,7 @@
 -- of the signals that say that a send need not wait was raised: then the signals are lowered, and
 -- nothing else happens; or `cancelled` where a cancel was: then nothing happens at all, and the
 -- send has to be ended. An item without a row in the answer lost its lease and changed nothing.
--- Index: session_hot_pkey, sends_pkey.
+-- Index: session_hot_pkey, sends_pkey, webhooks_pkey.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
 ),
@@ -78,6 +78,19 @@ new_step AS (
         t.tenant, t.session_id, t.next_step, t.send_id, 'waiting', t.epoch, t.boot, t.now,
         '{"reason":"' || t.waiting_on || '"}'
     FROM told t
+),
+-- What waits for someone outside is told to them, if there are endpoints.
+noted AS (
+    INSERT INTO webhook_events (tenant, source, n, type, resource, at)
+    SELECT t.tenant, t.session_id, t.next_step, 'send.waiting', t.send_id, t.now
+    FROM told t
+    WHERE t.waiting_on IN ('human', 'tool', 'recovery')
+      -- Any of the tenant's will do; the id is there for a plan with the whole key.
+      AND EXISTS (
+          SELECT FROM webhooks w
+          WHERE w.tenant = t.tenant AND w.webhook_id >= '00000000-0000-0000-0000-000000000000'
+      )
+    ON CONFLICT (tenant, source, n) DO NOTHING
 ),
 new_usage AS (
     INSERT INTO usage_rows (

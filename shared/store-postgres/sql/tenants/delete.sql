@@ -15,5 +15,7 @@ WITH
     sb AS (DELETE FROM skill_faults d WHERE d.tenant = $2::integer),
     sf AS (DELETE FROM skill_files d WHERE d.tenant = $2::integer),
     sv AS (DELETE FROM skill_versions d WHERE d.tenant = $2::integer),
-    sk AS (DELETE FROM skills d WHERE d.tenant = $2::integer)
+    sk AS (DELETE FROM skills d WHERE d.tenant = $2::integer),
+    wh AS (DELETE FROM webhooks d WHERE d.tenant = $2::integer),
+    we AS (DELETE FROM webhook_events d WHERE d.tenant = $2::integer)
 UPDATE tenants t SET name = NULL, deleted_at = n.now FROM n WHERE t.tenant = $2::integer

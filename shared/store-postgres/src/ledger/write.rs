@@ -151,6 +151,11 @@ impl Ledger {
             .bind(rows().map(|step| step.writer.epoch).collect::<Vec<_>>())
             .bind(rows().map(|step| step.writer.boot.0).collect::<Vec<_>>())
             .bind(rows().map(|step| json(&step.refs)).collect::<Vec<_>>())
+            .bind(
+                rows()
+                    .map(|step| step.refs.status.clone())
+                    .collect::<Vec<_>>(),
+            )
             .execute(connection)
             .await?;
         Ok(())

@@ -8,7 +8,7 @@ use mainspring_shared::inbox::{Fate, ItemKind};
 use mainspring_shared::session::Lifecycle;
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, ReadySession, Result, RunReport, Target,
-    passes_bound,
+    WebhookNews, passes_bound,
 };
 use mainspring_shared::time::Timestamp;
 use sqlx::{Connection, PgConnection};
@@ -21,6 +21,7 @@ use crate::group::Group;
 use crate::ledger::{Ledger, NewItem, Told, locked_out, now};
 use crate::retry::{Attempts, Fault, Pool, Verdict, sql};
 use crate::rows::{Fields, key_columns, send_columns};
+use crate::webhooks;
 
 pub(crate) async fn advance(
     pool: &Pool,
@@ -326,9 +327,10 @@ impl Advance<'_> {
             .bind(runs)
             .bind(items().map(|item| item.step + 1).collect::<Vec<_>>())
             .bind(items().map(|item| json(&item.changes)).collect::<Vec<_>>())
-            .execute(connection)
+            .execute(&mut *connection)
             .await?;
-        Ok(())
+        let news = items().filter_map(|item| WebhookNews::of_advance(item, now));
+        webhooks::note(connection, news.collect()).await
     }
 
     /// Accepts the leaves; returns the sessions to enqueue, advance by advance. None when a session

@@ -7,6 +7,7 @@ use axum::Router;
 use mainspring_providers::{Kind, ProviderSettings};
 use mainspring_runtime::Lifecycle;
 use mainspring_scheduler::SchedulerConfig;
+use mainspring_scheduler::services::webhooks::WebhookParts;
 use mainspring_shared::blob::Depot;
 use mainspring_shared::store::Store;
 use mainspring_shared::time::Clock;
@@ -191,6 +192,7 @@ impl Core {
                 name: format!("scheduler-{slot}"),
                 ..SchedulerConfig::default()
             },
+            webhooks: WebhookParts::default(),
         };
         let (router, loops) = mainspring_api::embedded(parts, lifecycle.clone());
         (router, tokio::spawn(loops))

@@ -524,6 +524,25 @@ macro_rules! store_cases {
                 timers_are_listed_newest_first_in_pages,
                 retention_takes_old_occurrences_and_ended_timers,
             }
+            webhooks {
+                an_endpoint_is_listed_changed_and_deleted,
+                another_tenants_endpoint_is_not_found,
+                a_repeated_request_creates_one_endpoint,
+                a_tenant_has_a_bounded_number_of_endpoints,
+                without_endpoints_nothing_is_noted,
+                the_end_of_a_send_reaches_each_endpoint_that_wants_it_once,
+                a_send_that_ends_without_a_worker_is_told_too,
+                the_next_sends_of_a_session_are_told_apart,
+                a_send_that_waits_for_someone_is_told_and_one_that_waits_for_a_time_is_not,
+                the_end_of_a_run_is_told_once,
+                a_claimed_delivery_is_due_again_when_its_lease_ends,
+                a_failed_attempt_is_followed_by_another_one_or_the_delivery_is_dead,
+                an_attempt_under_way_does_not_settle_what_was_asked_for_since,
+                each_endpoint_gets_its_share_and_busy_ones_are_left_out,
+                what_was_settled_long_ago_goes,
+                what_is_on_its_way_goes_with_the_endpoint,
+                endpoints_go_with_their_tenant,
+            }
             window {
                 without_a_cache_the_whole_window_comes,
                 the_agent_bounds_the_window,

@@ -15,14 +15,15 @@ use mainspring_shared::list::{Bounds, Change, List, ListName, NewEntry, WhenFull
 use mainspring_shared::memory::Embedding;
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::store::{
-    CallAnswer, CallBegin, ChangeMemory, ChangeTimer, ClaimRuns, ClaimUnembedded, Claimed, Dump,
-    EXTRACT_ROUND, EraseMemories, FoldAtRest, IdempotencyKey, ImportSession, Inspect, NewBlob,
-    NewBoot, NewMemory, ParkUntil, PostResult, PruneSession, PruneTo, ReleaseSession, RetireBlobs,
-    RetireSends, Role, RotateKey, SaveMemory, SessionPatch, SetEmbedding, TenantPatch, Then,
-    TimerChange, WriteList,
+    CallAnswer, CallBegin, ChangeMemory, ChangeTimer, ChangeWebhook, ClaimDeliveries, ClaimRuns,
+    ClaimUnembedded, Claimed, DeliveryEnd, Dump, EXTRACT_ROUND, EraseMemories, FoldAtRest,
+    IdempotencyKey, ImportSession, Inspect, NewBlob, NewBoot, NewMemory, ParkUntil, PostResult,
+    PruneSession, PruneTo, ReleaseSession, RetireBlobs, RetireSends, Role, RotateKey, SaveMemory,
+    SessionPatch, SetEmbedding, SettleDelivery, TenantPatch, Then, TimerChange, WriteList,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallResult;
+use mainspring_shared::webhook::event_id;
 use mainspring_shared::workflow::run::{DSL_VERSION, RunAsk};
 
 use super::agents::{agent_key, pointing, publish, publishing};
@@ -36,6 +37,7 @@ use super::runs::{advance_of, claim_runs, created, new_run, read_run, run_key, u
 use super::skills::{skill, uploaded};
 use super::tenants::{new, new_key};
 use super::timers::{once, session, timer_id};
+use super::webhooks::{endpoint, new_webhook, under_delivery, webhook_id};
 use uuid::Uuid;
 
 /// A writing method with a situation in which it writes.
@@ -270,6 +272,36 @@ writes! {
         |store, _c| store.at(time(NOW)).revoke_key(BLUE, new_key(1, BLUE).id).await;
     touch_keys: |store| { blue_key(store).await; None },
         |store, _c| store.at(time(NOW)).touch_keys(vec![new_key(1, BLUE).id]).await;
+    create_webhook: |_store| None,
+        |store, _c| store.at(time(NOW)).create_webhook(new_webhook(1, &["*"]), None).await;
+    change_webhook: |store| { endpoint(store, 1, &["*"]).await; None },
+        |store, _c| store.at(time(NOW)).change_webhook(ChangeWebhook {
+            url: Some("https://new.example".to_owned()),
+            ..ChangeWebhook::nothing(TenantId::DEFAULT, webhook_id(1))
+        }).await;
+    delete_webhook: |store| { endpoint(store, 1, &["*"]).await; None },
+        |store, _c| store.at(time(NOW)).delete_webhook(TenantId::DEFAULT, webhook_id(1)).await;
+    settle_deliveries: |store| {
+        under_delivery(store).await;
+        let claim = ClaimDeliveries { lease: millis(10), each: 1, limit: 1, busy: Vec::new() };
+        store.at(time(40)).claim_deliveries(claim).await.expect("the store answers");
+        None
+    }, |store, _c| {
+        let event = event_id(TenantId::DEFAULT, key(1).session.0, 2, time(20));
+        store.at(time(NOW)).settle_deliveries(vec![SettleDelivery {
+            tenant: TenantId::DEFAULT,
+            webhook: webhook_id(1),
+            event,
+            attempt: 1,
+            answer: Some(200),
+            error: None,
+            end: DeliveryEnd::Delivered,
+        }]).await
+    };
+    redeliver: |store| { under_delivery(store).await; None }, |store, _c| {
+        let event = event_id(TenantId::DEFAULT, key(1).session.0, 2, time(20));
+        store.at(time(NOW)).redeliver(TenantId::DEFAULT, webhook_id(1), event).await
+    };
     owe_extraction: |_store| None,
         |store, _c| store.at(time(NOW)).owe_extraction(owed("user/1")).await;
     claim_extractions: |store| {

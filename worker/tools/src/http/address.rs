@@ -55,23 +55,24 @@ const fn v6(start: [u16; 3], length: u8) -> Ipv6Net {
 
 /// An address that must not be called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "its address is in a range that is not allowed ({range}); tools.allow_private names those that are"
-)]
+#[error("its address is in a range that is not allowed ({range}); {setting} names those that are")]
 pub(super) struct Refused {
     /// What the range is for.
     pub(super) range: &'static str,
+    /// The setting that names the private ones that may be called.
+    pub(super) setting: &'static str,
 }
 
 /// Which addresses may be called: public ones, and the private ones that are named.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct Addresses {
     allowed: Arc<[IpNet]>,
+    setting: &'static str,
 }
 
 impl Addresses {
-    /// Public addresses and those of `entries`, each a CIDR or an address.
-    pub(super) fn allowing(entries: &[String]) -> Result<Self, SetupError> {
+    /// Public addresses and those of `entries`, each a CIDR or an address, from `setting`.
+    pub(super) fn allowing(entries: &[String], setting: &'static str) -> Result<Self, SetupError> {
         let parse = |entry: &String| {
             let text = entry.trim();
             let single = || text.parse::<IpAddr>().map(IpNet::from);
@@ -84,6 +85,7 @@ impl Addresses {
         let allowed: Result<Vec<_>, _> = entries.iter().map(parse).collect();
         Ok(Self {
             allowed: allowed?.into(),
+            setting,
         })
     }
 
@@ -92,7 +94,8 @@ impl Addresses {
         let reached = reached(address);
         match special(reached) {
             Some(range) if !self.allowed.iter().any(|net| net.contains(&reached)) => {
-                Err(Refused { range })
+                let setting = self.setting;
+                Err(Refused { range, setting })
             }
             _ => Ok(()),
         }
@@ -135,7 +138,7 @@ mod tests {
 
     fn checked(allowed: &[&str], address: &str) -> Result<(), Refused> {
         let entries: Vec<String> = allowed.iter().map(|&entry| entry.to_owned()).collect();
-        let addresses = Addresses::allowing(&entries).expect("they parse");
+        let addresses = Addresses::allowing(&entries, "setting").expect("they parse");
         addresses.check(address.parse().expect(address))
     }
 
@@ -259,7 +262,7 @@ mod tests {
             "fe80::1%eth0",
             "*",
         ] {
-            let refused = Addresses::allowing(&[entry.to_owned()]).expect_err(entry);
+            let refused = Addresses::allowing(&[entry.to_owned()], "setting").expect_err(entry);
             let entry = entry.to_owned();
             assert_eq!(refused, SetupError::AllowPrivate { entry });
         }

@@ -185,7 +185,7 @@ impl HttpCall {
 
 /// Where calls of `url` go. A host that is an address is judged here: it is never looked up. The
 /// parser has turned every way to write one into the usual one.
-fn target(url: &str, addresses: &Addresses) -> Result<Url, String> {
+pub(super) fn target(url: &str, addresses: &Addresses) -> Result<Url, String> {
     let unusable = || "its URL is not one of http or https".to_owned();
     let url = Url::parse(url).map_err(|_| unusable())?;
     let host = url.host_str().unwrap_or_default();

@@ -65,6 +65,14 @@ impl Fault {
         }
     }
 
+    /// What happened, for people.
+    pub(super) fn what(self) -> String {
+        match self {
+            Self::Refused(what) | Self::Unreached(what) | Self::Broken { what, .. } => what,
+            Self::Answered { status, .. } => format!("answered {status}"),
+        }
+    }
+
     /// Whether another attempt may be made and may have more success.
     pub(super) fn again(&self, repeat: Repeat) -> bool {
         let worth = match self {

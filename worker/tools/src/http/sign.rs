@@ -48,6 +48,11 @@ impl Keys {
         Ok(Self(keys.collect::<Result<_, _>>()?))
     }
 
+    /// Keys that are known as bytes.
+    pub(super) fn of_bytes(keys: impl IntoIterator<Item = Vec<u8>>) -> Self {
+        Self(keys.into_iter().collect())
+    }
+
     /// The headers of a request with this id and body, sent at `now`. `id` is printable ASCII.
     pub(super) fn headers(&self, id: &str, now: Timestamp, body: &[u8]) -> HeaderMap {
         let timestamp = now.0.div_euclid(1000).to_string();

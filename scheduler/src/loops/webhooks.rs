@@ -1,0 +1,276 @@
+//! Telling endpoints of events. Any number of schedulers may do so at the same time.
+//!
+//! A message is posted under a lease of its delivery. A scheduler that dies between the post and its
+//! record leaves the delivery to the next one, which posts it again under the same id: an endpoint may get
+//! a message twice, and never none.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mainspring_shared::id::{TenantId, WebhookId};
+use mainspring_shared::store::{
+    self, ChangeWebhook, ClaimDeliveries, ClaimedDelivery, DeliveryEnd, SettleDelivery,
+};
+use mainspring_shared::time::Timestamp;
+use mainspring_shared::webhook::{
+    DeliveryRecord, Outgoing, Posted, Poster, WebhookRecord, retry_wait,
+};
+use tokio::task::JoinSet;
+
+use super::{Health, jittered};
+use crate::app::App;
+use crate::metrics::{WEBHOOK_ATTEMPTS, WEBHOOK_OLDEST_DUE, WEBHOOKS_DISABLED};
+use crate::services::webhooks::body;
+
+/// Events per fan-out.
+const EVENTS: u32 = 200;
+
+/// Fan-outs before deliveries have their turn.
+const FAN_OUTS_MAX: u32 = 20;
+
+/// What a lease has beyond the time of a post: for the wait for its turn, and to settle it.
+const LEASE_MARGIN: Duration = Duration::from_secs(30);
+
+/// The status by which an endpoint says that it is there no more.
+const GONE: u16 = 410;
+
+type Endpoint = (TenantId, WebhookId);
+
+/// A post under way.
+struct Attempt {
+    endpoint: Endpoint,
+    settle: SettleDelivery,
+    /// Whether the endpoint wants nothing any more.
+    gone: bool,
+}
+
+/// Posts under way, and what became of others.
+#[derive(Default)]
+struct Posts {
+    tasks: JoinSet<Attempt>,
+    of: BTreeMap<Endpoint, u32>,
+    /// What is to be settled: stays here while the database is away.
+    ended: Vec<Attempt>,
+}
+
+impl Posts {
+    fn note(&mut self, attempt: Attempt) {
+        if let Some(count) = self.of.get_mut(&attempt.endpoint) {
+            *count -= 1;
+        }
+        self.of.retain(|_, count| *count > 0);
+        self.ended.push(attempt);
+    }
+
+    /// Takes up what ended, without waiting.
+    fn collect(&mut self) {
+        while let Some(joined) = self.tasks.try_join_next() {
+            self.note_joined(joined);
+        }
+    }
+
+    fn note_joined(&mut self, joined: Result<Attempt, tokio::task::JoinError>) {
+        match joined {
+            Ok(attempt) => self.note(attempt),
+            // Its lease ends. It counts as under way until none is: whose it was is not known.
+            Err(error) => tracing::error!(%error, "a delivery ended without an outcome"),
+        }
+        if self.tasks.is_empty() {
+            self.of.clear();
+        }
+    }
+}
+
+/// Tells endpoints until shutdown; then posts under way may end.
+pub(crate) async fn run(app: &Arc<App>) {
+    let Some(poster) = app.webhooks.poster.clone() else {
+        return;
+    };
+    let mut health = Health::new("webhooks");
+    let mut posts = Posts::default();
+    loop {
+        let wait = match pass(app, &poster, &mut posts).await {
+            Ok(()) => {
+                health.succeeded();
+                jittered(app, app.config.webhook_interval)
+            }
+            Err(error) => health.failed(&error, app.entropy.fraction()),
+        };
+        let wait = app.clock.sleep(wait);
+        tokio::select! {
+            biased;
+            () = app.lifecycle.stopping() => break,
+            // An endpoint with more to get does not wait for the interval.
+            Some(joined) = posts.tasks.join_next() => posts.note_joined(joined),
+            () = wait => {}
+        }
+    }
+    while let Some(joined) = posts.tasks.join_next().await {
+        posts.note_joined(joined);
+        if let Err(error) = settle(app, &mut posts).await {
+            tracing::debug!(%error, "deliveries could not be settled and are made again");
+        }
+    }
+}
+
+async fn pass(
+    app: &Arc<App>,
+    poster: &Arc<dyn Poster>,
+    posts: &mut Posts,
+) -> Result<(), store::Error> {
+    posts.collect();
+    settle(app, posts).await?;
+    for _ in 0..FAN_OUTS_MAX {
+        if app.store.fan_out(EVENTS).await?.events < u64::from(EVENTS) {
+            break;
+        }
+    }
+    let config = &app.config;
+    let under_way: u32 = posts.of.values().sum();
+    let room = config.webhooks_in_flight_max.saturating_sub(under_way);
+    if room == 0 {
+        return Ok(());
+    }
+    // Half of what an endpoint may have at a time, so that one that is slow does not hold up the others.
+    let most = config.webhooks_in_flight_each;
+    let each = most.div_ceil(2);
+    let busy = posts.of.iter().filter(|(_, count)| **count + each > most);
+    let claim = ClaimDeliveries {
+        lease: config.webhook_timeout + LEASE_MARGIN,
+        each,
+        limit: room,
+        busy: busy.map(|(endpoint, _)| *endpoint).collect(),
+    };
+    let claimed = app.store.claim_deliveries(claim).await?;
+    let oldest = claimed
+        .oldest_due
+        .map_or(Duration::ZERO, |due| claimed.now.since(due));
+    metrics::gauge!(WEBHOOK_OLDEST_DUE).set(oldest.as_secs_f64());
+    for delivery in claimed.deliveries {
+        let endpoint = (delivery.webhook.tenant, delivery.webhook.id);
+        *posts.of.entry(endpoint).or_default() += 1;
+        let (app, poster, now) = (app.clone(), poster.clone(), claimed.now);
+        posts
+            .tasks
+            .spawn(async move { attempt(&app, poster.as_ref(), delivery, now).await });
+    }
+    Ok(())
+}
+
+/// Posts one message.
+async fn attempt(
+    app: &App,
+    poster: &dyn Poster,
+    claimed: ClaimedDelivery,
+    now: Timestamp,
+) -> Attempt {
+    let ClaimedDelivery { delivery, webhook } = claimed;
+    let (answer, error, retry_after, again) =
+        match post(app, poster, &delivery, &webhook, now).await {
+            Told::Posted(Posted::Answered { status, .. }) if (200..300).contains(&status) => {
+                (Some(status), None, None, false)
+            }
+            Told::Posted(Posted::Answered {
+                status,
+                retry_after,
+            }) => {
+                let error = Some(format!("answered {status}"));
+                (Some(status), error, retry_after, status != GONE)
+            }
+            Told::Posted(Posted::Failed { why }) | Told::Not(why) => (None, Some(why), None, true),
+            Told::Nothing => {
+                let error = Some("what it is about is gone".to_owned());
+                (None, error, None, false)
+            }
+        };
+    let wait = retry_wait(delivery.tried, retry_after, app.entropy.fraction());
+    let (end, outcome) = match (&error, wait) {
+        (None, _) => (DeliveryEnd::Delivered, "delivered"),
+        (Some(_), Some(wait)) if again => (DeliveryEnd::Again(wait), "failed"),
+        (Some(_), _) => (DeliveryEnd::Dead, "dead"),
+    };
+    metrics::counter!(WEBHOOK_ATTEMPTS, "outcome" => outcome).increment(1);
+    Attempt {
+        endpoint: (webhook.tenant, webhook.id),
+        gone: answer == Some(GONE),
+        settle: SettleDelivery {
+            tenant: delivery.tenant,
+            webhook: delivery.webhook,
+            event: delivery.event,
+            attempt: delivery.attempts,
+            answer,
+            error,
+            end,
+        },
+    }
+}
+
+/// What became of a message.
+enum Told {
+    Posted(Posted),
+    /// It could not be made, for now.
+    Not(String),
+    /// There is nothing to say any more.
+    Nothing,
+}
+
+async fn post(
+    app: &App,
+    poster: &dyn Poster,
+    delivery: &DeliveryRecord,
+    webhook: &WebhookRecord,
+    now: Timestamp,
+) -> Told {
+    let keys = match app.webhooks.keys(webhook, now) {
+        Ok(keys) => keys,
+        Err(why) => {
+            tracing::warn!(webhook.id = %webhook.id, why, "an endpoint cannot be told");
+            return Told::Not(why);
+        }
+    };
+    let body = match body(app, delivery).await {
+        Ok(Some(body)) => body,
+        Ok(None) => return Told::Nothing,
+        Err(error) => {
+            tracing::debug!(webhook.id = %webhook.id, %error, "a message could not be made");
+            return Told::Not("the message could not be made".to_owned());
+        }
+    };
+    let message = Outgoing {
+        url: webhook.url.clone(),
+        id: delivery.event.to_string(),
+        body,
+        keys,
+    };
+    let limit = app.config.webhook_timeout;
+    tokio::select! {
+        biased;
+        posted = poster.post(message) => Told::Posted(posted),
+        () = app.clock.sleep(limit) => Told::Posted(Posted::Failed {
+            why: format!("took longer than {} s", limit.as_secs_f64()),
+        }),
+    }
+}
+
+/// Records what became of posts, and disables endpoints that want nothing any more.
+async fn settle(app: &App, posts: &mut Posts) -> Result<(), store::Error> {
+    if posts.ended.is_empty() {
+        return Ok(());
+    }
+    let items = posts.ended.iter().map(|attempt| attempt.settle.clone());
+    app.store.settle_deliveries(items.collect()).await?;
+    let ended = std::mem::take(&mut posts.ended);
+    for attempt in ended.into_iter().filter(|attempt| attempt.gone) {
+        let (tenant, id) = attempt.endpoint;
+        let change = ChangeWebhook {
+            disabled: Some(Some("the endpoint answered 410 Gone".to_owned())),
+            ..ChangeWebhook::nothing(tenant, id)
+        };
+        if app.store.change_webhook(change).await?.is_some() {
+            metrics::counter!(WEBHOOKS_DISABLED).increment(1);
+            tracing::warn!(tenant = %tenant, webhook.id = %id, "an endpoint answered 410 and is disabled");
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,130 @@
+//! Webhooks: their secrets, and what endpoints are told.
+
+use std::fmt;
+use std::sync::Arc;
+
+use mainspring_runtime::Sealer;
+use mainspring_shared::entropy::Entropy;
+use mainspring_shared::error::Code;
+use mainspring_shared::id::{RunId, RunKey, SendId, TenantId, WebhookId};
+use mainspring_shared::send::SendView;
+use mainspring_shared::store;
+use mainspring_shared::webhook::{DeliveryRecord, Poster, SigningKey, WebhookRecord, seal_context};
+use mainspring_shared::workflow::view::RunView;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::app::App;
+use crate::error::Error;
+
+/// What a scheduler needs to tell endpoints. Without a poster nothing is posted; without a sealer no
+/// endpoint can be created, and none that there is can be told.
+#[derive(Clone, Default)]
+pub struct WebhookParts {
+    /// Who posts.
+    pub poster: Option<Arc<dyn Poster>>,
+    /// Seals and opens secrets.
+    pub sealer: Option<Arc<Sealer>>,
+}
+
+impl fmt::Debug for WebhookParts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WebhookParts")
+            .field("poster", &self.poster)
+            .field("sealer", &self.sealer)
+            .finish()
+    }
+}
+
+impl WebhookParts {
+    /// Why no secret can be kept.
+    fn sealer(&self) -> Result<&Sealer, Error> {
+        self.sealer.as_deref().ok_or_else(|| {
+            Error::new(
+                Code::WebhookNoKey,
+                "the server has no key to seal secrets with: its operator sets MAINSPRING_SECRETS_KEY, or \
+                 MAINSPRING_SECRETS_KEY_FILE, to what `openssl rand -base64 32` prints, on every scheduler",
+            )
+        })
+    }
+
+    /// Whether messages may go to this URL, as far as it can be told now; why not.
+    pub fn check_url(&self, url: &str) -> Result<(), String> {
+        match &self.poster {
+            Some(poster) => poster.check(url),
+            None => Ok(()),
+        }
+    }
+
+    /// Seals a secret for an endpoint.
+    pub fn seal(
+        &self,
+        entropy: &dyn Entropy,
+        tenant: TenantId,
+        id: WebhookId,
+        secret: &SigningKey,
+    ) -> Result<String, Error> {
+        let sealer = self.sealer()?;
+        Ok(sealer.seal(entropy, &seal_context(tenant, id), secret.bytes()))
+    }
+
+    /// What signs messages to an endpoint now; why it cannot be read.
+    pub(crate) fn keys(
+        &self,
+        webhook: &WebhookRecord,
+        now: mainspring_shared::time::Timestamp,
+    ) -> Result<Vec<SigningKey>, String> {
+        let sealer = self.sealer.as_deref();
+        let sealer = sealer.ok_or("this scheduler has no key that opens secrets")?;
+        let context = seal_context(webhook.tenant, webhook.id);
+        let keys = webhook.signing(now).map(|sealed| {
+            let opened = sealer.open(&context, sealed);
+            let opened = opened.map_err(|error| format!("its secret cannot be read: {error}"))?;
+            SigningKey::new(opened).ok_or_else(|| "its secret cannot be read".to_owned())
+        });
+        keys.collect()
+    }
+}
+
+/// A new secret.
+pub fn new_secret(entropy: &dyn Entropy) -> SigningKey {
+    let random = [entropy.random_id(), entropy.random_id()];
+    let bytes = random.map(uuid::Uuid::into_bytes).concat();
+    SigningKey::new(bytes).expect("it has 32 bytes")
+}
+
+/// What an endpoint is told, as Standard Webhooks has it.
+#[derive(Debug, Serialize)]
+struct Message<'m> {
+    r#type: &'m str,
+    timestamp: mainspring_shared::time::Timestamp,
+    data: Value,
+}
+
+/// The body of a delivery: the send or the run as the API shows it now. None when it is gone.
+pub(crate) async fn body(
+    app: &App,
+    delivery: &DeliveryRecord,
+) -> Result<Option<Vec<u8>>, store::Error> {
+    let tenant = delivery.tenant;
+    let data = if delivery.event_type.starts_with("run.") {
+        let run = RunId(delivery.resource);
+        let found = app.store.get_runs(vec![RunKey { tenant, run }]).await?;
+        let record = found.into_iter().next().flatten();
+        record.map(|record| serde_json::to_value(RunView::from(record)))
+    } else {
+        let id = SendId(delivery.resource);
+        let found = app.store.get_sends(vec![(tenant, id)]).await?;
+        let record = found.into_iter().next().flatten();
+        record.map(|record| serde_json::to_value(SendView::from(record)))
+    };
+    let Some(Ok(data)) = data else {
+        return Ok(None);
+    };
+    let message = Message {
+        r#type: &delivery.event_type,
+        timestamp: delivery.event_at,
+        data,
+    };
+    Ok(serde_json::to_vec(&message).ok())
+}

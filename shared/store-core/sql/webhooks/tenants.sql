@@ -1,0 +1,2 @@
+-- The tenants that have endpoints.
+SELECT DISTINCT tenant FROM webhooks;

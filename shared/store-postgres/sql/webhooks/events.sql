@@ -1,0 +1,7 @@
+-- Events that were noted, oldest first; locked.
+-- Index: webhook_events_at.
+SELECT e.tenant, e.source, e.n, e.type, e.resource, e.at
+FROM webhook_events e
+ORDER BY e.at
+LIMIT $1::bigint
+FOR UPDATE SKIP LOCKED

@@ -1,0 +1,5 @@
+-- An endpoint that is about to be changed; locked.
+-- Index: webhooks_pkey.
+SELECT {w.webhook} FROM webhooks w
+WHERE w.tenant = $1::integer AND w.webhook_id = $2::uuid
+FOR UPDATE

@@ -1,0 +1,22 @@
+-- Begins an attempt at deliveries of endpoints that are due, the oldest of each. Those that another
+-- scheduler has in hand are passed over.
+-- Index: webhook_deliveries_due, webhook_deliveries_pkey.
+WITH due AS MATERIALIZED (
+    SELECT i.ord, f.tenant, f.webhook_id, f.event_id, f.due_at
+    FROM unnest($4::integer[], $5::uuid[]) WITH ORDINALITY AS i (tenant, webhook_id, ord)
+    CROSS JOIN LATERAL (
+        SELECT d.tenant, d.webhook_id, d.event_id, d.due_at FROM webhook_deliveries d
+        WHERE d.tenant = i.tenant AND d.webhook_id = i.webhook_id AND d.due_at <= $1::bigint
+        ORDER BY d.due_at, d.event_id
+        LIMIT $3::bigint
+        FOR UPDATE SKIP LOCKED
+    ) f
+),
+taken AS (
+    UPDATE webhook_deliveries d SET
+        attempts = d.attempts + 1, tried = d.tried + 1, due_at = $2::bigint
+    FROM due f
+    WHERE d.tenant = f.tenant AND d.webhook_id = f.webhook_id AND d.event_id = f.event_id
+    RETURNING f.ord, f.due_at AS was_due, {d.delivery}
+)
+SELECT t.ord, {t.delivery} FROM taken t ORDER BY t.ord, t.was_due, t.event_id

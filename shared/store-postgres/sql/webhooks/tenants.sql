@@ -1,0 +1,3 @@
+-- The tenants that have endpoints.
+-- Index: webhooks_pkey.
+SELECT DISTINCT w.tenant FROM webhooks w

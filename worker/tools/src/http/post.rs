@@ -1,0 +1,246 @@
+//! Webhooks: posted like the calls of tools, to the same addresses and signed in the same way.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use mainspring_runtime::OsEntropy;
+use mainspring_shared::retry::retry_after;
+use mainspring_shared::time::Clock;
+use mainspring_shared::webhook::{Outgoing, Posted, Poster};
+use reqwest::header::{CONTENT_TYPE, HeaderValue};
+use tokio::time::timeout;
+
+use super::call::target;
+use super::fault::Fault;
+use super::sign::Keys;
+use super::{Caller, CallerSettings, SetupError};
+
+/// Posts webhooks over one client.
+#[derive(Debug, Clone)]
+pub struct WebhookPoster {
+    caller: Caller,
+}
+
+impl WebhookPoster {
+    /// A poster that reaches public addresses and those of `allow_private`, and gives an endpoint this
+    /// long to answer. What it answers beside its status is not read.
+    pub fn new(
+        allow_private: &[String],
+        limit: Duration,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, SetupError> {
+        let settings = CallerSettings {
+            allow_private: allow_private.to_vec(),
+            private_setting: "scheduler.webhook_allow_private",
+            timeout: limit,
+            ..CallerSettings::default()
+        };
+        let caller = Caller::new(&settings, clock, Arc::new(OsEntropy))?;
+        Ok(Self { caller })
+    }
+
+    async fn exchange(&self, message: Outgoing) -> Result<Posted, String> {
+        let shared = &self.caller.shared;
+        let url = target(&message.url, &shared.addresses)?;
+        let client = shared.client().map_err(|error| {
+            tracing::error!(%error, "no HTTP client for webhooks");
+            "this scheduler has no HTTP client".to_owned()
+        })?;
+        let keys = Keys::of_bytes(message.keys.iter().map(|key| key.bytes().to_vec()));
+        let mut headers = keys.headers(&message.id, shared.clock.now(), &message.body);
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let request = client.post(url).headers(headers).body(message.body);
+        let response = request.send().await;
+        let response = response.map_err(|error| Fault::of(&error).what())?;
+        let headers = response.headers();
+        let header = |name: &str| headers.get(name)?.to_str().ok();
+        let status = response.status().as_u16();
+        let asked = retry_after(header, shared.clock.now());
+        Ok(Posted::Answered {
+            status,
+            retry_after: asked.filter(|_| matches!(status, 429 | 503)),
+        })
+    }
+}
+
+#[async_trait]
+impl Poster for WebhookPoster {
+    fn check(&self, url: &str) -> Result<(), String> {
+        target(url, &self.caller.shared.addresses).map(drop)
+    }
+
+    async fn post(&self, message: Outgoing) -> Posted {
+        let limit = self.caller.shared.timeout;
+        let exchange = Box::pin(self.exchange(message));
+        match timeout(limit, exchange).await {
+            Ok(Ok(posted)) => posted,
+            Ok(Err(why)) => Posted::Failed { why },
+            Err(_) => Posted::Failed {
+                why: format!("took longer than {limit:?}"),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use mainspring_runtime::SystemClock;
+    use mainspring_shared::webhook::SigningKey;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_millis(300);
+
+    fn poster(allowed: &[&str]) -> WebhookPoster {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let allowed: Vec<String> = allowed.iter().map(|&it| it.to_owned()).collect();
+        WebhookPoster::new(&allowed, LIMIT, Arc::new(SystemClock::new())).expect("good settings")
+    }
+
+    fn message(url: String) -> Outgoing {
+        Outgoing {
+            url,
+            id: "evt_1".to_owned(),
+            body: b"{}".to_vec(),
+            keys: vec![SigningKey::new(vec![7; 32]).expect("a secret")],
+        }
+    }
+
+    async fn listener() -> (TcpListener, SocketAddr) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("binds");
+        let at = listener.local_addr().expect("an address");
+        (listener, at)
+    }
+
+    /// An endpoint that gives each request this answer, after so long; what it read.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "an endpoint outside has a clock of its own"
+    )]
+    async fn endpoint(
+        answer: &'static str,
+        after: Duration,
+    ) -> (SocketAddr, Arc<std::sync::Mutex<String>>) {
+        let (listener, at) = listener().await;
+        let read = Arc::<std::sync::Mutex<String>>::default();
+        let kept = read.clone();
+        tokio::spawn(async move {
+            while let Ok((mut socket, _)) = listener.accept().await {
+                let mut bytes = vec![0; 4_096];
+                let count = socket.read(&mut bytes).await.unwrap_or(0);
+                let text = String::from_utf8_lossy(&bytes[..count]).into_owned();
+                kept.lock().expect("no panic").push_str(&text);
+                tokio::time::sleep(after).await;
+                let _ = socket.write_all(answer.as_bytes()).await;
+            }
+        });
+        (at, read)
+    }
+
+    #[tokio::test]
+    async fn a_message_has_an_id_a_time_and_a_signature() {
+        let (at, read) = endpoint("HTTP/1.1 204 No Content\r\n\r\n", Duration::ZERO).await;
+        let posted = poster(&["127.0.0.1"])
+            .post(message(format!("http://{at}/hook")))
+            .await;
+        let retry_after = None;
+        assert_eq!(
+            posted,
+            Posted::Answered {
+                status: 204,
+                retry_after
+            }
+        );
+        let read = read.lock().expect("no panic").to_lowercase();
+        for header in [
+            "webhook-id: evt_1",
+            "webhook-timestamp: 1",
+            "webhook-signature: v1,",
+        ] {
+            assert!(read.contains(header), "{header}: {read}");
+        }
+        assert!(read.contains("content-type: application/json"), "{read}");
+    }
+
+    #[tokio::test]
+    async fn a_redirect_is_an_answer_and_not_followed() {
+        let (inward, within) = listener().await;
+        let answer = format!(
+            "HTTP/1.1 302 Found\r\nlocation: http://{within}/\r\ncontent-length: 0\r\n\r\n"
+        );
+        let (at, _) = endpoint(Box::leak(answer.into_boxed_str()), Duration::ZERO).await;
+        let posted = poster(&["127.0.0.1"])
+            .post(message(format!("http://{at}")))
+            .await;
+        assert!(
+            matches!(posted, Posted::Answered { status: 302, .. }),
+            "{posted:?}"
+        );
+        let reached = timeout(Duration::from_millis(50), inward.accept()).await;
+        assert!(reached.is_err(), "nobody comes there");
+    }
+
+    #[tokio::test]
+    async fn private_addresses_are_refused_by_number_and_by_name() {
+        let poster = poster(&[]);
+        let (listener, at) = listener().await;
+        for url in [
+            format!("http://{at}"),
+            "http://10.1.2.3/".to_owned(),
+            "http://[::1]/".to_owned(),
+        ] {
+            let why = poster.check(&url).expect_err(&url);
+            assert!(why.contains("scheduler.webhook_allow_private"), "{why}");
+        }
+        assert!(poster.check("ftp://a.example").is_err());
+        assert!(poster.check("https://a.example/hook").is_ok());
+        // The name passes, what it leads to does not.
+        let url = format!("http://localhost:{}", at.port());
+        assert!(poster.check(&url).is_ok());
+        let Posted::Failed { why } = poster.post(message(url)).await else {
+            panic!("it was posted");
+        };
+        assert!(why.contains("not allowed"), "{why}");
+        let reached = timeout(Duration::from_millis(50), listener.accept()).await;
+        assert!(reached.is_err(), "nobody comes there");
+    }
+
+    #[tokio::test]
+    async fn who_is_slow_late_or_away_has_not_taken_it() {
+        let late = endpoint("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", LIMIT * 2).await;
+        let (closed, away) = listener().await;
+        drop(closed);
+        for (at, expected) in [(late.0, "took longer"), (away, "no connection")] {
+            let posted = poster(&["127.0.0.1"])
+                .post(message(format!("http://{at}")))
+                .await;
+            let Posted::Failed { why } = posted else {
+                panic!("it was taken: {posted:?}");
+            };
+            assert!(why.contains(expected), "{why}");
+        }
+    }
+
+    #[tokio::test]
+    async fn who_is_busy_says_for_how_long() {
+        let busy =
+            "HTTP/1.1 503 Service Unavailable\r\nretry-after: 60\r\ncontent-length: 0\r\n\r\n";
+        let (at, _) = endpoint(busy, Duration::ZERO).await;
+        let posted = poster(&["127.0.0.1"])
+            .post(message(format!("http://{at}")))
+            .await;
+        let retry_after = Some(Duration::from_mins(1));
+        assert_eq!(
+            posted,
+            Posted::Answered {
+                status: 503,
+                retry_after
+            }
+        );
+    }
+}
