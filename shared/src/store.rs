@@ -21,6 +21,7 @@ mod inspect;
 mod leases;
 mod lists;
 mod memories;
+mod pauses;
 mod reads;
 mod runs;
 mod sends;
@@ -65,6 +66,7 @@ pub use memories::{
     SaveMemoryOutcome, SearchMemories, SetEmbedding, Unembedded, VECTORS_MAX, VECTORS_MAX_INSIDE,
     candidate,
 };
+pub use pauses::{ListPauses, NewPause, PauseWait, Pauses, RESUMED_KEPT_MS};
 pub use reads::{
     AuditOptions, FindMessages, ListSends, ListSessions, ModelUsage, Page, QueueStats,
     ReadMessages, Reads, ScalingStats, ServerInfo, SessionUsage, Violation,
@@ -105,8 +107,8 @@ pub use tree::{ErasedStep, cancel_below, delete_whole, erase_step, prune_all};
 pub mod prelude {
     pub use super::{
         Agents as _, BlobRows as _, Boots as _, Calibrations as _, Calls as _, Extractions as _,
-        Leases as _, Lists as _, Memories as _, Reads as _, Runs as _, Sends as _, Sessions as _,
-        Skills as _, Sweeps as _, Tenants as _, Timers as _,
+        Leases as _, Lists as _, Memories as _, Pauses as _, Reads as _, Runs as _, Sends as _,
+        Sessions as _, Skills as _, Sweeps as _, Tenants as _, Timers as _,
     };
 }
 
@@ -127,6 +129,7 @@ pub trait Store:
     + Leases
     + Lists
     + Memories
+    + Pauses
     + Reads
     + Runs
     + Sends
@@ -149,6 +152,7 @@ impl<T> Store for T where
         + Leases
         + Lists
         + Memories
+        + Pauses
         + Reads
         + Runs
         + Sends
@@ -175,6 +179,7 @@ macro_rules! store_methods {
         $crate::skills_methods!($apply);
         $crate::extractions_methods!($apply);
         $crate::memories_methods!($apply);
+        $crate::pauses_methods!($apply);
         $crate::tenants_methods!($apply);
         $crate::sends_methods!($apply);
         $crate::leases_methods!($apply);

@@ -8,6 +8,7 @@ use mainspring_shared::blob::{BlobHash, BlobPlace};
 use mainspring_shared::id::{
     BootId, KeyId, MemoryId, RunKey, SendId, SessionKey, TenantId, TimerId,
 };
+use mainspring_shared::pause::PauseKey;
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::skill::BrokenSkill;
 use mainspring_shared::store::{BootRecord, Dump, IdempotencyKey, KeyOutcome};
@@ -24,7 +25,7 @@ use crate::session::Session;
 use crate::skills::Named;
 use crate::tenants;
 use crate::timers::Timer;
-use crate::{agents, calibrations, extractions};
+use crate::{agents, calibrations, extractions, pauses};
 
 /// Everything that a database would hold.
 #[derive(Debug, Default)]
@@ -59,6 +60,9 @@ pub(crate) struct State {
     pub(crate) timers: BTreeMap<(TenantId, TimerId), Timer>,
     pub(crate) tenants: tenants::Kept,
     pub(crate) api_keys: BTreeMap<KeyId, KeyRecord>,
+    pub(crate) pauses: BTreeMap<PauseKey, pauses::Kept>,
+    /// What sends wait for.
+    pub(crate) pause_waits: BTreeMap<(TenantId, SendId), PauseKey>,
 }
 
 /// A request that was served under an idempotency key.

@@ -127,6 +127,8 @@ impl Tenants for ModelStore {
         state.memories.retain(|(tenant, _), _| *tenant != id);
         state.extractions.retain(|(tenant, _), _| *tenant != id);
         state.agents.retain(|key, _| key.tenant != id);
+        state.pauses.retain(|key, _| key.tenant != id);
+        state.pause_waits.retain(|(tenant, _), _| *tenant != id);
         state.skills.retain(|(tenant, _), _| *tenant != id);
         state.broken_skills.retain(|(tenant, _), _| *tenant != id);
         let keys = state.api_keys.values_mut().filter(|key| key.tenant == id);

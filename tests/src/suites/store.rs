@@ -35,6 +35,7 @@ pub mod inbox;
 pub mod lists;
 pub mod memories;
 pub mod park;
+pub mod pauses;
 pub mod posts;
 pub mod prune;
 pub mod reads;
@@ -83,6 +84,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("lists", include_str!("store/lists.rs")),
     ("memories", include_str!("store/memories.rs")),
     ("park", include_str!("store/park.rs")),
+    ("pauses", include_str!("store/pauses.rs")),
     ("posts", include_str!("store/posts.rs")),
     ("prune", include_str!("store/prune.rs")),
     ("reads", include_str!("store/reads.rs")),

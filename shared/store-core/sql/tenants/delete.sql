@@ -11,3 +11,5 @@ DELETE FROM skill_faults WHERE tenant = $1;
 DELETE FROM skill_files WHERE tenant = $1;
 DELETE FROM skill_versions WHERE tenant = $1;
 DELETE FROM skills WHERE tenant = $1;
+DELETE FROM pauses WHERE tenant = $1;
+DELETE FROM pause_waits WHERE tenant = $1;

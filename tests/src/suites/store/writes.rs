@@ -30,6 +30,7 @@ use super::calibrations::learned;
 use super::extractions::{claiming, ending_with, owed};
 use super::folds::new_fold;
 use super::harness::Opened;
+use super::pauses::{agent_key as paused_agent, awaiting, parked, pausing};
 use super::prelude::*;
 use super::runs::{advance_of, claim_runs, created, new_run, read_run, run_key, under_way};
 use super::skills::{skill, uploaded};
@@ -268,6 +269,19 @@ writes! {
         |store, _c| store.at(time(NOW)).revoke_key(BLUE, new_key(1, BLUE).id).await;
     touch_keys: |store| { blue_key(store).await; None },
         |store, _c| store.at(time(NOW)).touch_keys(vec![new_key(1, BLUE).id]).await;
+    pause: |_store| None, |store, _c| store.at(time(NOW)).pause(pausing()).await;
+    resume: |store| {
+        store.at(time(0)).pause(pausing()).await.expect("the store answers");
+        None
+    }, |store, _c| store.at(time(NOW)).resume(paused_agent()).await;
+    await_resume: |store| claimed(store).await,
+        |store, _c| store.at(time(NOW)).await_resume(awaiting(paused_agent())).await;
+    wake_paused: |store| {
+        store.at(time(0)).pause(pausing()).await.expect("the store answers");
+        parked(store, &paused_agent()).await;
+        store.at(time(30)).resume(paused_agent()).await.expect("the store answers");
+        None
+    }, |store, _c| store.at(time(NOW)).wake_paused(10).await;
     owe_extraction: |_store| None,
         |store, _c| store.at(time(NOW)).owe_extraction(owed("user/1")).await;
     claim_extractions: |store| {
