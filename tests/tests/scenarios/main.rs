@@ -18,6 +18,7 @@ mod lives;
 mod memory;
 mod models;
 mod output;
+mod pauses;
 mod pools;
 mod positions;
 mod preview;

@@ -66,6 +66,9 @@ impl Heard {
 impl Run<'_> {
     /// Begins a model call.
     pub(in crate::send) async fn ask(&mut self, round: i32, attempt: i32) -> Option<Event> {
+        if let Some(pause) = self.held_back() {
+            return Some(self.paused(pause));
+        }
         if self.hold.reach.news.swap(false, Ordering::Relaxed) {
             self.hold.inbox = Inbox::Raised;
         }
@@ -82,8 +85,9 @@ impl Run<'_> {
         self.take_up(round);
         // Whatever was raised by now is told with this question.
         self.hold.heard = 0;
-        let resolved = match self.resolve() {
-            Ok(resolved) => resolved,
+        let resolved = match self.resolve_unpaused() {
+            Ok(Ok(resolved)) => resolved,
+            Ok(Err(pause)) => return Some(self.paused(pause)),
             Err(error) => return Some(self.failed(&error)),
         };
         let left = self.asking_left(round, attempt);
