@@ -7,6 +7,7 @@ pub mod cancel;
 pub mod deliver;
 pub mod forgetting;
 pub mod notify;
+pub mod pauses;
 pub mod preview;
 pub mod recovery;
 pub mod registration;

@@ -84,6 +84,11 @@ impl Caller {
         Ok(tenant)
     }
 
+    /// Whether it sees what all tenants have: the operator, unless it acts for another tenant.
+    pub(crate) fn sees_all(&self) -> bool {
+        self.operates && self.tenant == TenantId::DEFAULT
+    }
+
     fn operator(tenant: TenantId) -> Self {
         Self {
             tenant,

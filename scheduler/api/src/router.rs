@@ -12,8 +12,8 @@ use crate::access::{Access, Gatekeeper};
 use crate::run::RenderMetrics;
 use crate::{
     agents, batch, blobs, calls, context, copies, deliver, events, exports, gate, health, memories,
-    messages, openapi, operations, problem, prune, runs, sends, sessions, skills, tenants, timers,
-    usage, waiting, workflows,
+    messages, openapi, operations, pauses, problem, prune, runs, sends, sessions, skills, tenants,
+    timers, usage, waiting, workflows,
 };
 
 /// The scheduler and the limits of requests in flight. Derefs to the scheduler.
@@ -107,6 +107,7 @@ pub(crate) fn paths() -> OpenApiRouter<Arc<Api>> {
         .merge(skills::routes())
         .merge(tenants::routes())
         .merge(tenants::keys::routes())
+        .merge(pauses::routes())
         .merge(operations::routes())
         .merge(health::routes())
         .merge(openapi::routes())

@@ -134,7 +134,7 @@ fn limits(checks: &mut Checks, limits: &Limits) {
 
 /// The tenant that a path names.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct TenantPath(TenantId);
+pub(super) struct TenantPath(pub(super) TenantId);
 
 impl<S: Send + Sync> FromRequestParts<S> for TenantPath {
     type Rejection = Problem;
