@@ -2,6 +2,7 @@
 
 mod agents;
 mod memories;
+mod pauses;
 mod runs;
 mod sessions;
 mod skills;
@@ -15,6 +16,7 @@ use mainspring_shared::time::Span;
 
 pub(crate) use self::agents::{AgentsCommand, ApplyArgs};
 pub(crate) use self::memories::MemoriesCommand;
+pub(crate) use self::pauses::{PauseArgs, PausedArgs, PausedKind};
 pub(crate) use self::runs::{RunArgs, RunsCommand};
 pub(crate) use self::sessions::{PruneArgs, SessionsCommand};
 pub(crate) use self::skills::SkillsCommand;
@@ -145,6 +147,15 @@ pub(crate) enum Command {
     /// Lists, shows, creates, updates and deletes tenants
     #[command(subcommand)]
     Tenants(TenantsCommand),
+    /// Pauses a tenant, an agent, a provider, a tool or a pool: what needs it waits
+    Pause(PauseArgs),
+    /// Resumes what was paused
+    Resume(PausedArgs),
+    /// Lists what is paused
+    Pauses {
+        #[command(flatten)]
+        page: PageArgs,
+    },
     /// Lists live workers
     Workers,
     /// Shows pending and running sends by pool
