@@ -6,6 +6,7 @@ pub mod blobs;
 pub mod cancel;
 pub mod deliver;
 pub mod forgetting;
+pub mod limits;
 pub mod notify;
 pub mod pauses;
 pub mod preview;

@@ -94,7 +94,8 @@ pub use sweeps::{
 };
 pub use tenants::{
     CreateKeyOutcome, CreateTenantOutcome, DeleteTenantOutcome, ListKeys, ListTenants, NewKey,
-    NewTenant, RotateKey, TenantPatch, Tenants, UpdateTenantOutcome,
+    NewTenant, PLACE_KEPT_MS, RotateKey, TenantPatch, TenantUsage, TenantUsageQuery, Tenants,
+    UpdateTenantOutcome,
 };
 pub use timers::{
     ChangeTimer, ChangeTimerOutcome, CreateTimerOutcome, Fired, FiredRun, FiredSend,

@@ -60,6 +60,8 @@ pub(crate) struct State {
     pub(crate) timers: BTreeMap<(TenantId, TimerId), Timer>,
     pub(crate) tenants: tenants::Kept,
     pub(crate) api_keys: BTreeMap<KeyId, KeyRecord>,
+    /// Places among a tenant's open sends, and since when they are taken.
+    pub(crate) open_sends: BTreeMap<(TenantId, SendId), Timestamp>,
     pub(crate) pauses: BTreeMap<PauseKey, pauses::Kept>,
     /// What sends wait for.
     pub(crate) pause_waits: BTreeMap<(TenantId, SendId), PauseKey>,

@@ -36,6 +36,7 @@ pub mod lists;
 pub mod memories;
 pub mod park;
 pub mod pauses;
+pub mod places;
 pub mod posts;
 pub mod prune;
 pub mod reads;
@@ -85,6 +86,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("memories", include_str!("store/memories.rs")),
     ("park", include_str!("store/park.rs")),
     ("pauses", include_str!("store/pauses.rs")),
+    ("places", include_str!("store/places.rs")),
     ("posts", include_str!("store/posts.rs")),
     ("prune", include_str!("store/prune.rs")),
     ("reads", include_str!("store/reads.rs")),

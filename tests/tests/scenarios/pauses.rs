@@ -251,7 +251,7 @@ async fn a_paused_send_ends_by_its_deadline_or_when_it_is_cancelled() {
         world.session(agent_named("a")).await,
     );
     let options = SendOptions {
-        deadline: Some(Span(Duration::from_secs(60))),
+        deadline: Some(Span(Duration::from_mins(1))),
         ..SendOptions::default()
     };
     let late = world.send_with(late, "late", options).await;

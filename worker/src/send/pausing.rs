@@ -34,9 +34,22 @@ impl Run<'_> {
         }
     }
 
+    /// What is stored before the send is parked for a pause. Returns how long it waits at most; an event when
+    /// that did not work.
+    pub(super) async fn before_pause(&mut self, pause: PauseKey) -> Result<Duration, Event> {
+        // Results of calls that were to be stored with the next round: it may not come for long.
+        let told = std::mem::take(&mut self.prompt.unsaid.changes);
+        if !told.is_empty()
+            && let Some(event) = self.store_changes(told).await
+        {
+            return Err(event);
+        }
+        Ok(self.note_pause(pause).await)
+    }
+
     /// Notes what the send is about to be parked for, so that whoever resumes finds it, however soon. Returns
     /// how long it waits at most.
-    pub(super) async fn note_pause(&mut self, pause: PauseKey) -> Duration {
+    async fn note_pause(&mut self, pause: PauseKey) -> Duration {
         let item = PauseWait {
             tenant: self.send.record.key.tenant,
             send: self.send.record.id,

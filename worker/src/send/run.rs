@@ -262,7 +262,10 @@ impl<'a> Run<'a> {
     /// Does what the machine says; an event when that is already over.
     async fn perform(&mut self, command: Command) -> Option<Event> {
         match command {
-            Command::Ask { round, attempt } => self.ask(round as i32, attempt as i32).await,
+            Command::Ask { round, attempt } => match self.held_back() {
+                Some(pause) => Some(self.paused(pause)),
+                None => self.ask(round as i32, attempt as i32).await,
+            },
             Command::AbortAsking => {
                 self.abort_asking();
                 None

@@ -195,7 +195,7 @@ fn failed(permanent: bool, retry_after: Option<u64>) -> Event {
 }
 
 const PAUSED: Event = Event::Paused {
-    within: Duration::from_mins(60),
+    within: Duration::from_hours(1),
 };
 
 const CANCELLED_ROUND: Event = Event::RoundStored {
@@ -531,7 +531,7 @@ proptest! {
 fn a_pause_parks_a_send_wherever_something_would_begin() {
     let park = Command::Park {
         on: WaitingOn::Retry,
-        after: Some(Duration::from_mins(60)),
+        after: Some(Duration::from_hours(1)),
     };
     let calling = State::Calling {
         round: 1,

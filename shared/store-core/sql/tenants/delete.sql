@@ -13,3 +13,4 @@ DELETE FROM skill_versions WHERE tenant = $1;
 DELETE FROM skills WHERE tenant = $1;
 DELETE FROM pauses WHERE tenant = $1;
 DELETE FROM pause_waits WHERE tenant = $1;
+DELETE FROM open_sends WHERE tenant = $1;

@@ -67,7 +67,7 @@ async fn wake(store: &dyn Inspect, ms: i64, limit: u32) -> u32 {
 }
 
 /// Parks send 1 because of a pause, until 10 000.
-pub async fn parked(store: &dyn Inspect, pause: &PauseKey) {
+pub(super) async fn parked(store: &dyn Inspect, pause: &PauseKey) {
     let claimed = running(store).await;
     note(store, 20, awaiting(pause.clone())).await;
     let item = waiting(&claimed, WaitingOn::Retry, ParkUntil::After(millis(9_980)));

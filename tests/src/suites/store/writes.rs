@@ -269,6 +269,13 @@ writes! {
         |store, _c| store.at(time(NOW)).revoke_key(BLUE, new_key(1, BLUE).id).await;
     touch_keys: |store| { blue_key(store).await; None },
         |store, _c| store.at(time(NOW)).touch_keys(vec![new_key(1, BLUE).id]).await;
+    reserve_sends: |_store| None,
+        |store, _c| store.at(time(NOW)).reserve_sends(TenantId::DEFAULT, vec![send(1)], 1).await;
+    release_sends: |store| {
+        let taken = store.at(time(0)).reserve_sends(TenantId::DEFAULT, vec![send(1)], 1).await;
+        taken.expect("the store answers");
+        None
+    }, |store, _c| store.at(time(NOW)).release_sends(TenantId::DEFAULT, vec![send(1)]).await;
     pause: |_store| None, |store, _c| store.at(time(NOW)).pause(pausing()).await;
     resume: |store| {
         store.at(time(0)).pause(pausing()).await.expect("the store answers");

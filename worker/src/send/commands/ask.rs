@@ -66,9 +66,6 @@ impl Heard {
 impl Run<'_> {
     /// Begins a model call.
     pub(in crate::send) async fn ask(&mut self, round: i32, attempt: i32) -> Option<Event> {
-        if let Some(pause) = self.held_back() {
-            return Some(self.paused(pause));
-        }
         if self.hold.reach.news.swap(false, Ordering::Relaxed) {
             self.hold.inbox = Inbox::Raised;
         }

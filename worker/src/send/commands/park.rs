@@ -18,15 +18,11 @@ impl Run<'_> {
         }
         let paused = self.hold.paused.take();
         let is_paused = paused.is_some();
-        // Nothing that comes meanwhile wakes a paused send, so this is all that is known of its calls for long.
-        if is_paused && !self.prompt.unsaid.changes.is_empty() {
-            let told = std::mem::take(&mut self.prompt.unsaid.changes);
-            if let Some(event) = self.store_changes(told).await {
-                return event;
-            }
-        }
         let after = match paused {
-            Some(pause) => Some(self.note_pause(pause).await),
+            Some(pause) => match self.before_pause(pause).await {
+                Ok(after) => Some(after),
+                Err(event) => return event,
+            },
             None => after,
         };
         // An attempt that a pause followed is no failure of the model's: it may have been the reason for it.

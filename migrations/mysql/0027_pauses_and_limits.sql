@@ -20,3 +20,12 @@ CREATE TABLE pause_waits (
     PRIMARY KEY (tenant, send_id),
     KEY pause_waits_pause (pause_tenant, kind, name)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+
+-- The sends that requests of a tenant with a limit of open sends made, or are about to make. What ended is
+-- removed when there seems to be no place left.
+CREATE TABLE open_sends (
+    tenant      INT        NOT NULL,
+    send_id     BINARY(16) NOT NULL,
+    reserved_at BIGINT     NOT NULL,
+    PRIMARY KEY (tenant, send_id)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;

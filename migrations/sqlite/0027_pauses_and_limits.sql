@@ -19,3 +19,11 @@ CREATE TABLE pause_waits (
     PRIMARY KEY (tenant, send_id)
 ) STRICT;
 CREATE INDEX pause_waits_pause ON pause_waits (pause_tenant, kind, name);
+-- The sends that requests of a tenant with a limit of open sends made, or are about to make. What ended is
+-- removed when there seems to be no place left.
+CREATE TABLE open_sends (
+    tenant      INTEGER NOT NULL,
+    send_id     BLOB    NOT NULL,
+    reserved_at INTEGER NOT NULL,
+    PRIMARY KEY (tenant, send_id)
+) STRICT;
