@@ -2,6 +2,7 @@
 
 mod agents;
 mod memories;
+mod pauses;
 mod runs;
 mod sessions;
 mod skills;
@@ -16,6 +17,7 @@ use mainspring_shared::time::Span;
 
 pub(crate) use self::agents::{AgentsCommand, ApplyArgs};
 pub(crate) use self::memories::MemoriesCommand;
+pub(crate) use self::pauses::{PauseArgs, PausedArgs, PausedKind};
 pub(crate) use self::runs::{RunArgs, RunsCommand};
 pub(crate) use self::sessions::{PruneArgs, SessionsCommand};
 pub(crate) use self::skills::SkillsCommand;
@@ -150,6 +152,15 @@ pub(crate) enum Command {
     /// Creates, changes and deletes webhooks, lists their deliveries and makes them again
     #[command(subcommand)]
     Webhooks(WebhooksCommand),
+    /// Pauses a tenant, an agent, a provider, a tool or a pool: what needs it waits
+    Pause(PauseArgs),
+    /// Resumes what was paused
+    Resume(PausedArgs),
+    /// Lists what is paused
+    Pauses {
+        #[command(flatten)]
+        page: PageArgs,
+    },
     /// Lists live workers
     Workers,
     /// Shows pending and running sends by pool

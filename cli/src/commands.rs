@@ -17,6 +17,7 @@ mod keys;
 mod lists;
 mod memories;
 mod migrate;
+mod pauses;
 mod progress;
 mod reply;
 mod run;
@@ -77,6 +78,9 @@ pub(crate) fn run(
         Command::Keys(args) => asking(keys::run(args, format, Client::new(config)?)),
         Command::Webhooks(args) => asking(webhooks::run(args, format, Client::new(config)?)),
         Command::Tenants(args) => asking(tenants::run(args, format, Client::new(config)?)),
+        Command::Pause(args) => asking(pauses::pause(args, format, Client::new(config)?)),
+        Command::Resume(args) => asking(pauses::resume(args, Client::new(config)?)),
+        Command::Pauses { page } => asking(pauses::list(page, format, Client::new(config)?)),
         Command::Workers => asking(lists::workers(format, Client::new(config)?)),
         Command::Queue => asking(lists::queue(format, Client::new(config)?)),
         Command::Audit(args) => asking(audit::run(args, format, config)),

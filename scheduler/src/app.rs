@@ -15,6 +15,7 @@ use mainspring_shared::time::Clock;
 use crate::SchedulerConfig;
 use crate::error::Error;
 use crate::services::accept::Acceptor;
+use crate::services::limits::KnownLimits;
 use crate::services::notify::Notifier;
 use crate::services::registration::Registration;
 use crate::services::watch::Watch;
@@ -64,6 +65,8 @@ pub struct App {
     pub watch: Watch,
     pub acceptor: Acceptor,
     pub webhooks: WebhookParts,
+    /// What tenants may have at a time.
+    pub limits: KnownLimits,
 }
 
 impl fmt::Debug for App {

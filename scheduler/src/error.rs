@@ -2,6 +2,7 @@
 //!
 //! How they are rendered over HTTP is up to the API.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use mainspring_shared::error::{Class, Code, Coded};
@@ -24,6 +25,44 @@ pub struct FieldError {
     pub detail: String,
 }
 
+/// A limit, as clients are told of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Quota {
+    /// Its name.
+    pub name: &'static str,
+    /// What is counted, where that is not requests.
+    pub unit: Option<&'static str>,
+    /// How many there may be.
+    pub quota: u64,
+    /// In which time; at a time when absent.
+    pub window: Option<Duration>,
+    /// How many are left.
+    pub left: u64,
+    /// When there are more.
+    pub reset: Duration,
+}
+
+impl Quota {
+    /// The field `RateLimit-Policy`, as draft-ietf-httpapi-ratelimit-headers-10 has it.
+    pub fn policy(&self) -> String {
+        let mut text = format!("{:?};q={}", self.name, self.quota);
+        if let Some(unit) = self.unit {
+            // Writing to a text cannot fail.
+            let _ = write!(text, ";qu={unit:?}");
+        }
+        if let Some(window) = self.window {
+            let _ = write!(text, ";w={}", window.as_secs().max(1));
+        }
+        text
+    }
+
+    /// The field `RateLimit`, as the same draft has it.
+    pub fn state(&self) -> String {
+        let reset = self.reset.as_millis().div_ceil(1_000);
+        format!("{:?};r={};t={reset}", self.name, self.left)
+    }
+}
+
 /// The error of a request or a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
@@ -31,6 +70,7 @@ pub struct Error {
     detail: String,
     errors: Vec<FieldError>,
     retry_after: Option<Duration>,
+    quota: Option<Box<Quota>>,
 }
 
 impl Error {
@@ -46,6 +86,7 @@ impl Error {
             detail: detail.into(),
             errors: Vec::new(),
             retry_after,
+            quota: None,
         }
     }
 
@@ -228,6 +269,20 @@ impl Error {
             retry_after: Some(wait),
             ..self
         }
+    }
+
+    /// The same error, with the limit that it is about.
+    #[must_use]
+    pub fn with_quota(self, quota: Quota) -> Self {
+        Self {
+            quota: Some(Box::new(quota)),
+            ..self
+        }
+    }
+
+    /// The limit that it is about.
+    pub fn quota(&self) -> Option<&Quota> {
+        self.quota.as_deref()
     }
 
     /// How long to wait before a retry may succeed.

@@ -24,6 +24,9 @@ pub enum Topic {
     Runs,
     /// A timer that was armed: when it is due, in milliseconds. Every scheduler listens.
     Timers,
+    /// Something was paused or resumed: the payload says nothing, the database says what. Every worker
+    /// listens.
+    Pauses,
     /// Live events of one session: a JSON list of `LiveEvent`s. Whoever streams it listens.
     Live(SessionKey),
     /// Questions to workers: a JSON [`Ask`](crate::session::preview::Ask), answered on

@@ -219,6 +219,8 @@ codes! {
     KeyNotFound = "key.not_found", NotFound, 404;
     /// The tenant sends more requests than its limit allows.
     LimitRequests = "limit.requests", Limit, 429;
+    /// The tenant has as many open sends as its limit allows.
+    LimitSends = "limit.sends", Limit, 429;
     /// Too much is already waiting.
     LimitExceeded = "limit.exceeded", Limit, 429;
     /// The database is away.

@@ -16,6 +16,7 @@ pub mod lease;
 pub mod list;
 pub mod message;
 pub mod model;
+pub mod pause;
 pub mod session;
 pub mod skill;
 pub mod step;

@@ -21,6 +21,7 @@ mod inspect;
 mod leases;
 mod lists;
 mod memories;
+mod pauses;
 mod reads;
 mod runs;
 mod sends;
@@ -67,6 +68,7 @@ pub use memories::{
     SaveMemoryOutcome, SearchMemories, SetEmbedding, Unembedded, VECTORS_MAX, VECTORS_MAX_INSIDE,
     candidate,
 };
+pub use pauses::{ListPauses, NewPause, PauseWait, Pauses, RESUMED_KEPT_MS};
 pub use reads::{
     AuditOptions, FindMessages, ListSends, ListSessions, ModelUsage, Page, QueueStats,
     ReadMessages, Reads, ScalingStats, ServerInfo, SessionUsage, Violation,
@@ -94,7 +96,8 @@ pub use sweeps::{
 };
 pub use tenants::{
     CreateKeyOutcome, CreateTenantOutcome, DeleteTenantOutcome, ListKeys, ListTenants, NewKey,
-    NewTenant, RotateKey, TenantPatch, Tenants, UpdateTenantOutcome,
+    NewTenant, PLACE_KEPT_MS, RotateKey, TenantPatch, TenantUsage, TenantUsageQuery, Tenants,
+    UpdateTenantOutcome,
 };
 pub use timers::{
     ChangeTimer, ChangeTimerOutcome, CreateTimerOutcome, Fired, FiredRun, FiredSend,
@@ -113,8 +116,8 @@ pub use webhooks::{
 pub mod prelude {
     pub use super::{
         Agents as _, BlobRows as _, Boots as _, Calibrations as _, Calls as _, Extractions as _,
-        Leases as _, Lists as _, Memories as _, Reads as _, Runs as _, Sends as _, Sessions as _,
-        Skills as _, Sweeps as _, Tenants as _, Timers as _, Webhooks as _,
+        Leases as _, Lists as _, Memories as _, Pauses as _, Reads as _, Runs as _, Sends as _,
+        Sessions as _, Skills as _, Sweeps as _, Tenants as _, Timers as _, Webhooks as _,
     };
 }
 
@@ -135,6 +138,7 @@ pub trait Store:
     + Leases
     + Lists
     + Memories
+    + Pauses
     + Reads
     + Runs
     + Sends
@@ -158,6 +162,7 @@ impl<T> Store for T where
         + Leases
         + Lists
         + Memories
+        + Pauses
         + Reads
         + Runs
         + Sends
@@ -185,6 +190,7 @@ macro_rules! store_methods {
         $crate::skills_methods!($apply);
         $crate::extractions_methods!($apply);
         $crate::memories_methods!($apply);
+        $crate::pauses_methods!($apply);
         $crate::tenants_methods!($apply);
         $crate::webhooks_methods!($apply);
         $crate::sends_methods!($apply);

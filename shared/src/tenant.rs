@@ -74,6 +74,9 @@ pub struct Limits {
     /// Requests per second that each scheduler takes; unlimited when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests_per_second: Option<u32>,
+    /// Sends at a time that its requests made and that have not ended; unlimited when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sends_open: Option<u32>,
     /// What this release does not know of it.
     #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
     #[schema(ignore)]

@@ -9,6 +9,7 @@ mod blobs;
 mod essence;
 pub(crate) mod faulty;
 mod manner;
+mod pauses;
 mod previews;
 mod replays;
 mod runs;
@@ -576,6 +577,7 @@ async fn sweep(
     lifecycle: Lifecycle,
 ) {
     while !lifecycle.is_stopping() {
+        store.wake_paused(100).await.expect("never fails");
         let alarms = store.sweep_alarms(boot, 100).await.expect("never fails");
         let reported = store.report_children(None, 100).await;
         let reported = reported.expect("never fails");

@@ -104,8 +104,13 @@ impl Handler for Admission {
     }
 }
 
-/// Gives a session a slot, waiting for one, and starts its run. False when the worker stops.
+/// Gives a session a slot, waiting for one and for the end of a pause of the pool, and starts its run. False when the worker stops.
 pub(crate) async fn admit(kernel: &Arc<Kernel>, key: SessionKey) -> bool {
+    tokio::select! {
+        biased;
+        () = kernel.lifecycle.stopping() => return false,
+        () = kernel.pauses.pool_open(&kernel.parts.config.pool) => {}
+    }
     let slot = tokio::select! {
         biased;
         () = kernel.lifecycle.stopping() => return false,

@@ -29,6 +29,9 @@ settings! {
         /// How often the database is asked for work while the queue is away.
         poll_interval: Duration = Duration::from_millis(250)
             => Key::span("worker.poll_interval", Duration::from_millis(10), HOUR);
+        /// How often it is looked what is paused; who pauses or resumes tells workers at once.
+        pause_interval: Duration = Duration::from_secs(1)
+            => Key::span("worker.pause_interval", Duration::from_millis(10), HOUR);
         /// When a failed model call is tried again.
         retry: Policy = Policy::default();
         /// How long the model calls of one round may take, with the waits between them; for ever when

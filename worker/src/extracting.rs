@@ -94,6 +94,10 @@ pub(crate) async fn run(kernel: Arc<Kernel>, mut ended: mpsc::Receiver<(TenantId
             }
             Some(only) = ended.recv(), if free => Some(only),
         };
+        if is_held(&kernel) {
+            // The row stays, and is found when it is looked for again.
+            continue;
+        }
         let token = parts.entropy.random_id();
         let room = parts.config.extractions_max as usize - under_way.len();
         let claim = ClaimExtractions {
@@ -117,6 +121,23 @@ pub(crate) async fn run(kernel: Arc<Kernel>, mut ended: mpsc::Receiver<(TenantId
         () = kernel.lifecycle.aborting() => {}
         () = parts.clock.sleep(parts.config.drain_timeout) => {}
         () = async { while under_way.next().await.is_some() {} } => {}
+    }
+}
+
+/// Whether no extraction is begun: the provider is paused whose model extracts; any, where it depends on the
+/// send.
+fn is_held(kernel: &Kernel) -> bool {
+    let set = kernel.pauses.now();
+    if !set.has_provider() {
+        return false;
+    }
+    let parts = &kernel.parts;
+    match &parts.config.extract_model {
+        Some(model) => {
+            let resolved = parts.providers.resolve(Some(model));
+            resolved.is_ok_and(|resolved| set.of_provider(&resolved.provider).is_some())
+        }
+        None => true,
     }
 }
 

@@ -14,6 +14,7 @@ mod live;
 pub mod llm;
 pub mod memory;
 mod metrics;
+mod pauses;
 mod preview;
 pub mod replay;
 mod said;

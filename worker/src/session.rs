@@ -44,6 +44,10 @@ struct Granted {
 
 /// Runs what the session has to do, if it can be had.
 pub(crate) async fn run(kernel: &Arc<Kernel>, key: SessionKey) {
+    if kernel.pauses.now().holds_pool(&kernel.parts.config.pool) {
+        // It stays ready: the sweep enqueues it again.
+        return;
+    }
     // Boxed: what it takes to claim is not kept while the send waits.
     let Some(granted) = Box::pin(claim(kernel, key)).await else {
         return;

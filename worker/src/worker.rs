@@ -28,7 +28,7 @@ use crate::memory::{Memories, embedding};
 use crate::suspects::Suspects;
 use crate::tool::Tools;
 use crate::writes::Writes;
-use crate::{extracting, learning, metrics, preview, signals, strays};
+use crate::{extracting, learning, metrics, pauses, preview, signals, strays};
 
 /// What a worker is made of.
 #[derive(Debug, Clone)]
@@ -74,6 +74,7 @@ pub(crate) struct Kernel {
     pub(crate) writes: Writes,
     pub(crate) live: Live,
     pub(crate) kept: Kept,
+    pub(crate) pauses: pauses::Known,
     pub(crate) running: Running,
     /// One permit per send in flight.
     pub(crate) slots: Arc<Semaphore>,
@@ -130,6 +131,7 @@ pub async fn run(mut parts: Parts, lifecycle: Lifecycle) -> store::Result<()> {
             )),
             resting: Resting::default(),
         },
+        pauses: pauses::Known::default(),
         running: Running::default(),
         slots: Arc::new(Semaphore::new(parts.config.concurrency as usize)),
         tasks: Tasks::default(),
@@ -139,6 +141,8 @@ pub async fn run(mut parts: Parts, lifecycle: Lifecycle) -> store::Result<()> {
         parts,
     });
     introduce(&kernel.parts);
+    pauses::begin(&kernel).await;
+    let pauser = tokio::spawn(pauses::run(kernel.clone()));
     let keeper = tokio::spawn(keep_lease(kernel.clone()));
     let listener = tokio::spawn(signals::listen(kernel.clone()));
     let poller = tokio::spawn(poll(kernel.clone()));
@@ -159,7 +163,7 @@ pub async fn run(mut parts: Parts, lifecycle: Lifecycle) -> store::Result<()> {
     drain(&kernel).await;
     kernel.tasks.done.cancel();
     let tasks = [
-        keeper, listener, poller, watcher, previewer, extractor, embedder, learner,
+        keeper, listener, poller, watcher, previewer, extractor, embedder, learner, pauser,
     ];
     for task in tasks {
         if let Err(error) = task.await {
@@ -213,7 +217,8 @@ async fn poll(kernel: Arc<Kernel>) {
             () = parts.clock.sleep(parts.config.poll_interval) => {}
         }
         let free = kernel.slots.available_permits();
-        if parts.queue.is_available() || free == 0 {
+        let held = kernel.pauses.now().holds_pool(&parts.config.pool);
+        if parts.queue.is_available() || free == 0 || held {
             continue;
         }
         let query = SweepReady {

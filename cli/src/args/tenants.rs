@@ -34,6 +34,14 @@ pub(crate) enum TenantsCommand {
         #[command(flatten)]
         limits: LimitsArgs,
     },
+    /// Shows what a tenant used, by day
+    Usage {
+        /// The tenant
+        id: String,
+        /// How many days, today included
+        #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=92))]
+        days: u32,
+    },
     /// Deletes a tenant without sessions and runs, and revokes its keys
     Delete {
         /// The tenant
@@ -46,6 +54,9 @@ pub(crate) struct LimitsArgs {
     /// Requests per second that each scheduler accepts from the tenant; 0 for no limit
     #[arg(long, value_name = "N")]
     pub(crate) requests_per_second: Option<u32>,
+    /// Sends at a time that requests of the tenant made and that have not ended; 0 for no limit
+    #[arg(long, value_name = "N")]
+    pub(crate) sends_open: Option<u32>,
 }
 
 #[derive(Debug, Subcommand)]

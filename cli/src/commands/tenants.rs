@@ -9,11 +9,21 @@ use crate::client::{Client, Request};
 use crate::failure::Failure;
 use crate::output::{self, Column};
 
-const COLUMNS: [Column; 4] = [
+const COLUMNS: [Column; 5] = [
     ("ID", "id"),
     ("NAME", "name"),
     ("REQUESTS/S", "limits.requests_per_second"),
+    ("OPEN SENDS", "limits.sends_open"),
     ("CREATED", "created_at"),
+];
+
+const USAGE: [Column; 6] = [
+    ("DAY", "day"),
+    ("SENDS", "sends"),
+    ("CALLS", "calls"),
+    ("INPUT", "usage.input_tokens"),
+    ("OUTPUT", "usage.output_tokens"),
+    ("USD", "usage.cost_usd"),
 ];
 
 pub(crate) async fn run(
@@ -42,6 +52,17 @@ pub(crate) async fn run(
             let request = request.body(body(name.as_ref(), limits));
             output::object(format, &client.ask(request).await?)
         }
+        TenantsCommand::Usage { id, days } => {
+            let request = Request::get(format!("/v1/tenants/{id}/usage?days={days}"));
+            let used = client.ask(request).await?;
+            match format {
+                Format::Table => {
+                    let rows = used.get("days").and_then(Value::as_array);
+                    output::list(format, &USAGE, rows.map_or(&[][..], Vec::as_slice))
+                }
+                Format::Json | Format::Jsonl => output::object(format, &used),
+            }
+        }
         TenantsCommand::Delete { id } => {
             let request = Request::new(Method::DELETE, format!("/v1/tenants/{id}"));
             client.ask(request).await.map(drop)
@@ -54,14 +75,17 @@ fn body(name: Option<&String>, limits: &LimitsArgs) -> Value {
     if let Some(name) = name {
         body.insert("name".to_owned(), json!(name));
     }
-    match limits.requests_per_second {
-        None => {}
-        Some(0) => {
-            body.insert("limits".to_owned(), json!({}));
-        }
-        Some(rate) => {
-            body.insert("limits".to_owned(), json!({ "requests_per_second": rate }));
-        }
+    let limits = [
+        ("requests_per_second", limits.requests_per_second),
+        ("sends_open", limits.sends_open),
+    ];
+    if limits.iter().any(|(_, limit)| limit.is_some()) {
+        let set = limits.into_iter();
+        let set = set.filter_map(|(name, limit)| Some((name, limit.filter(|limit| *limit > 0)?)));
+        let set: Map<String, Value> = set
+            .map(|(name, limit)| (name.to_owned(), json!(limit)))
+            .collect();
+        body.insert("limits".to_owned(), Value::Object(set));
     }
     Value::Object(body)
 }

@@ -14,7 +14,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, Method};
 use futures::StreamExt;
 use mainspring_scheduler::App;
-use mainspring_scheduler::error::Error;
+use mainspring_scheduler::error::{Error, Quota};
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{KeyId, TenantId};
 use mainspring_shared::tenant::{KeyRecord, Scopes, Token};
@@ -68,6 +68,8 @@ pub(crate) struct Caller {
     operates: bool,
     /// The key that has to stay valid while an answer is streamed.
     key: Option<KeyId>,
+    /// The limit of requests that this one counts among.
+    pub(crate) quota: Option<Quota>,
 }
 
 impl Caller {
@@ -84,12 +86,18 @@ impl Caller {
         Ok(tenant)
     }
 
+    /// Whether it sees what all tenants have: the operator, unless it acts for another tenant.
+    pub(crate) fn sees_all(&self) -> bool {
+        self.operates && self.tenant == TenantId::DEFAULT
+    }
+
     fn operator(tenant: TenantId) -> Self {
         Self {
             tenant,
             scopes: Scopes::all(),
             operates: true,
             key: None,
+            quota: None,
         }
     }
 }
@@ -138,7 +146,8 @@ impl Gatekeeper {
         if !matches!(self.access, Access::Open) || caller.key.is_some() {
             let limits = self.keys.limits(app, caller.tenant).await?;
             let now = app.clock.monotonic();
-            self.rates.take(caller.tenant, &limits, now)?;
+            app.limits.note(caller.tenant, &limits);
+            caller.quota = self.rates.take(caller.tenant, &limits, now)?;
         }
         Ok(caller)
     }
@@ -175,6 +184,7 @@ impl Gatekeeper {
             operates: record.tenant == TenantId::DEFAULT,
             scopes: record.scopes,
             key: Some(record.id),
+            quota: None,
         })
     }
 

@@ -15,7 +15,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tracing::Instrument;
 
 use super::browsers::{self, Visit};
-use super::problem::Problem;
+use super::problem::{Problem, mark_quota};
 use crate::access::Caller;
 use crate::metrics::{REQUEST_SECONDS, REQUESTS, WAITERS};
 use crate::router::Api;
@@ -64,11 +64,14 @@ pub(super) async fn pass(
             let served = AssertUnwindSafe(next.run(request))
                 .catch_unwind()
                 .instrument(span);
-            let response = served.await.unwrap_or_else(|_| {
+            let mut response = served.await.unwrap_or_else(|_| {
                 tracing::error!(http.route = path, "a handler panicked");
                 Problem::from(Error::internal()).into_response()
             });
             drop(admission);
+            if let Some(quota) = caller.as_ref().and_then(|caller| caller.quota.as_ref()) {
+                mark_quota(response.headers_mut(), quota);
+            }
             match caller.filter(|_| streams(&response)) {
                 Some(caller) => response.map(|body| {
                     let keeper = app.gatekeeper.clone();

@@ -25,6 +25,7 @@ mod messages;
 mod metrics;
 mod openapi;
 mod operations;
+mod pauses;
 mod problem;
 mod prune;
 mod respond;

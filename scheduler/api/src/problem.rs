@@ -6,9 +6,9 @@ use axum::body::Body;
 use axum::extract::Path;
 use axum::extract::rejection::PathRejection;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use mainspring_scheduler::error::Error;
+use mainspring_scheduler::error::{Error, Quota};
 use mainspring_shared::error::Code;
 use mainspring_shared::store;
 use serde::ser::SerializeStruct;
@@ -17,6 +17,10 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::router::Api;
+
+const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+
+const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
 /// A request that was not served, as it is answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,7 +99,23 @@ impl IntoResponse for Problem {
                 HeaderValue::from(wait.as_millis().div_ceil(1_000).max(1) as u64),
             );
         }
+        if let Some(quota) = self.0.quota() {
+            mark_quota(headers, quota);
+        }
         response
+    }
+}
+
+/// Tells of a limit, as draft-ietf-httpapi-ratelimit-headers-10 has it.
+pub(crate) fn mark_quota(headers: &mut HeaderMap, quota: &Quota) {
+    let fields = [
+        (RATE_LIMIT_POLICY, quota.policy()),
+        (RATE_LIMIT, quota.state()),
+    ];
+    for (name, text) in fields {
+        if let Ok(value) = HeaderValue::try_from(text) {
+            headers.append(name, value);
+        }
     }
 }
 

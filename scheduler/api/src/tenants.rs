@@ -1,6 +1,7 @@
 //! Tenants: for operators.
 
 pub(crate) mod keys;
+mod usage;
 
 use std::sync::Arc;
 
@@ -30,6 +31,9 @@ use crate::router::Api;
 
 /// Requests per second that a limit may allow: beyond that it limits nothing.
 const REQUESTS_MAX: u32 = 1_000_000;
+
+/// Open sends that a limit may allow: as many are looked at where there seems to be no place left.
+const SENDS_MAX: u32 = 100_000;
 
 /// A tenant.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
@@ -122,6 +126,14 @@ pub(super) fn name(checks: &mut Checks, pointer: &str, text: &str) {
 }
 
 fn limits(checks: &mut Checks, limits: &Limits) {
+    if let Some(sends) = limits.sends_open
+        && !(1..=SENDS_MAX).contains(&sends)
+    {
+        checks.refuse(
+            "/limits/sends_open",
+            &format!("must be from 1 to {SENDS_MAX}"),
+        );
+    }
     if let Some(rate) = limits.requests_per_second
         && !(1..=REQUESTS_MAX).contains(&rate)
     {
@@ -134,7 +146,7 @@ fn limits(checks: &mut Checks, limits: &Limits) {
 
 /// The tenant that a path names.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct TenantPath(TenantId);
+pub(super) struct TenantPath(pub(super) TenantId);
 
 impl<S: Send + Sync> FromRequestParts<S> for TenantPath {
     type Rejection = Problem;
@@ -155,6 +167,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::new()
         .routes(routes!(list, create))
         .routes(routes!(show, change, remove))
+        .routes(routes!(usage::of_tenant))
 }
 
 /// Creates a tenant

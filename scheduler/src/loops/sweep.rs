@@ -24,6 +24,9 @@ const PAGE: u32 = 256;
 /// backlog for a full lane is not read to its end every time.
 const PAGES_MAX: u32 = 40;
 
+/// Sends per transaction that are woken after a pause.
+pub(crate) const WOKEN: u32 = 500;
+
 /// Passes between two sweeps for orphans, which are not urgent.
 const ORPHANS_EVERY: u32 = 5;
 
@@ -37,6 +40,7 @@ type LaneCursors = BTreeMap<Lane, Cursor>;
 pub(crate) async fn run(app: &App) {
     let mut health = Health::new("sweep");
     let mut cursors = LaneCursors::new();
+    let mut resumed = Health::new("resumed");
     let mut deletions = Health::new("deletions");
     let mut deleted = None;
     let mut orphaned = Health::new("orphans");
@@ -51,9 +55,11 @@ pub(crate) async fn run(app: &App) {
             }
             Err(error) => health.failed(&error, app.entropy.fraction()),
         };
+        let woken = app.store.wake_paused(WOKEN).await;
+        let mut more = resumed.record(app, woken.map(|woken| woken >= WOKEN));
         // After the ready sessions, since deletions are not urgent.
         let deleted = deleting::sweep(app, &mut deleted).await;
-        let mut more = deletions.record(app, deleted);
+        more |= deletions.record(app, deleted);
         passes = passes.wrapping_add(1);
         is_due |= passes.is_multiple_of(ORPHANS_EVERY);
         if is_due {

@@ -20,6 +20,7 @@ use serde_json::{Map, Value};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::deliver::{Delivery, deliver, delivery};
+use super::limits::take_places;
 use super::watch::{read_and_wait, wait_for};
 use crate::SchedulerConfig;
 use crate::app::{App, each};
@@ -144,8 +145,33 @@ impl Acceptor {
     }
 }
 
-/// Accepts the sends of one batch, in order, in transactions of at most `batch_group_max` sends.
-pub async fn accept_many(app: &App, mut items: Vec<AcceptSend>) -> Vec<AcceptResult> {
+/// Accepts the sends of one batch, which are one tenant's, in order, in transactions of at most `batch_group_max`
+/// sends. Those that find no place among its open sends are refused, and only those.
+pub async fn accept_many(app: &App, items: Vec<AcceptSend>) -> Vec<AcceptResult> {
+    let places = match take_places(app, &items).await {
+        Ok(places) => places,
+        Err(error) => return vec![Err(error); items.len()],
+    };
+    let ids: Vec<SendId> = items.iter().map(|item| item.id).collect();
+    let refusals: Vec<_> = ids.iter().map(|id| places.refusal(*id)).collect();
+    let fit = items.into_iter().zip(&refusals);
+    let fit = fit.filter(|(_, refusal)| refusal.is_none());
+    let mut outcomes = accept_groups(app, fit.map(|(item, _)| item).collect())
+        .await
+        .into_iter();
+    let outcomes = refusals.into_iter().map(|refusal| match refusal {
+        Some(refusal) => Err(refusal),
+        None => outcomes.next().unwrap_or_else(|| Err(Error::internal())),
+    });
+    let outcomes: Vec<AcceptResult> = outcomes.collect();
+    let accepted = ids.into_iter().zip(&outcomes);
+    let accepted = accepted.filter(|(_, it)| matches!(it, Ok(AcceptOutcome::Accepted(_))));
+    let accepted: Vec<SendId> = accepted.map(|(id, _)| id).collect();
+    places.give_back(app, &accepted).await;
+    outcomes
+}
+
+async fn accept_groups(app: &App, mut items: Vec<AcceptSend>) -> Vec<AcceptResult> {
     let mut outcomes = Vec::with_capacity(items.len());
     while !items.is_empty() {
         let rest = items.split_off(group_len(&items, &app.config));
@@ -297,7 +323,14 @@ pub async fn submit<H>(
     let agent = item.options.agent_ref().cloned();
     // The watcher is registered before the send exists, so that its end cannot be missed.
     let waiting = wait.map(|wait| (app.watch.send(id), wait));
+    let places = take_places(app, std::slice::from_ref(&item)).await?;
+    if let Some(refusal) = places.refusal(id) {
+        return Err(refusal);
+    }
     let outcome = app.acceptor.accept(item).await?;
+    let is_accepted = matches!(outcome, AcceptOutcome::Accepted(_));
+    let accepted: &[SendId] = if is_accepted { &[id] } else { &[] };
+    places.give_back(app, accepted).await;
     drop(held);
     let (send, replayed) = match outcome {
         AcceptOutcome::Accepted(accepted) => {

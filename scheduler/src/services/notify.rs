@@ -140,6 +140,11 @@ impl Notifier {
             .publish(Topic::Timers, Bytes::from(at.0.to_string()));
     }
 
+    /// Tells the workers that something was paused or resumed.
+    pub fn pauses_changed(&self) {
+        self.bus.publish(Topic::Pauses, Bytes::new());
+    }
+
     fn publish<T: Serialize + ?Sized>(&self, topic: Topic, notices: &T) {
         match serde_json::to_vec(notices) {
             Ok(json) => self.bus.publish(topic, Bytes::from(json)),

@@ -74,9 +74,12 @@ impl Bus for LocalBus {
 
     async fn subscribe(&self, topic: Topic) -> BoxStream<'static, Notice> {
         let buffer = match topic {
-            Topic::Steps | Topic::Signals | Topic::Runs | Topic::Timers | Topic::Asks => {
-                SHARED_BUFFER
-            }
+            Topic::Steps
+            | Topic::Signals
+            | Topic::Runs
+            | Topic::Timers
+            | Topic::Pauses
+            | Topic::Asks => SHARED_BUFFER,
             Topic::Live(_) | Topic::Answers(_) => LIVE_BUFFER,
         };
         let receiver = {

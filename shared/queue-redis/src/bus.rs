@@ -57,6 +57,7 @@ pub(crate) fn channel(topic: &Topic) -> String {
         Topic::Signals => "mainspring:signals".to_owned(),
         Topic::Runs => "mainspring:runs".to_owned(),
         Topic::Timers => "mainspring:timers".to_owned(),
+        Topic::Pauses => "mainspring:pauses".to_owned(),
         Topic::Live(key) => format!(
             "mainspring:live:{}:{}",
             key.tenant.0,
@@ -75,9 +76,12 @@ impl Bus for RedisBus {
 
     async fn subscribe(&self, topic: Topic) -> BoxStream<'static, Notice> {
         let buffer = match topic {
-            Topic::Steps | Topic::Signals | Topic::Runs | Topic::Timers | Topic::Asks => {
-                SHARED_BUFFER
-            }
+            Topic::Steps
+            | Topic::Signals
+            | Topic::Runs
+            | Topic::Timers
+            | Topic::Pauses
+            | Topic::Asks => SHARED_BUFFER,
             Topic::Live(_) | Topic::Answers(_) => LIVE_BUFFER,
         };
         self.hub.subscribe(channel(&topic), buffer).await

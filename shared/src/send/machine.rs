@@ -130,6 +130,8 @@ pub enum State {
         /// Model calls begun in that round.
         attempt: u32,
     },
+    /// It is being parked until a pause ends: nothing that comes meanwhile keeps it from that.
+    Pausing,
     /// The session is being given back with the send as it is.
     Releasing,
     /// This worker has nothing more to do with it.
@@ -165,6 +167,12 @@ pub enum Event {
     Folded {
         /// Whether a cancel was raised by then.
         cancelled: bool,
+    },
+    /// What comes next is paused: the model, the tool of a call, the agent or the tenant. Nothing of it was
+    /// begun, and nothing else is under way.
+    Paused {
+        /// When to look again whether it still is, at the latest.
+        within: Duration,
     },
     /// The wait in memory is over.
     BackoffOver,

@@ -3,9 +3,15 @@
 use async_trait::async_trait;
 
 use super::{IdempotencyKey, Page, Result};
-use crate::id::{KeyId, TenantId};
+use crate::id::{KeyId, SendId, TenantId};
 use crate::tenant::{KeyRecord, Limits, Scopes, Tenant};
 use crate::time::Timestamp;
+use crate::usage::Usage;
+use uuid::Uuid;
+
+/// How long a place is kept for a send that does not exist yet, in milliseconds: longer than any request takes to
+/// make it.
+pub const PLACE_KEPT_MS: i64 = 60_000;
 
 /// Tenants and their keys.
 #[async_trait]
@@ -29,6 +35,22 @@ pub trait Tenants: Send + Sync {
     /// Deletes a tenant that has neither sessions nor runs nor timers that may start some, with its
     /// memory, its agents and its skills, and revokes its keys.
     async fn delete_tenant(&self, id: TenantId) -> Result<DeleteTenantOutcome>;
+
+    /// Takes places among the open sends of a tenant, for sends that are about to be accepted: as many of
+    /// the first of `sends` as `max` leaves room for; returns how many have one. Never more than `max` have one at
+    /// a time, however many processes ask at once. A place is free again once its send has ended, or
+    /// was not accepted within a minute. A repeat keeps the places that it has.
+    async fn reserve_sends(&self, tenant: TenantId, sends: Vec<SendId>, max: u32) -> Result<u32>;
+
+    /// Gives places back of sends that were not accepted.
+    async fn release_sends(&self, tenant: TenantId, sends: Vec<SendId>) -> Result<()>;
+
+    /// What the sends cost whose ids lie in a range. Ids begin with the time, so a range of them is a span of
+    /// time.
+    async fn tenant_usage(&self, query: TenantUsageQuery) -> Result<TenantUsage>;
+
+    /// Bytes of the blobs of a tenant.
+    async fn tenant_bytes(&self, tenant: TenantId) -> Result<u64>;
 
     /// Creates an API key. With an idempotency key a repeat returns the key that the first request
     /// created; its secret is nowhere any more.
@@ -74,6 +96,19 @@ macro_rules! tenants_methods {
                 patch: $crate::store::TenantPatch
             ) -> $crate::store::UpdateTenantOutcome;
             write delete_tenant(id: $crate::id::TenantId) -> $crate::store::DeleteTenantOutcome;
+            write reserve_sends(
+                tenant: $crate::id::TenantId,
+                sends: Vec<$crate::id::SendId>,
+                max: u32
+            ) -> u32;
+            write release_sends(
+                tenant: $crate::id::TenantId,
+                sends: Vec<$crate::id::SendId>
+            ) -> ();
+            read tenant_usage(
+                query: $crate::store::TenantUsageQuery
+            ) -> $crate::store::TenantUsage;
+            read tenant_bytes(tenant: $crate::id::TenantId) -> u64;
             write create_key(
                 key: $crate::store::NewKey,
                 idempotency: Option<$crate::store::IdempotencyKey>
@@ -151,6 +186,28 @@ pub enum DeleteTenantOutcome {
     NotEmpty,
     /// It is unknown, or deleted already.
     NotFound,
+}
+
+/// Which usage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TenantUsageQuery {
+    /// Whose.
+    pub tenant: TenantId,
+    /// The first id.
+    pub from: Uuid,
+    /// The id behind the last one.
+    pub until: Uuid,
+}
+
+/// What sends cost.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct TenantUsage {
+    /// The sends.
+    pub sends: u64,
+    /// Model responses, incomplete ones too.
+    pub calls: u64,
+    /// What they cost.
+    pub usage: Usage,
 }
 
 /// A key to create.

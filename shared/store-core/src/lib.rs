@@ -30,6 +30,7 @@ mod inbox;
 mod leases;
 mod memories;
 mod park;
+mod pauses;
 mod post;
 mod projections;
 mod reads;

@@ -317,15 +317,7 @@ pub(crate) async fn usage(conn: &mut Conn, key: SessionKey) -> Result<Option<Ses
             model,
             purpose: Purpose::stored(purpose.as_deref()),
             calls: count(&mut cells, "calls")?,
-            usage: Usage {
-                input_tokens: count(&mut cells, "input_tokens")?,
-                output_tokens: count(&mut cells, "output_tokens")?,
-                cache_read_tokens: count(&mut cells, "cache_read_tokens")?,
-                cache_write_tokens: count(&mut cells, "cache_write_tokens")?,
-                reasoning_tokens: count(&mut cells, "reasoning_tokens")?,
-                cost_usd: cells.get("cost_usd")?,
-                estimated: cells.get("estimated")?,
-            },
+            usage: sum(&mut cells)?,
         };
         if own {
             found.own.push(part);
@@ -336,7 +328,20 @@ pub(crate) async fn usage(conn: &mut Conn, key: SessionKey) -> Result<Option<Ses
     Ok(Some(found))
 }
 
-fn count(cells: &mut Cells<'_>, column: &'static str) -> Result<u64> {
+/// What the model calls of a row cost together.
+pub(crate) fn sum(cells: &mut Cells<'_>) -> Result<Usage> {
+    Ok(Usage {
+        input_tokens: count(cells, "input_tokens")?,
+        output_tokens: count(cells, "output_tokens")?,
+        cache_read_tokens: count(cells, "cache_read_tokens")?,
+        cache_write_tokens: count(cells, "cache_write_tokens")?,
+        reasoning_tokens: count(cells, "reasoning_tokens")?,
+        cost_usd: cells.get("cost_usd")?,
+        estimated: cells.get("estimated")?,
+    })
+}
+
+pub(crate) fn count(cells: &mut Cells<'_>, column: &'static str) -> Result<u64> {
     let count: i64 = cells.get(column)?;
     Ok(count.unsigned_abs())
 }

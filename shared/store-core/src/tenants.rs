@@ -1,11 +1,12 @@
 //! Tenants and API keys.
 
 use async_trait::async_trait;
-use mainspring_shared::id::{KeyId, TenantId};
+use mainspring_shared::id::{KeyId, SendId, TenantId};
 use mainspring_shared::store;
 use mainspring_shared::store::{
     CreateKeyOutcome, CreateTenantOutcome, DeleteTenantOutcome, IdempotencyKey, ListKeys,
-    ListTenants, NewKey, NewTenant, Page, RotateKey, TenantPatch, Tenants, UpdateTenantOutcome,
+    ListTenants, NewKey, NewTenant, PLACE_KEPT_MS, Page, RotateKey, TenantPatch, TenantUsage,
+    TenantUsageQuery, Tenants, UpdateTenantOutcome,
 };
 use mainspring_shared::tenant::{KeyRecord, Scopes, Tenant, resource, tenant_of};
 use mainspring_shared::time::Timestamp;
@@ -14,7 +15,7 @@ use crate::accept::{Seen, remember, seen};
 use crate::db::{Conn, sql};
 use crate::fault::{Fault, Result};
 use crate::query::{query_scalar, statement};
-use crate::reads::page;
+use crate::reads::{count, page, sum};
 use crate::row::Row;
 use crate::rows::{Cells, json};
 use crate::store::{SqlStore, Tx};
@@ -51,6 +52,33 @@ impl Tenants for SqlStore {
 
     async fn delete_tenant(&self, id: TenantId) -> store::Result<DeleteTenantOutcome> {
         self.write(id, |tx, id| Box::pin(delete(tx, id))).await
+    }
+
+    async fn reserve_sends(
+        &self,
+        tenant: TenantId,
+        sends: Vec<SendId>,
+        max: u32,
+    ) -> store::Result<u32> {
+        self.write((tenant, sends, max), |tx, (tenant, sends, max)| {
+            Box::pin(reserve_sends(tx, tenant, sends, max))
+        })
+        .await
+    }
+
+    async fn release_sends(&self, tenant: TenantId, sends: Vec<SendId>) -> store::Result<()> {
+        self.write((tenant, sends), |tx, (tenant, sends)| {
+            Box::pin(release_sends(tx, tenant, sends))
+        })
+        .await
+    }
+
+    async fn tenant_usage(&self, query: TenantUsageQuery) -> store::Result<TenantUsage> {
+        self.read(move |conn| Box::pin(usage(conn, query))).await
+    }
+
+    async fn tenant_bytes(&self, tenant: TenantId) -> store::Result<u64> {
+        self.read(move |conn| Box::pin(bytes(conn, tenant))).await
     }
 
     async fn create_key(
@@ -239,6 +267,87 @@ async fn delete(tx: &mut Tx, id: TenantId) -> Result<DeleteTenantOutcome> {
         .execute(tx.conn())
         .await?;
     Ok(DeleteTenantOutcome::Deleted)
+}
+
+async fn reserve_sends(tx: &mut Tx, tenant: TenantId, sends: Vec<SendId>, max: u32) -> Result<u32> {
+    statement(sql!("tenants/lock_one"))
+        .bind(tenant.0)
+        .execute(tx.conn())
+        .await?;
+    // A repeat has the first ones already.
+    let mut have = 0;
+    for send in &sends {
+        let known = query_scalar(sql!("tenants/has_place"))
+            .bind(tenant.0)
+            .bind(send.0);
+        let known: bool = known.fetch_one(tx.conn()).await?;
+        if !known {
+            break;
+        }
+        have += 1;
+    }
+    let new = &sends[have..];
+    let now = tx.now;
+    let mut room = room(tx, tenant, max).await?;
+    if room < new.len() as u64 {
+        statement(sql!("tenants/free"))
+            .bind(tenant.0)
+            .bind(now.0 - PLACE_KEPT_MS)
+            .execute(tx.conn())
+            .await?;
+        room = self::room(tx, tenant, max).await?;
+    }
+    let taken = usize::try_from(room).unwrap_or(usize::MAX).min(new.len());
+    for send in &new[..taken] {
+        statement(sql!("tenants/reserve"))
+            .bind(tenant.0)
+            .bind(send.0)
+            .bind(now.0)
+            .execute(tx.conn())
+            .await?;
+    }
+    Ok(u32::try_from(have + taken).unwrap_or(u32::MAX))
+}
+
+/// Places that are free.
+async fn room(tx: &mut Tx, tenant: TenantId, max: u32) -> Result<u64> {
+    let taken = query_scalar(sql!("tenants/places")).bind(tenant.0);
+    let taken: i64 = taken.fetch_one(tx.conn()).await?;
+    Ok(u64::from(max).saturating_sub(taken.unsigned_abs()))
+}
+
+async fn release_sends(tx: &mut Tx, tenant: TenantId, sends: Vec<SendId>) -> Result<()> {
+    for send in sends {
+        statement(sql!("tenants/release"))
+            .bind(tenant.0)
+            .bind(send.0)
+            .execute(tx.conn())
+            .await?;
+    }
+    Ok(())
+}
+
+async fn usage(conn: &mut Conn, query: TenantUsageQuery) -> Result<TenantUsage> {
+    let row = statement(sql!("tenants/usage"))
+        .bind(query.tenant.0)
+        .bind(query.from)
+        .bind(query.until)
+        .fetch_one(conn)
+        .await?;
+    let mut cells = Cells::new(&row, "usage_rows");
+    Ok(TenantUsage {
+        sends: count(&mut cells, "sends")?,
+        calls: count(&mut cells, "calls")?,
+        usage: sum(&mut cells)?,
+    })
+}
+
+async fn bytes(conn: &mut Conn, tenant: TenantId) -> Result<u64> {
+    let row = statement(sql!("tenants/bytes"))
+        .bind(tenant.0)
+        .fetch_one(conn)
+        .await?;
+    count(&mut Cells::new(&row, "blobs"), "bytes")
 }
 
 async fn create_key(

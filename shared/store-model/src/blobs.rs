@@ -24,6 +24,17 @@ pub(crate) struct Blob {
     holds: BTreeMap<BlobOwner, Timestamp>,
 }
 
+impl Blob {
+    /// The bytes that are there.
+    pub(crate) fn stored_bytes(&self) -> u64 {
+        if self.state == BlobState::Stored {
+            self.record.bytes
+        } else {
+            0
+        }
+    }
+}
+
 #[async_trait]
 impl BlobRows for ModelStore {
     async fn begin_blob(&self, blob: NewBlob) -> Result<BeginBlob> {

@@ -19,6 +19,7 @@ mod inbox;
 mod leases;
 mod lists;
 mod memories;
+mod pauses;
 mod posts;
 mod reads;
 mod runs;

@@ -9,6 +9,7 @@ use mainspring_shared::id::{
     BootId, KeyId, MemoryId, RunKey, SendId, SessionKey, TenantId, TimerId, WebhookEventId,
     WebhookId,
 };
+use mainspring_shared::pause::PauseKey;
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::skill::BrokenSkill;
 use mainspring_shared::store::{BootRecord, Dump, IdempotencyKey, KeyOutcome, WebhookNews};
@@ -27,7 +28,7 @@ use crate::skills::{self, Named};
 use crate::tenants;
 use crate::timers::Timer;
 use crate::webhooks::News;
-use crate::{agents, calibrations, extractions};
+use crate::{agents, calibrations, extractions, pauses};
 
 /// Everything that a database would hold.
 #[derive(Debug, Default)]
@@ -68,6 +69,11 @@ pub(crate) struct State {
     /// Events that no fan-out has turned into deliveries yet.
     pub(crate) events: Vec<WebhookNews>,
     pub(crate) deliveries: BTreeMap<(TenantId, WebhookId, WebhookEventId), DeliveryRecord>,
+    /// Places among a tenant's open sends, and since when they are taken.
+    pub(crate) open_sends: BTreeMap<(TenantId, SendId), Timestamp>,
+    pub(crate) pauses: BTreeMap<PauseKey, pauses::Kept>,
+    /// What sends wait for.
+    pub(crate) pause_waits: BTreeMap<(TenantId, SendId), PauseKey>,
 }
 
 /// A request that was served under an idempotency key.

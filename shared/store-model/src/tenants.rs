@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use mainspring_shared::id::{KeyId, TenantId};
+use mainspring_shared::id::{KeyId, SendId, TenantId};
 use mainspring_shared::store::{
     CreateKeyOutcome, CreateTenantOutcome, DeleteTenantOutcome, IdempotencyKey, ListKeys,
-    ListTenants, NewKey, NewTenant, Page, Result, RotateKey, TenantPatch, Tenants,
-    UpdateTenantOutcome,
+    ListTenants, NewKey, NewTenant, PLACE_KEPT_MS, Page, Result, RotateKey, TenantPatch,
+    TenantUsage, TenantUsageQuery, Tenants, UpdateTenantOutcome,
 };
 use mainspring_shared::tenant::{KeyRecord, Limits, Tenant, resource, tenant_of};
 use mainspring_shared::time::Timestamp;
@@ -134,6 +134,9 @@ impl Tenants for ModelStore {
         state.memories.retain(|(tenant, _), _| *tenant != id);
         state.extractions.retain(|(tenant, _), _| *tenant != id);
         state.agents.retain(|key, _| key.tenant != id);
+        state.pauses.retain(|key, _| key.tenant != id);
+        state.open_sends.retain(|(tenant, _), _| *tenant != id);
+        state.pause_waits.retain(|(tenant, _), _| *tenant != id);
         state.skills.retain(|(tenant, _), _| *tenant != id);
         state.broken_skills.retain(|(tenant, _), _| *tenant != id);
         state.webhooks.retain(|(tenant, _), _| *tenant != id);
@@ -147,6 +150,59 @@ impl Tenants for ModelStore {
             key.revoked_at.get_or_insert(now);
         }
         Ok(DeleteTenantOutcome::Deleted)
+    }
+
+    async fn reserve_sends(&self, tenant: TenantId, sends: Vec<SendId>, max: u32) -> Result<u32> {
+        let (mut state, now) = self.begin();
+        let has = |state: &State, send: &SendId| state.open_sends.contains_key(&(tenant, *send));
+        let have = sends.iter().take_while(|send| has(&state, send)).count();
+        let new = &sends[have..];
+        let room = |state: &State| {
+            let taken = state.open_sends.keys().filter(|(of, _)| *of == tenant);
+            (max as usize).saturating_sub(taken.count())
+        };
+        if room(&state) < new.len() {
+            free(&mut state, tenant, now);
+        }
+        let more = room(&state).min(new.len());
+        for send in &new[..more] {
+            state.open_sends.insert((tenant, *send), now);
+        }
+        Ok(u32::try_from(have + more).unwrap_or(u32::MAX))
+    }
+
+    async fn release_sends(&self, tenant: TenantId, sends: Vec<SendId>) -> Result<()> {
+        let (mut state, _) = self.begin();
+        for send in sends {
+            state.open_sends.remove(&(tenant, send));
+        }
+        Ok(())
+    }
+
+    async fn tenant_usage(&self, query: TenantUsageQuery) -> Result<TenantUsage> {
+        let (state, _) = self.begin();
+        let mut found = TenantUsage::default();
+        let range = query.from..query.until;
+        for session in state.sessions.values() {
+            if session.key.tenant != query.tenant {
+                continue;
+            }
+            let sends = session.sends.keys().filter(|id| range.contains(&id.0));
+            found.sends += sends.count() as u64;
+            for ((send, ..), row) in &session.usage {
+                if range.contains(&send.0) {
+                    found.calls += 1;
+                    found.usage.add(&row.usage);
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    async fn tenant_bytes(&self, tenant: TenantId) -> Result<u64> {
+        let (state, _) = self.begin();
+        let mine = state.blobs.iter().filter(|((of, _), _)| *of == tenant);
+        Ok(mine.map(|(_, blob)| blob.stored_bytes()).sum())
     }
 
     async fn create_key(
@@ -232,6 +288,20 @@ impl Tenants for ModelStore {
         }
         Ok(())
     }
+}
+
+/// Frees the places of sends that have ended, and of those that nobody made in time.
+fn free(state: &mut State, tenant: TenantId, now: Timestamp) {
+    let places = std::mem::take(&mut state.open_sends);
+    let kept = places.into_iter().filter(|((of, send), since)| {
+        let is_kept = match state.send(*of, *send) {
+            Some(record) => !record.status.is_final(),
+            None => since.0 >= now.0 - PLACE_KEPT_MS,
+        };
+        *of != tenant || is_kept
+    });
+    let kept = kept.collect();
+    state.open_sends = kept;
 }
 
 fn live_key(

@@ -3,3 +3,27 @@
 -- name: tenants/lock
 -- Nobody else creates, renames or deletes a tenant until the transaction ends.
 SELECT tenant FROM tenants WHERE tenant = 1 FOR UPDATE;
+
+-- name: tenants/lock_one
+-- Nobody else takes places of the tenant $1 until the transaction ends.
+SELECT tenant FROM tenants WHERE tenant = $1 FOR UPDATE;
+
+-- name: tenants/usage
+-- What the sends of the tenant $1 from $2 until $3 cost, by the primary keys.
+SELECT
+    (SELECT count(*) FROM sends s
+     WHERE s.tenant = $1 AND s.send_id >= $2 AND s.send_id < $3) AS sends,
+    count(*) AS calls,
+    CAST(coalesce(sum(JSON_VALUE(r."usage", '$.input_tokens')), 0) AS SIGNED) AS input_tokens,
+    CAST(coalesce(sum(JSON_VALUE(r."usage", '$.output_tokens')), 0) AS SIGNED) AS output_tokens,
+    CAST(coalesce(sum(JSON_VALUE(r."usage", '$.cache_read_tokens')), 0) AS SIGNED) AS cache_read_tokens,
+    CAST(coalesce(sum(JSON_VALUE(r."usage", '$.cache_write_tokens')), 0) AS SIGNED) AS cache_write_tokens,
+    CAST(coalesce(sum(JSON_VALUE(r."usage", '$.reasoning_tokens')), 0) AS SIGNED) AS reasoning_tokens,
+    CAST(sum(JSON_VALUE(r."usage", '$.cost_usd')) AS DOUBLE) AS cost_usd,
+    coalesce(max(JSON_VALUE(r."usage", '$.estimated') IN ('true', '1')), 0) AS estimated
+FROM usage_rows r
+WHERE r.tenant = $1 AND r.send_id >= $2 AND r.send_id < $3;
+
+-- name: tenants/bytes
+-- Bytes of the blobs of the tenant $1 that are there, by the primary key.
+SELECT CAST(coalesce(sum(bytes), 0) AS SIGNED) AS bytes FROM blobs WHERE tenant = $1 AND state = 1;

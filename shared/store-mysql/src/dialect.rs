@@ -22,6 +22,7 @@ const TEXTS: &[&str] = &[
     include_str!("../sql/messages.sql"),
     include_str!("../sql/named.sql"),
     include_str!("../sql/projections.sql"),
+    include_str!("../sql/pauses.sql"),
     include_str!("../sql/runs.sql"),
     include_str!("../sql/sends.sql"),
     include_str!("../sql/sessions.sql"),

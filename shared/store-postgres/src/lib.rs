@@ -22,6 +22,7 @@ mod leases;
 mod lists;
 mod memories;
 mod park;
+mod pauses;
 mod reads;
 mod report;
 mod rounds;

@@ -360,15 +360,7 @@ pub(crate) async fn usage(pool: &Pool, key: SessionKey) -> Result<Option<Session
             model,
             purpose: Purpose::stored(purpose.as_deref()),
             calls: fields.total("calls")?,
-            usage: Usage {
-                input_tokens: fields.total("input_tokens")?,
-                output_tokens: fields.total("output_tokens")?,
-                cache_read_tokens: fields.total("cache_read_tokens")?,
-                cache_write_tokens: fields.total("cache_write_tokens")?,
-                reasoning_tokens: fields.total("reasoning_tokens")?,
-                cost_usd: fields.take("cost_usd")?,
-                estimated: fields.take("estimated")?,
-            },
+            usage: sum(&mut fields)?,
         };
         if own {
             found.own.push(part);
@@ -377,6 +369,19 @@ pub(crate) async fn usage(pool: &Pool, key: SessionKey) -> Result<Option<Session
         }
     }
     Ok(Some(found))
+}
+
+/// What the model calls of a row cost together.
+pub(crate) fn sum(fields: &mut Fields<'_>) -> Result<Usage> {
+    Ok(Usage {
+        input_tokens: fields.total("input_tokens")?,
+        output_tokens: fields.total("output_tokens")?,
+        cache_read_tokens: fields.total("cache_read_tokens")?,
+        cache_write_tokens: fields.total("cache_write_tokens")?,
+        reasoning_tokens: fields.total("reasoning_tokens")?,
+        cost_usd: fields.take("cost_usd")?,
+        estimated: fields.take("estimated")?,
+    })
 }
 
 pub(crate) async fn open_children(pool: &Pool, key: SessionKey) -> Result<u64> {

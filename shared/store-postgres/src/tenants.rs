@@ -1,11 +1,11 @@
 //! Tenants and API keys.
 
 use async_trait::async_trait;
-use mainspring_shared::id::{KeyId, TenantId};
+use mainspring_shared::id::{KeyId, SendId, TenantId};
 use mainspring_shared::store::{
     CreateKeyOutcome, CreateTenantOutcome, DeleteTenantOutcome, Error, IdempotencyKey, ListKeys,
-    ListTenants, NewKey, NewTenant, Page, Result, RotateKey, TenantPatch, Tenants,
-    UpdateTenantOutcome,
+    ListTenants, NewKey, NewTenant, PLACE_KEPT_MS, Page, Result, RotateKey, TenantPatch,
+    TenantUsage, TenantUsageQuery, Tenants, UpdateTenantOutcome,
 };
 use mainspring_shared::tenant::{KeyRecord, Scopes, Tenant, resource, tenant_of};
 use mainspring_shared::time::Timestamp;
@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use crate::accept::{Taken, lookup, take};
 use crate::columns::{json, maybe_text, text};
-use crate::reads::page;
+use crate::reads::{page, sum};
 use crate::retry::{Fault, PgQuery, execute, fetch, repeatable, sql};
 use crate::rows::Fields;
 use crate::store::PostgresStore;
@@ -61,6 +61,52 @@ impl Tenants for PostgresStore {
     async fn delete_tenant(&self, id: TenantId) -> Result<DeleteTenantOutcome> {
         let (at, pool) = (self.at, &self.pools.writers);
         repeatable!(pool, |connection, lost| delete(connection, at, id, lost))
+    }
+
+    async fn reserve_sends(&self, tenant: TenantId, sends: Vec<SendId>, max: u32) -> Result<u32> {
+        let (at, pool) = (self.at, &self.pools.writers);
+        let sends: Vec<Uuid> = sends.into_iter().map(|send| send.0).collect();
+        repeatable!(pool, |connection| reserve_sends(
+            connection, at, tenant, &sends, max
+        ))
+    }
+
+    async fn release_sends(&self, tenant: TenantId, sends: Vec<SendId>) -> Result<()> {
+        let sends: Vec<Uuid> = sends.into_iter().map(|send| send.0).collect();
+        let release = || {
+            let query = sql!("tenants/release").bind(tenant.0);
+            query.bind(sends.clone())
+        };
+        execute(&self.pools.writers, release).await.map(drop)
+    }
+
+    async fn tenant_usage(&self, query: TenantUsageQuery) -> Result<TenantUsage> {
+        // It may go through many sends: others do not wait for it.
+        let rows = fetch(&self.pools.streamers, || {
+            sql!("tenants/usage")
+                .bind(query.tenant.0)
+                .bind(query.from)
+                .bind(query.until)
+        });
+        let rows = rows.await?;
+        let Some(row) = rows.first() else {
+            return Ok(TenantUsage::default());
+        };
+        let mut fields = Fields::new(row, "usage_rows");
+        Ok(TenantUsage {
+            sends: fields.total("sends")?,
+            calls: fields.total("calls")?,
+            usage: sum(&mut fields)?,
+        })
+    }
+
+    async fn tenant_bytes(&self, tenant: TenantId) -> Result<u64> {
+        let bytes = || sql!("tenants/bytes").bind(tenant.0);
+        let rows = fetch(&self.pools.streamers, bytes).await?;
+        let row = rows
+            .first()
+            .map(|row| Fields::new(row, "blobs").total("bytes"));
+        row.unwrap_or(Ok(0))
     }
 
     async fn create_key(
@@ -282,6 +328,55 @@ async fn delete(
     drop_pending.execute(&mut *tx).await?;
     tx.commit().await?;
     Ok(DeleteTenantOutcome::Deleted)
+}
+
+async fn reserve_sends(
+    connection: &mut PgConnection,
+    at: Option<Timestamp>,
+    tenant: TenantId,
+    sends: &[Uuid],
+    max: u32,
+) -> std::result::Result<u32, Fault> {
+    let at = at.map(|at| at.0);
+    let mut tx = connection.begin().await?;
+    let lock = sql!("tenants/lock_one").bind(tenant.0);
+    lock.execute(&mut *tx).await?;
+    let (mut taken, had) = places(&mut tx, tenant, sends).await?;
+    // A repeat has the first ones already.
+    let new = &sends[had.min(sends.len())..];
+    let max = usize::try_from(max).unwrap_or(usize::MAX);
+    if max.saturating_sub(taken) < new.len() {
+        let free = sql!("tenants/free")
+            .bind(at)
+            .bind(tenant.0)
+            .bind(PLACE_KEPT_MS);
+        free.execute(&mut *tx).await?;
+        taken = places(&mut tx, tenant, sends).await?.0;
+    }
+    let more = max.saturating_sub(taken).min(new.len());
+    if more > 0 {
+        let reserve = sql!("tenants/reserve").bind(at).bind(tenant.0);
+        let reserve = reserve.bind(new[..more].to_vec());
+        reserve.execute(&mut *tx).await?;
+    }
+    tx.commit().await?;
+    Ok(u32::try_from(had + more).unwrap_or(u32::MAX))
+}
+
+/// Places taken, and those of them that these sends have.
+async fn places(
+    connection: &mut PgConnection,
+    tenant: TenantId,
+    sends: &[Uuid],
+) -> std::result::Result<(usize, usize), Fault> {
+    let query = sql!("tenants/places").bind(tenant.0).bind(sends.to_vec());
+    let row = query.fetch_one(connection).await?;
+    let mut fields = Fields::new(&row, "open_sends");
+    let mut count = |column| {
+        let total = fields.total(column)?;
+        Ok::<_, Error>(usize::try_from(total).unwrap_or(usize::MAX))
+    };
+    Ok((count("taken")?, count("had")?))
 }
 
 async fn create_key(

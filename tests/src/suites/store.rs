@@ -35,6 +35,8 @@ pub mod inbox;
 pub mod lists;
 pub mod memories;
 pub mod park;
+pub mod pauses;
+pub mod places;
 pub mod posts;
 pub mod projections;
 pub mod prune;
@@ -85,6 +87,8 @@ const SOURCES: &[(&str, &str)] = &[
     ("lists", include_str!("store/lists.rs")),
     ("memories", include_str!("store/memories.rs")),
     ("park", include_str!("store/park.rs")),
+    ("pauses", include_str!("store/pauses.rs")),
+    ("places", include_str!("store/places.rs")),
     ("posts", include_str!("store/posts.rs")),
     ("projections", include_str!("store/projections.rs")),
     ("prune", include_str!("store/prune.rs")),

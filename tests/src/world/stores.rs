@@ -10,7 +10,8 @@ use async_trait::async_trait;
 use mainspring_shared::entropy::Entropy as _;
 use mainspring_shared::store::{
     Agents, BlobRows, Boots, Calibrations, Calls, Dump, Extractions, Inspect, Leases, Lists,
-    Memories, Reads, Result, Runs, Sends, Sessions, Skills, Sweeps, Tenants, Timers, Webhooks,
+    Memories, Pauses, Reads, Result, Runs, Sends, Sessions, Skills, Sweeps, Tenants, Timers,
+    Webhooks,
 };
 use mainspring_shared::time::{Clock, Timestamp};
 use mainspring_store_model::ModelStore;

@@ -123,7 +123,7 @@ impl WireBus {
 #[async_trait]
 impl Bus for WireBus {
     fn publish(&self, topic: Topic, payload: Bytes) {
-        if matches!(topic, Topic::Asks | Topic::Answers(_)) {
+        if matches!(topic, Topic::Asks | Topic::Answers(_) | Topic::Pauses) {
             // Nobody listens while no worker runs.
             let _ = self.asks.send((topic, payload));
         } else if let Topic::Live(key) = topic {
@@ -138,7 +138,7 @@ impl Bus for WireBus {
     }
 
     async fn subscribe(&self, topic: Topic) -> BoxStream<'static, Notice> {
-        if matches!(topic, Topic::Asks | Topic::Answers(_)) {
+        if matches!(topic, Topic::Asks | Topic::Answers(_) | Topic::Pauses) {
             let inbox = self.asks.subscribe();
             let mine = move |heard: (Topic, Bytes)| (heard.0 == topic).then_some(heard.1);
             return futures::stream::unfold(inbox, move |mut inbox| async move {

@@ -21,6 +21,7 @@ mod lives;
 mod memory;
 mod models;
 mod output;
+mod pauses;
 mod pools;
 mod positions;
 mod preview;

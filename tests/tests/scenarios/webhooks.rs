@@ -397,7 +397,7 @@ async fn a_scheduler_that_dies_after_any_of_its_steps_loses_no_message() {
         dying.then(step, async move {
             noted.store(true, Ordering::SeqCst);
             killed.kill();
-            std::future::pending().await
+            std::future::pending::<()>().await;
         });
         let _first = bed.world.scheduler("a", dying).await;
         bed.world.pass(Duration::from_secs(5)).await;

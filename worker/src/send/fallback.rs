@@ -38,10 +38,12 @@ impl Run<'_> {
     }
 
     /// When the round's first model call was made. A send that was parked for a retry goes on
-    /// counting; one whose worker died begins anew, as the outage may have been ours.
+    /// counting; one whose worker died begins anew, as the outage may have been ours, and so does one that
+    /// was paused: of its calls, none counts as failed.
     fn asking_since(&self, attempt: i32) -> Timestamp {
         let now = self.now();
-        if attempt <= 1 || self.send.resumed != Some(Resumed::Retry) {
+        let failed = attempt - 1 - self.send.record.not_failed;
+        if failed <= 0 || self.send.resumed != Some(Resumed::Retry) {
             return now;
         }
         let said = self.prompt.window.last().map(|last| last.created_at);

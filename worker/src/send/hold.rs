@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mainspring_shared::budget::{Price, Spent};
 use mainspring_shared::lease::Lease;
+use mainspring_shared::pause::PauseKey;
 use mainspring_shared::session::SIGNAL_INBOX;
 use mainspring_shared::store::UsageRow;
 use tokio::sync::Notify;
@@ -108,6 +109,8 @@ pub(super) struct Hold {
     pub(super) inbox: Inbox,
     /// Signals that a step lowered, and about which nothing was done yet.
     pub(super) heard: i32,
+    /// What the send is about to be parked for.
+    pub(super) paused: Option<PauseKey>,
     pub(super) seen: Seen,
 }
 
@@ -126,6 +129,7 @@ impl Hold {
                 Inbox::Known
             },
             heard: 0,
+            paused: None,
             seen: Seen::default(),
         }
     }

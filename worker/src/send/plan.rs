@@ -54,8 +54,16 @@ fn more_telling(a: WaitingOn, b: WaitingOn) -> WaitingOn {
 
 /// The places of the calls that run next: a row of parallel ones, or one that runs alone. Calls
 /// that are settled or wait outside are passed over.
-pub(super) fn first(calls: &[CallRecord], offers: &Offers) -> Vec<usize> {
+///
+/// Calls that are held back wait where they stand: those of parallel tools beside them are made, and a tool that
+/// runs alone is not called before them.
+pub(super) fn first(
+    calls: &[CallRecord],
+    offers: &Offers,
+    is_held: impl Fn(&str) -> bool,
+) -> Vec<usize> {
     let mut together = Vec::new();
+    let mut any_held = false;
     for (place, call) in calls.iter().enumerate() {
         if !matches!(
             call.state(),
@@ -69,13 +77,33 @@ pub(super) fn first(calls: &[CallRecord], offers: &Offers) -> Vec<usize> {
         let Place::Here(_) = offer.place else {
             continue;
         };
+        let held = is_held(&call.name);
+        any_held |= held;
         match offer.traits.concurrency {
+            Concurrency::Parallel if held => {}
             Concurrency::Parallel => together.push(place),
-            Concurrency::Exclusive if together.is_empty() => return vec![place],
+            Concurrency::Exclusive if together.is_empty() && !any_held => return vec![place],
             Concurrency::Exclusive => return together,
         }
     }
     together
+}
+
+/// The first call of this worker's that is held back.
+pub(super) fn held<T>(
+    calls: &[CallRecord],
+    offers: &Offers,
+    hold: impl Fn(&str) -> Option<T>,
+) -> Option<T> {
+    let mut waiting = calls.iter().filter(|call| {
+        let is_open = matches!(
+            call.state(),
+            CallState::Requested | CallState::Started { .. }
+        );
+        let offer = offers.get(&call.name);
+        is_open && offer.is_some_and(|offer| matches!(offer.place, Place::Here(_)))
+    });
+    waiting.find_map(|call| hold(&call.name))
 }
 
 /// What a call gets that this worker must not or cannot make, whatever its turn.

@@ -157,6 +157,21 @@ impl<'a> Run<'a> {
 
     /// Runs the machine until the send is left.
     pub(crate) async fn drive(&mut self) -> Left {
+        let mut state = State::Taken {
+            rounds: self.bill.totals.rounds.unsigned_abs(),
+            attempts: self.bill.totals.attempts.unsigned_abs(),
+            crashes: self.send.record.crashes.unsigned_abs(),
+            open: Open::Nothing,
+        };
+        // After a death it is first decided whether it goes on at all: parking counts deaths anew.
+        if self.send.record.crashes == 0
+            && !self.time_is_up()
+            && !self.hold.reach.cancel.is_cancelled()
+            && let Some(pause) = self.held_back()
+        {
+            let event = self.paused(pause);
+            return self.run_machine(state, event).await;
+        }
         self.live(LiveKind::SendStarted);
         let hooks = self.kernel.parts.hooks.clone();
         let place = self.place();
@@ -170,17 +185,18 @@ impl<'a> Run<'a> {
             }
             return self.left();
         };
-        let mut state = State::Taken {
-            rounds: self.bill.totals.rounds.unsigned_abs(),
-            attempts: self.bill.totals.attempts.unsigned_abs(),
-            crashes: self.send.record.crashes.unsigned_abs(),
-            open,
-        };
-        let mut event = if self.time_is_up() {
+        if let State::Taken { open: needs, .. } = &mut state {
+            *needs = open;
+        }
+        let event = if self.time_is_up() {
             Event::DeadlinePassed
         } else {
             Event::Begun
         };
+        self.run_machine(state, event).await
+    }
+
+    async fn run_machine(&mut self, mut state: State, mut event: Event) -> Left {
         loop {
             let step = match transition(&state, event, &self.rules) {
                 Ok(step) => step,
@@ -251,7 +267,10 @@ impl<'a> Run<'a> {
     /// Does what the machine says; an event when that is already over.
     async fn perform(&mut self, command: Command) -> Option<Event> {
         match command {
-            Command::Ask { round, attempt } => self.ask(round as i32, attempt as i32).await,
+            Command::Ask { round, attempt } => match self.held_back() {
+                Some(pause) => Some(self.paused(pause)),
+                None => self.ask(round as i32, attempt as i32).await,
+            },
             Command::AbortAsking => {
                 self.abort_asking();
                 None

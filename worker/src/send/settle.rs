@@ -7,6 +7,7 @@ use mainspring_shared::error::Code;
 use mainspring_shared::id::SendId;
 use mainspring_shared::message::{ContentPart, Message, NewMessage, Role, ToolCall, plain_text};
 use mainspring_shared::model::Digest;
+use mainspring_shared::pause::PauseSet;
 use mainspring_shared::send::machine::{Answer, End};
 use mainspring_shared::send::{StopReason, WaitingOn};
 use mainspring_shared::session::shown::{Shown, ShownMemory};
@@ -115,7 +116,12 @@ pub(super) struct Asking {
 /// The assistant's message with its calls, and each call's row. The ids are made of the send, the
 /// round and the place: the same when the round is asked again after a crash, and never those of
 /// another round.
-pub(super) fn round(reply: &Reply, asking: Asking, offers: &Offers, vetted: &[Vetted]) -> Round {
+pub(super) fn round(
+    reply: &Reply,
+    asking: Asking,
+    (offers, pauses): (&Offers, &PauseSet),
+    vetted: &[Vetted],
+) -> Round {
     let Asking { send, round, .. } = asking;
     let both = reply.tool_calls.iter().zip(vetted).enumerate();
     let calls: Vec<ToolCall> = both
@@ -165,7 +171,8 @@ pub(super) fn round(reply: &Reply, asking: Asking, offers: &Offers, vetted: &[Ve
     let mut records: Vec<CallRecord> = rows.iter().map(|row| record(row, asking)).collect();
     if !asking.stopping {
         // What runs first is marked as begun with its request: one transaction less.
-        for place in plan::first(&records, offers) {
+        let is_held = |name: &str| pauses.of_tool(asking.key.tenant, name).is_some();
+        for place in plan::first(&records, offers, is_held) {
             rows[place].begins = CallBegin::Started;
             records[place].started_epoch = Some(asking.epoch);
             records[place].attempt = 1;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use mainspring_scheduler::error::Error;
+use mainspring_scheduler::error::{Error, Quota};
 use mainspring_shared::error::Code;
 use mainspring_shared::id::TenantId;
 use mainspring_shared::tenant::Limits;
@@ -24,17 +24,26 @@ struct Bucket {
 }
 
 impl Rates {
-    /// Takes one request of a tenant's, or says when the next one may be sent.
+    /// Takes one request of a tenant's, or says when the next one may be sent. Returns the limit that it counts
+    /// among, where there is one.
     pub(super) fn take(
         &self,
         tenant: TenantId,
         limits: &Limits,
         now: Duration,
-    ) -> Result<(), Error> {
+    ) -> Result<Option<Quota>, Error> {
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(rate) = limits.requests_per_second else {
             buckets.remove(&tenant);
-            return Ok(());
+            return Ok(None);
+        };
+        let quota = |left: f64, reset: Duration| Quota {
+            name: "requests",
+            unit: None,
+            quota: u64::from(rate),
+            window: Some(Duration::from_secs(1)),
+            left: left.max(0.0) as u64,
+            reset,
         };
         let rate = f64::from(rate);
         let bucket = buckets.entry(tenant).or_insert(Bucket {
@@ -50,10 +59,12 @@ impl Rates {
                 Code::LimitRequests,
                 format!("the tenant may send {rate} requests per second"),
             )
-            .after(wait.min(Duration::from_mins(1))));
+            .after(wait.min(Duration::from_mins(1)))
+            .with_quota(quota(0.0, wait)));
         }
         bucket.level -= 1.0;
-        Ok(())
+        let whole = Duration::from_secs_f64((rate - bucket.level).max(0.0) / rate);
+        Ok(Some(quota(bucket.level, whole)))
     }
 }
 

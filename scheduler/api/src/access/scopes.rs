@@ -18,7 +18,17 @@ pub(crate) struct Needs {
 }
 
 /// What shows or changes the system as a whole.
-const SYSTEM: [&str; 4] = ["/v1/tenants", "/v1/workers", "/v1/queue", "/v1/scaling"];
+const SYSTEM: [&str; 6] = [
+    "/v1/tenants",
+    "/v1/workers",
+    "/v1/queue",
+    "/v1/scaling",
+    "/v1/providers",
+    "/v1/pools",
+];
+
+/// What only administrators see and change.
+const ADMINS: [&str; 4] = ["/v1/tenants", "/v1/keys", "/v1/providers", "/v1/pools"];
 
 /// What settles what waits for someone.
 const ANSWERS: [&str; 3] = [
@@ -62,7 +72,7 @@ impl Needs {
             })
         };
         let operator = SYSTEM.into_iter().any(below);
-        let scope = if below("/v1/tenants") || below("/v1/keys") {
+        let scope = if ADMINS.into_iter().any(below) {
             Scope::Admin
         } else if reads {
             Scope::Read

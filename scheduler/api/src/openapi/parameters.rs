@@ -38,6 +38,9 @@ pub(super) fn in_path(path: &str, name: &str) -> Value {
         ("name", _) if path.starts_with("/v1/agents/") => {
             json!({ "type": "string", "pattern": AGENT_NAME })
         }
+        ("name", _) if path.starts_with("/v1/pools/") => {
+            json!({ "type": "string", "pattern": POOL })
+        }
         ("alias", _) => json!({ "type": "string", "pattern": ALIAS }),
         _ => json!({ "type": "string", "minLength": 1 }),
     };

@@ -9,7 +9,7 @@ use mainspring_queue_local::LocalBus;
 use mainspring_runtime::SystemClock;
 use mainspring_shared::store::{
     Agents, BlobRows, Boots, Calibrations, Calls, CancelOutcome, DeliverOutcome, Dump, Error,
-    Extractions, Inspect, Leases, Lists, Memories, PostOutcome, Reads, Result, Runs, Sends,
+    Extractions, Inspect, Leases, Lists, Memories, Pauses, PostOutcome, Reads, Result, Runs, Sends,
     Sessions, Skills, Sweeps, Tenants, Timers, Webhooks,
 };
 use mainspring_shared::time::Timestamp;

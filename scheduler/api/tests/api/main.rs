@@ -30,6 +30,7 @@ mod memories;
 mod naming_agents;
 mod operations;
 mod outage;
+mod pauses;
 mod prune;
 mod runs;
 mod send_agents;

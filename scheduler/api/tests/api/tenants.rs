@@ -76,6 +76,16 @@ async fn bad_members_are_named() {
         ),
         (
             "/v1/tenants",
+            json!({ "name": "x", "limits": { "sends_open": 0 } }),
+            "/limits/sends_open",
+        ),
+        (
+            "/v1/tenants",
+            json!({ "name": "x", "limits": { "usd_per_day": 1 } }),
+            "/limits/usd_per_day",
+        ),
+        (
+            "/v1/tenants",
             json!({ "name": "x", "limits": { "bytes": 1 } }),
             "/limits/bytes",
         ),
@@ -193,4 +203,119 @@ async fn the_last_use_of_a_key_is_shown() {
     let shown = &keys["data"][0];
     assert_eq!(shown["tenant"], id.as_str());
     assert!(shown["last_used_at"].is_string(), "{shown}");
+}
+
+/// Sets the limits of a tenant, and waits until the scheduler knows.
+async fn limit(api: &crate::world::Scheduler, id: &str, limits: &Value) {
+    let patch = json!({ "limits": limits });
+    ask(api, ROOT, "PATCH", &format!("/v1/tenants/{id}"), &patch)
+        .await
+        .ok(200);
+}
+
+#[tokio::test]
+async fn answers_say_how_much_of_a_limit_is_left() {
+    let world = World::new().await;
+    let api = locked(&world).await;
+    let (id, key) = tenant(&api, "blue", &["read"]).await;
+    limit(&api, &id, &json!({ "requests_per_second": 2 })).await;
+    let free = ask(&api, ROOT, "GET", "/v1/sessions", &NONE).await;
+    assert_eq!(free.header("ratelimit-policy"), None);
+    assert_eq!(free.header("ratelimit"), None);
+    let first = ask(&api, &key, "GET", "/v1/sessions", &NONE).await;
+    assert_eq!(first.status, 200);
+    assert_eq!(
+        first.header("ratelimit-policy"),
+        Some("\"requests\";q=2;w=1")
+    );
+    assert_eq!(first.header("ratelimit"), Some("\"requests\";r=1;t=1"));
+    for _ in 0..20 {
+        let answer = ask(&api, &key, "GET", "/v1/sessions", &NONE).await;
+        if answer.status == 429 {
+            assert_eq!(answer.header("ratelimit"), Some("\"requests\";r=0;t=1"));
+            return;
+        }
+    }
+    panic!("twenty requests in a row are more than two a second");
+}
+
+#[tokio::test]
+async fn a_tenant_has_no_more_open_sends_than_its_limit() {
+    let world = World::new().await;
+    let api = locked(&world).await;
+    let (id, key) = tenant(&api, "blue", &["read", "send"]).await;
+    let (_, other) = tenant(&api, "red", &["send"]).await;
+    limit(&api, &id, &json!({ "sends_open": 3 })).await;
+    let shown = ask(&api, ROOT, "GET", &format!("/v1/tenants/{id}"), &NONE).await;
+    assert_eq!(shown.ok(200)["limits"], json!({ "sends_open": 3 }));
+    let send = |n: u32| json!({ "input": format!("{n}"), "session": {} });
+    let keyed = |n: u32| {
+        let call = api.call("POST", "/v1/sends").json(&send(n));
+        let call = call.header("authorization", &format!("Bearer {key}"));
+        call.header("idempotency-key", &format!("send-{n}"))
+    };
+    let first = keyed(1).send().await.ok(202);
+    let batch = json!({ "sends": [send(2), send(3), send(4)] });
+    let batch = ask(&api, &key, "POST", "/v1/sends:batch", &batch).await;
+    let items = batch.ok(200)["results"].clone();
+    let codes: Vec<&Value> = (0..3).map(|n| &items[n]["problem"]["code"]).collect();
+    assert_eq!(codes, [&NONE, &NONE, &json!("limit.sends")], "{items}");
+    let refused = keyed(5).send().await;
+    refused.problem(429, "limit.sends");
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    assert_eq!(
+        refused.header("ratelimit-policy"),
+        Some("\"sends-open\";q=3;qu=\"concurrent-requests\"")
+    );
+    assert_eq!(refused.header("ratelimit"), Some("\"sends-open\";r=0;t=1"));
+    // Whoever repeats a request gets its answer, and takes no place.
+    let again = keyed(1).send().await;
+    assert_eq!(again.header("idempotency-replayed"), Some("true"));
+    assert_eq!(again.ok(202)["id"], first["id"]);
+    // Others are not held to it.
+    for n in 0..5 {
+        ask(&api, &other, "POST", "/v1/sends", &send(n))
+            .await
+            .ok(202);
+    }
+    // What ends makes room; what is refused for another reason takes none.
+    let cancel = format!("/v1/sends/{}/cancel", first["id"].as_str().expect("an id"));
+    ask(&api, &key, "POST", &cancel, &NONE).await;
+    let unknown = "/v1/sessions/ses_00000000000000000000000000000001/sends";
+    for _ in 0..3 {
+        let refused = ask(&api, &key, "POST", unknown, &json!({ "input": "x" })).await;
+        refused.problem(404, "session.not_found");
+    }
+    keyed(5).send().await.ok(202);
+    keyed(6).send().await.problem(429, "limit.sends");
+}
+
+#[tokio::test]
+async fn what_a_tenant_used_is_shown_by_day() {
+    let world = World::new().await;
+    let api = locked(&world).await;
+    let (id, key) = tenant(&api, "blue", &["admin"]).await;
+    let path = format!("/v1/tenants/{id}/usage");
+    let body = json!({ "input": "hello", "session": {} });
+    for _ in 0..2 {
+        ask(&api, &key, "POST", "/v1/sends", &body).await.ok(202);
+    }
+    let used = ask(&api, ROOT, "GET", &path, &NONE).await.ok(200);
+    assert_eq!(used["days"].as_array().map(Vec::len), Some(7));
+    assert_eq!(used["days"][0]["sends"], 2);
+    assert_eq!(used["days"][0]["usage"]["input_tokens"], 0);
+    assert_eq!(used["days"][1]["sends"], 0);
+    assert_eq!(used["total"]["sends"], 2);
+    assert_eq!(used["blob_bytes"], 0);
+    let one = ask(&api, ROOT, "GET", &format!("{path}?days=1"), &NONE).await;
+    assert_eq!(one.ok(200)["days"].as_array().map(Vec::len), Some(1));
+    for days in ["0", "93", "x"] {
+        let bad = ask(&api, ROOT, "GET", &format!("{path}?days={days}"), &NONE).await;
+        bad.problem(400, "request.invalid");
+    }
+    let unknown = ask(&api, ROOT, "GET", "/v1/tenants/ten_9/usage", &NONE).await;
+    unknown.problem(404, "tenant.not_found");
+    // It is the operator's to see.
+    let refused = ask(&api, &key, "GET", &path, &NONE).await;
+    refused.problem(403, "auth.forbidden");
 }

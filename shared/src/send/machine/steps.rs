@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use self::asking::{asking, backing_off, folding, taken};
 use self::calling::{calling, settling, stopping, storing};
-use self::leaving::{ending, left, parking, releasing};
+use self::leaving::{ending, left, parking, pausing, releasing};
 use super::{Command, End, Event, Open, Rules, State, Step};
 use crate::error::Code;
 use crate::send::{StopReason, WaitingOn};
@@ -51,6 +51,7 @@ pub(super) fn step(state: State, event: Event, rules: &Rules) -> Option<Step> {
         State::Settling { round, draining } => settling(round, draining, event, rules),
         State::Ending { round } => ending(round, event),
         State::Parking { round, attempt } => parking(round, attempt, event, rules),
+        State::Pausing => pausing(event),
         State::Releasing => releasing(event),
         State::Left => left(event),
     }
@@ -82,6 +83,7 @@ fn lease_lost(state: State) -> Option<Step> {
         | State::Settling { .. }
         | State::Ending { .. }
         | State::Parking { .. }
+        | State::Pausing
         | State::Releasing => to(State::Left, [Command::Drop]),
         State::Left => stay(State::Left),
     }
@@ -103,6 +105,12 @@ fn end(round: u32, end: End) -> Option<Step> {
 fn park(round: u32, attempt: u32, on: WaitingOn, after: Option<Duration>) -> Option<Step> {
     let next = State::Parking { round, attempt };
     to(next, [Command::Park { on, after }])
+}
+
+/// Whoever goes on after the pause begins where the rows say that it stands.
+fn pause(within: Duration) -> Option<Step> {
+    let (on, after) = (WaitingOn::Retry, Some(within));
+    to(State::Pausing, [Command::Park { on, after }])
 }
 
 fn abort_and_end(round: u32, why: End) -> Option<Step> {

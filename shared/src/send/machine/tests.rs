@@ -178,6 +178,7 @@ fn states() -> Vec<(&'static str, State)> {
         ("ending", State::Ending { round }),
         ("parking for a retry", State::Parking { round, attempt: 1 }),
         ("parking for calls", State::Parking { round, attempt: 0 }),
+        ("parking for the end of a pause", State::Pausing),
         ("releasing", State::Releasing),
         ("left", State::Left),
     ]
@@ -192,6 +193,10 @@ fn failed(permanent: bool, retry_after: Option<u64>) -> Event {
         not_failed: 0,
     }
 }
+
+const PAUSED: Event = Event::Paused {
+    within: Duration::from_hours(1),
+};
 
 const CANCELLED_ROUND: Event = Event::RoundStored {
     cancelled: true,
@@ -237,6 +242,7 @@ fn events() -> Vec<(&'static str, Event)> {
         ("overflowed", Event::Overflowed),
         ("folded", Event::Folded { cancelled: false }),
         ("folded, cancelled", Event::Folded { cancelled: true }),
+        ("paused", PAUSED),
         ("backoff over", Event::BackoffOver),
         ("round stored", stored(Open::Nothing)),
         ("round stored, calls to run", stored(Open::Here)),
@@ -304,7 +310,7 @@ fn possible(step: &Step) -> Vec<Event> {
         Event::LeaseLost,
     ];
     match step.next {
-        State::Taken { .. } => possible.push(Event::Begun),
+        State::Taken { .. } => possible.extend([Event::Begun, PAUSED]),
         State::Asking { .. } => possible.extend([
             Event::Replied(Answer::Final),
             Event::Replied(Answer::Cut),
@@ -317,12 +323,14 @@ fn possible(step: &Step) -> Vec<Event> {
             failed(true, None),
             Event::TooLong,
             Event::Overflowed,
+            PAUSED,
         ]),
         State::Folding { .. } => possible.extend([
             Event::Folded { cancelled: false },
             Event::Folded { cancelled: true },
             failed(false, None),
             failed(true, None),
+            PAUSED,
         ]),
         State::BackingOff { .. } => possible.push(Event::BackoffOver),
         State::Storing { .. } => possible.extend([
@@ -331,7 +339,16 @@ fn possible(step: &Step) -> Vec<Event> {
             stored(OUTSIDE),
             CANCELLED_ROUND,
         ]),
-        State::Calling { .. } | State::Stopping { .. } => possible.extend([
+        State::Calling { .. } => possible.extend([
+            over(Open::Nothing, true),
+            over(Open::Passed, true),
+            over(Open::Passed, false),
+            over(Open::Nothing, false),
+            over(OUTSIDE, true),
+            Event::CallsAborted,
+            PAUSED,
+        ]),
+        State::Stopping { .. } => possible.extend([
             over(Open::Nothing, true),
             over(Open::Passed, true),
             over(Open::Passed, false),
@@ -357,7 +374,7 @@ fn possible(step: &Step) -> Vec<Event> {
             Event::Woken { open: Open::Here },
             Event::Woken { open: OUTSIDE },
         ]),
-        State::Ending { .. } | State::Releasing => possible.push(Event::Stored),
+        State::Ending { .. } | State::Pausing | State::Releasing => possible.push(Event::Stored),
         State::Left => possible.retain(|event| *event != Event::LeaseLost),
     }
     possible
@@ -409,6 +426,9 @@ impl Watch {
             }
             Event::Failed { .. } => (self.asking, self.folding) = (false, false),
             Event::TooLong => self.asking = false,
+            Event::Paused { .. } => {
+                (self.asking, self.folding, self.calling) = (false, false, false);
+            }
             Event::Overflowed => {
                 self.asking = false;
                 self.overflows += 1;
@@ -505,6 +525,30 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn a_pause_parks_a_send_wherever_something_would_begin() {
+    let park = Command::Park {
+        on: WaitingOn::Retry,
+        after: Some(Duration::from_hours(1)),
+    };
+    let calling = State::Calling {
+        round: 1,
+        draining: true,
+    };
+    for state in [taken(1, 0, Open::Here), asking(2, true), calling] {
+        let step = transition(&state, PAUSED, &RULES).expect("is legal");
+        assert_eq!(
+            (step.next, &step.commands[..]),
+            (State::Pausing, &[park][..])
+        );
+    }
+    let storing = State::Storing {
+        round: 0,
+        draining: false,
+    };
+    assert!(transition(&storing, PAUSED, &RULES).is_err());
 }
 
 #[test]

@@ -17,5 +17,8 @@ WITH
     sv AS (DELETE FROM skill_versions d WHERE d.tenant = $2::integer),
     sk AS (DELETE FROM skills d WHERE d.tenant = $2::integer),
     wh AS (DELETE FROM webhooks d WHERE d.tenant = $2::integer),
-    we AS (DELETE FROM webhook_events d WHERE d.tenant = $2::integer)
+    we AS (DELETE FROM webhook_events d WHERE d.tenant = $2::integer),
+    pa AS (DELETE FROM pauses d WHERE d.tenant = $2::integer),
+    pw AS (DELETE FROM pause_waits d WHERE d.tenant = $2::integer),
+    os AS (DELETE FROM open_sends d WHERE d.tenant = $2::integer)
 UPDATE tenants t SET name = NULL, deleted_at = n.now FROM n WHERE t.tenant = $2::integer

@@ -343,6 +343,27 @@ macro_rules! store_cases {
                 a_wait_forgets_earlier_crashes,
                 a_released_send_stays_ready_and_running,
             }
+            pauses {
+                a_pause_is_listed_until_it_ends,
+                what_is_not_paused_can_be_resumed,
+                pauses_are_listed_in_the_order_of_their_keys,
+                a_send_is_woken_when_its_pause_ends,
+                a_send_that_parks_after_the_end_of_its_pause_is_woken,
+                a_send_that_waits_for_something_else_is_not_woken,
+                a_later_note_takes_the_place_of_the_one_before,
+                sends_are_woken_piece_by_piece,
+                a_paused_send_that_was_cancelled_leaves_its_note,
+                a_pause_that_ended_is_remembered_for_late_notes,
+                the_pauses_of_a_tenant_go_with_it,
+            }
+            places {
+                as_many_sends_have_a_place_as_the_limit_says,
+                a_repeat_keeps_its_places_and_takes_no_others,
+                a_place_is_free_again_once_its_send_has_ended,
+                a_place_of_a_send_that_was_not_accepted_is_free_again,
+                the_places_of_a_tenant_are_its_own_and_go_with_it,
+                what_sends_used_is_summed_by_a_range_of_their_ids,
+            }
             posts {
                 a_posted_result_wakes_the_send_that_waits_for_it,
                 only_the_last_answer_of_a_round_wakes,

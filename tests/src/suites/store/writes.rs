@@ -31,6 +31,7 @@ use super::calibrations::learned;
 use super::extractions::{claiming, ending_with, owed};
 use super::folds::new_fold;
 use super::harness::Opened;
+use super::pauses::{agent_key as paused_agent, awaiting, parked, pausing};
 use super::prelude::*;
 use super::projections::projected;
 use super::runs::{advance_of, claim_runs, created, new_run, read_run, run_key, under_way};
@@ -302,6 +303,26 @@ writes! {
         let event = event_id(TenantId::DEFAULT, key(1).session.0, 2, time(20));
         store.at(time(NOW)).redeliver(TenantId::DEFAULT, webhook_id(1), event).await
     };
+    reserve_sends: |_store| None,
+        |store, _c| store.at(time(NOW)).reserve_sends(TenantId::DEFAULT, vec![send(1)], 1).await;
+    release_sends: |store| {
+        let taken = store.at(time(0)).reserve_sends(TenantId::DEFAULT, vec![send(1)], 1).await;
+        taken.expect("the store answers");
+        None
+    }, |store, _c| store.at(time(NOW)).release_sends(TenantId::DEFAULT, vec![send(1)]).await;
+    pause: |_store| None, |store, _c| store.at(time(NOW)).pause(pausing()).await;
+    resume: |store| {
+        store.at(time(0)).pause(pausing()).await.expect("the store answers");
+        None
+    }, |store, _c| store.at(time(NOW)).resume(paused_agent()).await;
+    await_resume: |store| claimed(store).await,
+        |store, _c| store.at(time(NOW)).await_resume(awaiting(paused_agent())).await;
+    wake_paused: |store| {
+        store.at(time(0)).pause(pausing()).await.expect("the store answers");
+        parked(store, &paused_agent()).await;
+        store.at(time(30)).resume(paused_agent()).await.expect("the store answers");
+        None
+    }, |store, _c| store.at(time(NOW)).wake_paused(10).await;
     owe_extraction: |_store| None,
         |store, _c| store.at(time(NOW)).owe_extraction(owed("user/1")).await;
     claim_extractions: |store| {

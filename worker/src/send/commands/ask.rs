@@ -74,8 +74,9 @@ impl Run<'_> {
         self.take_up(round);
         // Whatever was raised by now is told with this question.
         self.hold.heard = 0;
-        let resolved = match self.resolve() {
-            Ok(resolved) => resolved,
+        let resolved = match self.resolve_unpaused() {
+            Ok(Ok(resolved)) => resolved,
+            Ok(Err(pause)) => return Some(self.paused(pause)),
             Err(error) => return Some(self.failed(&error)),
         };
         let left = self.asking_left(round, attempt);

@@ -244,7 +244,13 @@ impl Run<'_> {
             } else {
                 0
             },
-            then: if stopping {
+            then: if stopping
+                || self
+                    .kernel
+                    .pauses
+                    .now()
+                    .holds_pool(&self.kernel.parts.config.pool)
+            {
                 Then::Release
             } else {
                 self.ending.then

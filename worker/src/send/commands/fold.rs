@@ -217,6 +217,9 @@ impl Run<'_> {
         let span = self.folding.span.clone()?;
         // No model writes as short as that for sure.
         let by_model = !span.messages.is_empty();
+        if by_model && let Some(pause) = self.fold_paused() {
+            return Some(self.paused(pause));
+        }
         if by_model && self.ask_for_fold(&span, false) {
             return None;
         }

@@ -16,6 +16,21 @@ impl Run<'_> {
         if let Some(event) = self.flush_results().await {
             return event;
         }
+        let paused = self.hold.paused.take();
+        let is_paused = paused.is_some();
+        let after = match paused {
+            Some(pause) => match self.before_pause(pause).await {
+                Ok(after) => Some(after),
+                Err(event) => return event,
+            },
+            None => after,
+        };
+        // An attempt that a pause followed is no failure of the model's: it may have been the reason for it.
+        let not_failed = if is_paused {
+            self.bill.totals.attempts.unsigned_abs()
+        } else {
+            self.asking.not_failed()
+        };
         let stopping = self.kernel.lifecycle.is_stopping();
         // Whoever is woken by the end of its time ends it.
         let after = [after, self.time_left()].into_iter().flatten().min();
@@ -26,6 +41,7 @@ impl Run<'_> {
             on,
             until: after.map_or(ParkUntil::Asked, ParkUntil::After),
             unless: match on {
+                _ if is_paused => 0,
                 WaitingOn::Retry | WaitingOn::Timer if stopping => 0,
                 WaitingOn::Retry | WaitingOn::Timer => SIGNAL_INBOX | SIGNAL_INTERRUPT,
                 WaitingOn::Tool | WaitingOn::Human | WaitingOn::Agent | WaitingOn::Run => {
@@ -34,7 +50,7 @@ impl Run<'_> {
                 WaitingOn::Recovery => 0,
             },
             usage: self.bill.unpaid.clone(),
-            totals: self.bill.sums_so_far(self.asking.not_failed()),
+            totals: self.bill.sums_so_far(not_failed),
         };
         // What a step between lowered, the store does not know any more.
         if self.hold.heard & item.unless != 0 {

@@ -75,9 +75,16 @@ impl Run<'_> {
     /// Begins the next calls, or says that all are over.
     async fn begin_next(&mut self) -> Option<Event> {
         loop {
-            let places = plan::first(&self.round.records, &self.prompt.offers);
+            let (records, offers) = (&self.round.records, &self.prompt.offers);
+            let (pauses, tenant) = (self.kernel.pauses.now(), self.send.record.key.tenant);
+            let is_held = |name: &str| pauses.of_tool(tenant, name).is_some();
+            let places = plan::first(records, offers, is_held);
             if places.is_empty() {
-                return Some(self.calls_over());
+                let held = plan::held(records, offers, |name| pauses.of_tool(tenant, name));
+                return Some(match held {
+                    Some(pause) => self.paused(pause),
+                    None => self.calls_over(),
+                });
             }
             let marks = self.round.begin(&places, self.hold.lease.epoch);
             if !marks.is_empty()

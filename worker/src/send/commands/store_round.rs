@@ -109,14 +109,25 @@ impl Run<'_> {
     fn round(&mut self, reply: &Reply, mut asking: settle::Asking) -> settle::Round {
         let tools = self.kernel.parts.tools.clone();
         let is_agents_work = |name: &str| tools.effect(name).is_agents_work();
+        let pauses = self.kernel.pauses.now();
         let calls = reply.tool_calls.iter();
         let children = calls.filter(|call| is_agents_work(&call.name)).count();
         if children == 0 {
-            return settle::round(reply, asking, &self.prompt.offers, &self.round.vetted);
+            return settle::round(
+                reply,
+                asking,
+                (&self.prompt.offers, &pauses),
+                &self.round.vetted,
+            );
         }
         let slice = self.bill.slice(children);
         asking.no_children = slice.is_none();
-        let round = settle::round(reply, asking, &self.prompt.offers, &self.round.vetted);
+        let round = settle::round(
+            reply,
+            asking,
+            (&self.prompt.offers, &pauses),
+            &self.round.vetted,
+        );
         let made = round.records.iter().filter(|r| r.result.is_none());
         let made = made.filter(|record| is_agents_work(&record.name));
         if let Some(slice) = slice.filter(|slice| *slice != Spent::default()) {

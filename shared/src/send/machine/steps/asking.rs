@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    ATTEMPT_LIMIT, DEADLINE, PASSED, ROUND_LIMIT, abort_and_end, ask, end, lost, park, stay, to,
+    ATTEMPT_LIMIT, DEADLINE, PASSED, ROUND_LIMIT, abort_and_end, ask, end, lost, park, pause, stay,
+    to,
 };
 use crate::agent::Recovery;
 use crate::error::Code;
@@ -29,6 +30,7 @@ pub(super) fn taken(
             rounds,
             End::Failed(StopReason::WorkerCrashLimit, Code::SendWorkerCrashLimit),
         ),
+        Event::Paused { within } => pause(within),
         Event::Begun => match open {
             Open::Here => to(
                 State::Calling {
@@ -96,6 +98,7 @@ pub(super) fn asking(
             End::Failed(StopReason::ProviderError, Code::LlmRefused),
         ),
         Event::Failed { .. } => failed(round, attempt, draining, event, rules),
+        Event::Paused { within } => pause(within),
         Event::TooLong => fold(round, attempt, draining),
         Event::Overflowed => fold(round, attempt + 1, draining),
         Event::CancelRaised => abort_and_end(round, End::Cancelled),
@@ -188,6 +191,7 @@ pub(super) fn folding(
         Event::Folded { cancelled: false } if draining => to(State::Releasing, [Command::Release]),
         Event::Folded { cancelled: false } => ask(round, attempt),
         Event::Failed { .. } => failed(round, attempt, draining, event, rules),
+        Event::Paused { within } => pause(within),
         Event::CancelRaised => fold_and_end(End::Cancelled),
         Event::DeadlinePassed => fold_and_end(DEADLINE),
         // What came is read before the model is asked, for which there is no room yet.
@@ -253,6 +257,7 @@ pub(super) fn backing_off(round: u32, attempt: u32, event: Event, rules: &Rules)
         }
         Event::Begun
         | Event::Replied(_)
+        | Event::Paused { .. }
         | Event::Failed { .. }
         | Event::RoundStored { .. }
         | Event::CallsOver { .. }

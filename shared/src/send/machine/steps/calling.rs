@@ -1,6 +1,6 @@
 //! The states from a stored answer to the results of its calls.
 
-use super::{DEADLINE, PASSED, after_round, end, stay, to};
+use super::{DEADLINE, PASSED, after_round, end, pause, stay, to};
 use crate::error::Code;
 use crate::send::StopReason;
 use crate::send::machine::{Command, End, Event, Open, Rules, State, Step};
@@ -26,6 +26,7 @@ pub(super) fn storing(round: u32, draining: bool, event: Event, rules: &Rules) -
         }
         Event::Begun
         | Event::Replied(_)
+        | Event::Paused { .. }
         | Event::Failed { .. }
         | Event::BackoffOver
         | Event::CallsOver { .. }
@@ -52,6 +53,8 @@ pub(super) fn calling(round: u32, draining: bool, event: Event, rules: &Rules) -
             may_ride: true,
         } => end(round, PASSED),
         Event::CallsOver { .. } => to(State::Settling { round, draining }, [Command::StoreResults]),
+        // Results that came are stored before it is parked.
+        Event::Paused { within } => pause(within),
         Event::CallsAborted => end(
             round + 1,
             End::Failed(StopReason::ToolAbort, Code::ToolFailed),
@@ -102,6 +105,7 @@ pub(super) fn stopping(why: End, event: Event) -> Option<Step> {
         }
         Event::Begun
         | Event::Replied(_)
+        | Event::Paused { .. }
         | Event::Failed { .. }
         | Event::BackoffOver
         | Event::RoundStored { .. }
@@ -135,6 +139,7 @@ pub(super) fn settling(round: u32, draining: bool, event: Event, rules: &Rules) 
         }
         Event::Begun
         | Event::Replied(_)
+        | Event::Paused { .. }
         | Event::Failed { .. }
         | Event::BackoffOver
         | Event::RoundStored { .. }

@@ -24,6 +24,7 @@ pub(super) fn ending(round: u32, event: Event) -> Option<Step> {
         | Event::Interrupted => stay(state),
         Event::Begun
         | Event::Replied(_)
+        | Event::Paused { .. }
         | Event::Failed { .. }
         | Event::BackoffOver
         | Event::RoundStored { .. }
@@ -56,12 +57,40 @@ pub(super) fn parking(round: u32, attempt: u32, event: Event, rules: &Rules) -> 
         | Event::Interrupted => stay(state),
         Event::Begun
         | Event::Replied(_)
+        | Event::Paused { .. }
         | Event::Failed { .. }
         | Event::BackoffOver
         | Event::RoundStored { .. }
         | Event::CallsOver { .. }
         | Event::CallsAborted
         | Event::ResultsStored { .. }
+        | Event::Undelivered
+        | Event::TooLong
+        | Event::Overflowed
+        | Event::Folded { .. }
+        | Event::LeaseLost => None,
+    }
+}
+
+pub(super) fn pausing(event: Event) -> Option<Step> {
+    match event {
+        Event::Stored => stay(State::Left),
+        // The transaction under way decides; what it misses finds a parked send.
+        Event::CancelRaised
+        | Event::DeadlinePassed
+        | Event::DrainAsked
+        | Event::DrainOver
+        | Event::Interrupted => stay(State::Pausing),
+        Event::Begun
+        | Event::Replied(_)
+        | Event::Paused { .. }
+        | Event::Failed { .. }
+        | Event::BackoffOver
+        | Event::RoundStored { .. }
+        | Event::CallsOver { .. }
+        | Event::CallsAborted
+        | Event::ResultsStored { .. }
+        | Event::Woken { .. }
         | Event::Undelivered
         | Event::TooLong
         | Event::Overflowed
@@ -81,6 +110,7 @@ pub(super) fn releasing(event: Event) -> Option<Step> {
         | Event::Interrupted => stay(State::Releasing),
         Event::Begun
         | Event::Replied(_)
+        | Event::Paused { .. }
         | Event::Failed { .. }
         | Event::BackoffOver
         | Event::RoundStored { .. }
@@ -106,6 +136,7 @@ pub(super) fn left(event: Event) -> Option<Step> {
         | Event::Interrupted => stay(State::Left),
         Event::Begun
         | Event::Replied(_)
+        | Event::Paused { .. }
         | Event::Failed { .. }
         | Event::BackoffOver
         | Event::RoundStored { .. }

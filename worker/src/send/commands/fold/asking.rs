@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use mainspring_shared::agent::FoldStrategy;
 use mainspring_shared::model::Thinking;
+use mainspring_shared::pause::PauseKey;
 use mainspring_shared::session::fold::FoldKind;
 use mainspring_shared::session::fold::plan::Span;
 
@@ -74,13 +75,28 @@ impl Run<'_> {
 
     /// Asks for a fold, if hooks permit it; false where digests are wanted, or no model can be asked.
     pub(super) fn ask_for_fold(&mut self, span: &Arc<Span>, beside: bool) -> bool {
-        if !self.ask_whoever_folds(span) {
+        if (beside && self.fold_paused().is_some()) || !self.ask_whoever_folds(span) {
             return false;
         }
         if let Some(writing) = self.folding.writing.take() {
             self.folding.writing = Some(self.permitted(span, writing, beside));
         }
         true
+    }
+
+    /// What holds back the model that would write a fold.
+    pub(super) fn fold_paused(&self) -> Option<PauseKey> {
+        let set = self.kernel.pauses.now();
+        let spec = &self.send.agent.context.fold;
+        let by_own =
+            spec.strategy == FoldStrategy::Summary && self.kernel.parts.sources.fold.is_some();
+        let by_model = matches!(spec.strategy, FoldStrategy::Summary | FoldStrategy::Agentic);
+        if set.is_empty() || !by_model || by_own || self.folding.failures >= TRIES {
+            return None;
+        }
+        let name = spec.model.as_deref().or_else(|| load::model(&self.send));
+        let resolved = self.kernel.parts.providers.resolve(name).ok()?;
+        set.of_provider(&resolved.provider)
     }
 
     fn ask_whoever_folds(&mut self, span: &Arc<Span>) -> bool {

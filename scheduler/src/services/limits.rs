@@ -1,0 +1,121 @@
+//! Limits of tenants on what they have at a time.
+//!
+//! Requests pass a gate that looks a tenant's limits up, at most some seconds ago, and notes them here. What no
+//! request asks for (leaves of runs, children, sends of timers) is not held to them. For a tenant without a
+//! limit none of this costs a statement.
+
+use std::collections::HashMap;
+use std::sync::{PoisonError, RwLock};
+use std::time::Duration;
+
+use mainspring_shared::error::Code;
+use mainspring_shared::id::{SendId, TenantId};
+use mainspring_shared::store::AcceptSend;
+use mainspring_shared::tenant::Limits;
+
+use crate::app::App;
+use crate::error::{Error, Quota};
+
+/// What a client is asked to wait whose tenant has no place for a send: some end every moment, and nobody knows
+/// which.
+const WAIT: Duration = Duration::from_secs(1);
+
+/// The limits of the tenants that sent requests, where they have any.
+#[derive(Debug, Default)]
+pub struct KnownLimits(RwLock<HashMap<TenantId, u32>>);
+
+impl KnownLimits {
+    /// Takes note of a tenant's limits.
+    pub fn note(&self, tenant: TenantId, limits: &Limits) {
+        if self.sends_open(tenant) == limits.sends_open {
+            return;
+        }
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        match limits.sends_open {
+            Some(max) => known.insert(tenant, max),
+            None => known.remove(&tenant),
+        };
+    }
+
+    /// Open sends that a tenant may have.
+    pub fn sends_open(&self, tenant: TenantId) -> Option<u32> {
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        known.get(&tenant).copied()
+    }
+}
+
+/// Takes places for sends of one tenant. Returns which of them have none, and are to be refused; none are
+/// refused that repeat an earlier request, whose answer they get.
+pub(crate) async fn take_places(app: &App, items: &[AcceptSend]) -> Result<Places, Error> {
+    let Some(first) = items.first() else {
+        return Ok(Places::default());
+    };
+    let tenant = first.target.key().tenant;
+    let Some(max) = app.limits.sends_open(tenant) else {
+        return Ok(Places::default());
+    };
+    let ids: Vec<SendId> = items.iter().map(|item| item.id).collect();
+    let taken = app.store.reserve_sends(tenant, ids.clone(), max).await?;
+    let taken = usize::try_from(taken).unwrap_or(usize::MAX);
+    let mut refused = Vec::new();
+    for item in items.iter().skip(taken) {
+        let repeats = match &item.idempotency {
+            Some(key) => app.store.has_key(key.clone()).await?,
+            None => false,
+        };
+        if !repeats {
+            refused.push(item.id);
+        }
+    }
+    Ok(Places {
+        of: Some((tenant, max)),
+        taken: ids.into_iter().take(taken).collect(),
+        refused,
+    })
+}
+
+/// The places of some sends.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    of: Option<(TenantId, u32)>,
+    taken: Vec<SendId>,
+    refused: Vec<SendId>,
+}
+
+impl Places {
+    /// Why a send is not to be accepted, if it has no place.
+    pub(crate) fn refusal(&self, send: SendId) -> Option<Error> {
+        let (_, max) = self.of?;
+        self.refused.contains(&send).then(|| too_many(max))
+    }
+
+    /// Gives the places back of sends that were not accepted. Where that fails they are free a minute later.
+    pub(crate) async fn give_back(self, app: &App, accepted: &[SendId]) {
+        let Some((tenant, _)) = self.of else {
+            return;
+        };
+        let left = self.taken.into_iter();
+        let left: Vec<SendId> = left.filter(|send| !accepted.contains(send)).collect();
+        if left.is_empty() {
+            return;
+        }
+        if let Err(error) = app.store.release_sends(tenant, left).await {
+            tracing::debug!(%error, "places of sends that were not accepted are free later");
+        }
+    }
+}
+
+fn too_many(max: u32) -> Error {
+    let detail = format!("the tenant may have {max} open sends at a time");
+    let quota = Quota {
+        name: "sends-open",
+        unit: Some("concurrent-requests"),
+        quota: u64::from(max),
+        window: None,
+        left: 0,
+        reset: WAIT,
+    };
+    Error::new(Code::LimitSends, detail)
+        .after(WAIT)
+        .with_quota(quota)
+}

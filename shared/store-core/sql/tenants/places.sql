@@ -1,0 +1,2 @@
+-- Places taken of the tenant $1, by the primary key.
+SELECT count(*) FROM open_sends WHERE tenant = $1;

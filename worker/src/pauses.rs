@@ -1,0 +1,104 @@
+//! What is paused, as this worker knows it: read when it begins, then in an interval and whenever someone says
+//! that it changed. While the database is away, what was known last goes on holding.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use mainspring_shared::bus::{Notice, Topic};
+use mainspring_shared::pause::PauseSet;
+use mainspring_shared::store::{ListPauses, Result};
+use tokio::sync::watch;
+
+use crate::Kernel;
+use crate::worker::Parts;
+
+/// How long a worker waits for it when it begins.
+const WITHIN: Duration = Duration::from_secs(1);
+
+/// Pauses of one read.
+const PAGE: u32 = 500;
+
+/// What is paused.
+#[derive(Debug, Default)]
+pub(crate) struct Known(watch::Sender<Arc<PauseSet>>);
+
+impl Known {
+    /// As it was known last.
+    pub(crate) fn now(&self) -> Arc<PauseSet> {
+        self.0.borrow().clone()
+    }
+
+    /// Returns once the workers of a pool may take work.
+    pub(crate) async fn pool_open(&self, pool: &str) {
+        let mut seen = self.0.subscribe();
+        // The sender is alive as long as this is borrowed.
+        let _ = seen.wait_for(|set| !set.holds_pool(pool)).await;
+    }
+
+    async fn read(&self, parts: &Parts) -> Result<()> {
+        let mut keys = Vec::new();
+        loop {
+            let query = ListPauses {
+                tenant: None,
+                after: keys.last().cloned(),
+                limit: PAGE,
+            };
+            let page = parts.store.list_pauses(query).await?;
+            let is_last = !page.more || page.data.is_empty();
+            keys.extend(page.data.into_iter().map(|record| record.key));
+            if is_last {
+                break;
+            }
+        }
+        let set: PauseSet = keys.into_iter().collect();
+        self.0.send_if_modified(|known| {
+            let changes = **known != set;
+            if changes {
+                *known = Arc::new(set);
+            }
+            changes
+        });
+        Ok(())
+    }
+}
+
+/// Reads what is paused before the first work is taken.
+pub(crate) async fn begin(kernel: &Kernel) {
+    let parts = &kernel.parts;
+    tokio::select! {
+        biased;
+        read = kernel.pauses.read(parts) => told(read),
+        () = parts.clock.sleep(WITHIN) => tracing::warn!("what is paused was not read in time"),
+    }
+}
+
+/// Follows what is paused until the worker has nothing left to do.
+pub(crate) async fn run(kernel: Arc<Kernel>) {
+    let parts = &kernel.parts;
+    let mut notices = parts.bus.subscribe(Topic::Pauses).await;
+    loop {
+        let mut notice = None;
+        tokio::select! {
+            biased;
+            () = kernel.tasks.done.cancelled() => return,
+            heard = notices.next() => notice = Some(heard),
+            () = parts.clock.sleep(parts.config.pause_interval) => {}
+        }
+        if matches!(notice, Some(None)) {
+            // The bus lets go of a listener only when it ends; the interval goes on.
+            notices = futures::stream::pending::<Notice>().boxed();
+        }
+        tokio::select! {
+            biased;
+            () = kernel.tasks.done.cancelled() => return,
+            read = kernel.pauses.read(parts) => told(read),
+        }
+    }
+}
+
+fn told(read: Result<()>) {
+    if let Err(error) = read {
+        tracing::debug!(%error, "what is paused was not read");
+    }
+}
