@@ -85,7 +85,7 @@ pub async fn a_pause_is_listed_until_it_ends(store: &dyn Inspect) {
         created_at: time(10),
     };
     assert_eq!(record, expected);
-    assert_eq!(listed(store, None).await, [expected.clone()]);
+    assert_eq!(listed(store, None).await, std::slice::from_ref(&expected));
     // A repeat changes nothing but the reason that it names.
     assert_eq!(pause(store, 20, &key, None).await, expected);
     let other = pause(store, 30, &key, Some("load")).await;
