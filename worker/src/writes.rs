@@ -214,7 +214,7 @@ fn publish<T>(
     answers: &[Answer<T>],
     step: impl Fn(&T) -> Option<(i64, bool)>,
 ) {
-    let notices = about
+    let notices: Vec<StepNotice> = about
         .iter()
         .zip(answers)
         .filter_map(|((key, send), answer)| {
@@ -227,27 +227,25 @@ fn publish<T>(
             })
         })
         .collect();
-    tell(parts, notices);
+    tell(parts, &notices);
 }
 
 /// Tells those who watch of a step that was committed outside of groups, and settled nothing.
 pub(crate) fn publish_step(parts: &Parts, key: SessionKey, send: SendId, n: i64) {
-    tell(
-        parts,
-        vec![StepNotice {
-            key,
-            send,
-            n,
-            settled: false,
-        }],
-    );
+    let notice = StepNotice {
+        key,
+        send,
+        n,
+        settled: false,
+    };
+    tell(parts, &[notice]);
 }
 
-fn tell(parts: &Parts, notices: Vec<StepNotice>) {
+fn tell(parts: &Parts, notices: &[StepNotice]) {
     if notices.is_empty() {
         return;
     }
-    match serde_json::to_vec(&notices) {
+    match serde_json::to_vec(notices) {
         Ok(json) => parts.bus.publish(Topic::Steps, Bytes::from(json)),
         Err(error) => tracing::error!(%error, "a step notice cannot be written as JSON"),
     }

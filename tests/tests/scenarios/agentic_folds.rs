@@ -119,14 +119,14 @@ async fn a_worker_that_stops_in_the_middle_leaves_neither_fold_nor_notes() {
         assert!(n < 40, "nothing is folded");
     }
     worker.stop();
-    world.pass(Duration::from_secs(120)).await;
+    world.pass(Duration::from_mins(2)).await;
     let dump = world.dump().await;
     assert_eq!((dump.sessions[0].folds.len(), notes(&dump)), (0, 0));
     // What was asked is paid for.
     assert_eq!(paid_at_rest(&dump.sessions[0]).0, 1);
     let _worker = world.worker("x", world.store.clone());
     say(&world, key, &text(n)).await;
-    world.pass(Duration::from_secs(180)).await;
+    world.pass(Duration::from_mins(3)).await;
     let dump = world.dump().await;
     assert_eq!((dump.sessions[0].folds.len(), notes(&dump)), (1, 1));
     world.audit().await;

@@ -77,8 +77,7 @@ impl Run<'_> {
         if self.hold.inbox != Inbox::Known && !self.gather(round).await {
             return Some(self.release_as_lost().await);
         }
-        self.round.passed = false;
-        self.asking.cut_short = None;
+        (self.round.passed, self.asking.cut_short) = (false, None);
         self.take_up(round);
         // Whatever was raised by now is told with this question.
         self.hold.heard = 0;
@@ -110,7 +109,7 @@ impl Run<'_> {
             Some(before) if before.round == round && !heard => before.attempt,
             Some(_) | None => attempt,
         };
-        if !self.has_all() && !self.read_whole().await {
+        if !self.read_lacking().await {
             return Some(self.release_as_lost().await);
         }
         let client = resolved.client.clone();
