@@ -18,6 +18,7 @@ use crate::services::accept::Acceptor;
 use crate::services::limits::KnownLimits;
 use crate::services::notify::Notifier;
 use crate::services::registration::Registration;
+use crate::services::spending::KnownSpending;
 use crate::services::watch::Watch;
 use crate::services::webhooks::WebhookParts;
 
@@ -67,6 +68,8 @@ pub struct App {
     pub webhooks: WebhookParts,
     /// What tenants may have at a time.
     pub limits: KnownLimits,
+    /// What tenants with limits have spent.
+    pub spending: KnownSpending,
 }
 
 impl fmt::Debug for App {

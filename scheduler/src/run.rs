@@ -45,6 +45,7 @@ pub fn start(parts: Parts, lifecycle: &Lifecycle) -> (Arc<App>, Loops) {
     let (notifier, ready) = Notifier::new(parts.queue.clone(), parts.bus.clone());
     let app = Arc::new_cyclic(|app| App {
         limits: crate::services::limits::KnownLimits::default(),
+        spending: crate::services::spending::KnownSpending::default(),
         acceptor: Acceptor::new(app, parts.store.clone(), parts.clock.clone(), &parts.config),
         watch: Watch::new(parts.store.clone()),
         registration: Registration::default(),

@@ -15,6 +15,7 @@ pub mod registration;
 pub mod results;
 pub mod runs;
 pub mod skills;
+pub mod spending;
 pub mod stream;
 pub mod watch;
 pub mod webhooks;

@@ -221,6 +221,12 @@ codes! {
     LimitRequests = "limit.requests", Limit, 429;
     /// The tenant has as many open sends as its limit allows.
     LimitSends = "limit.sends", Limit, 429;
+    /// The tenant's model calls take more tokens in a minute than its limit allows.
+    LimitTokens = "limit.tokens", Limit, 429;
+    /// The tenant has spent what its limit of money allows.
+    LimitMoney = "limit.money", Limit, 402;
+    /// The tenant stores as much as its limit allows.
+    LimitBytes = "limit.bytes", Limit, 429;
     /// Too much is already waiting.
     LimitExceeded = "limit.exceeded", Limit, 429;
     /// The database is away.

@@ -178,14 +178,14 @@ pub const INVARIANTS: &[(&str, &str)] = &[
         "what a blob is kept for keeps one that is stored",
     ),
     (
-        NAMED,
-        "a blob that is named by a message of its own, an open send, a call or an inbox item \
-         of a session, or by a timer that has not ended, is kept for it",
-    ),
-    (
         "projection.of_send",
         "what is stored as a send's digest stands for the messages of a final send that no fold \
          stands for, for all of them and no others",
+    ),
+    (
+        NAMED,
+        "a blob that is named by a message of its own, an open send, a call or an inbox item \
+         of a session, or by a timer that has not ended, is kept for it",
     ),
     (
         READABLE,

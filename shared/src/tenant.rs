@@ -77,10 +77,69 @@ pub struct Limits {
     /// Sends at a time that its requests made and that have not ended; unlimited when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sends_open: Option<u32>,
+    /// Tokens that its model calls may take in a minute before its sends are refused; unlimited when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens_per_minute: Option<u64>,
+    /// US dollars that its sends of a day, in UTC, may cost before more are refused; unlimited when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<f64>)]
+    pub usd_per_day: Option<Usd>,
+    /// The same of a calendar month.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<f64>)]
+    pub usd_per_month: Option<Usd>,
+    /// Bytes of its blobs; unlimited when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
     /// What this release does not know of it.
     #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
     #[schema(ignore)]
     pub extra: Extra,
+}
+
+/// An amount in millionths of a US dollar; a number of dollars in JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Usd(pub u64);
+
+impl Usd {
+    /// Millionths of a dollar.
+    const PARTS: f64 = 1_000_000.0;
+
+    /// An amount in dollars; none where it is negative, no number or beyond all money.
+    pub fn of(dollars: f64) -> Option<Self> {
+        let parts = (dollars * Self::PARTS).round();
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "it is in the range"
+        )]
+        (0.0..1e18).contains(&parts).then_some(Self(parts as u64))
+    }
+
+    /// The amount in dollars.
+    pub fn dollars(self) -> f64 {
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "nobody counts millionths of billions"
+        )]
+        let parts = self.0 as f64;
+        parts / Self::PARTS
+    }
+}
+
+impl Serialize for Usd {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f64(self.dollars())
+    }
+}
+
+impl<'de> Deserialize<'de> for Usd {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let dollars = f64::deserialize(deserializer)?;
+        Self::of(dollars).ok_or_else(|| {
+            serde::de::Error::custom("must be an amount in US dollars, not negative")
+        })
+    }
 }
 
 /// A tenant.

@@ -21,6 +21,18 @@ impl Timestamp {
         )
     }
 
+    /// The beginning of its month in UTC.
+    #[must_use]
+    pub fn month(self) -> Self {
+        let time = jiff::Timestamp::from_millisecond(self.0).unwrap_or_default();
+        let day = time
+            .to_zoned(jiff::tz::TimeZone::UTC)
+            .date()
+            .first_of_month();
+        let begin = day.to_zoned(jiff::tz::TimeZone::UTC);
+        begin.map_or(self, |begin| Self(begin.timestamp().as_millisecond()))
+    }
+
     /// The time from `earlier` to here, zero when `earlier` is later.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))

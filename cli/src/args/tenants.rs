@@ -57,6 +57,24 @@ pub(crate) struct LimitsArgs {
     /// Sends at a time that requests of the tenant made and that have not ended; 0 for no limit
     #[arg(long, value_name = "N")]
     pub(crate) sends_open: Option<u32>,
+    /// Tokens that its model calls may take in a minute; 0 for no limit
+    #[arg(long, value_name = "N")]
+    pub(crate) tokens_per_minute: Option<u64>,
+    /// US dollars that its sends of a day may cost; 0 for no limit
+    #[arg(long, value_name = "USD", value_parser = dollars)]
+    pub(crate) usd_per_day: Option<f64>,
+    /// US dollars that its sends of a calendar month may cost; 0 for no limit
+    #[arg(long, value_name = "USD", value_parser = dollars)]
+    pub(crate) usd_per_month: Option<f64>,
+    /// Bytes of its blobs; 0 for no limit
+    #[arg(long, value_name = "N")]
+    pub(crate) bytes: Option<u64>,
+}
+
+fn dollars(text: &str) -> Result<f64, String> {
+    let dollars = text.parse().ok();
+    let dollars = dollars.filter(|dollars: &f64| dollars.is_finite() && *dollars >= 0.0);
+    dollars.ok_or_else(|| "must be an amount in US dollars, like 12.50".to_owned())
 }
 
 #[derive(Debug, Subcommand)]

@@ -76,15 +76,25 @@ fn body(name: Option<&String>, limits: &LimitsArgs) -> Value {
         body.insert("name".to_owned(), json!(name));
     }
     let limits = [
-        ("requests_per_second", limits.requests_per_second),
-        ("sends_open", limits.sends_open),
+        (
+            "requests_per_second",
+            limits.requests_per_second.map(Value::from),
+        ),
+        ("sends_open", limits.sends_open.map(Value::from)),
+        (
+            "tokens_per_minute",
+            limits.tokens_per_minute.map(Value::from),
+        ),
+        ("usd_per_day", limits.usd_per_day.map(Value::from)),
+        ("usd_per_month", limits.usd_per_month.map(Value::from)),
+        ("bytes", limits.bytes.map(Value::from)),
     ];
     if limits.iter().any(|(_, limit)| limit.is_some()) {
-        let set = limits.into_iter();
-        let set = set.filter_map(|(name, limit)| Some((name, limit.filter(|limit| *limit > 0)?)));
-        let set: Map<String, Value> = set
-            .map(|(name, limit)| (name.to_owned(), json!(limit)))
-            .collect();
+        let set = limits.into_iter().filter_map(|(name, limit)| {
+            let limit = limit.filter(|limit| limit.as_f64() != Some(0.0))?;
+            Some((name.to_owned(), limit))
+        });
+        let set: Map<String, Value> = set.collect();
         body.insert("limits".to_owned(), Value::Object(set));
     }
     Value::Object(body)

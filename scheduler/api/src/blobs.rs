@@ -11,6 +11,7 @@ use axum::http::header::{
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::Response;
 use mainspring_scheduler::error::Error;
+use mainspring_scheduler::services::spending::admit_bytes;
 use mainspring_shared::blob::{BlobHash, BlobRef};
 use mainspring_shared::error::Code;
 use mainspring_shared::message::is_media_type;
@@ -59,6 +60,7 @@ pub(super) async fn put(
         _ => error,
     })?;
     let tenant = caller.tenant;
+    admit_bytes(&app, tenant, body.bytes().len()).await?;
     let stored = app.blobs.put(tenant, None, &media_type, body.bytes()).await;
     let stored = stored.map_err(Error::from)?;
     let status = if stored.known {

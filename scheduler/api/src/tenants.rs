@@ -134,6 +134,20 @@ fn limits(checks: &mut Checks, limits: &Limits) {
             &format!("must be from 1 to {SENDS_MAX}"),
         );
     }
+    if limits.tokens_per_minute == Some(0) {
+        checks.refuse("/limits/tokens_per_minute", "must be at least 1");
+    }
+    for (amount, name) in [
+        (limits.usd_per_day, "usd_per_day"),
+        (limits.usd_per_month, "usd_per_month"),
+    ] {
+        if amount.is_some_and(|amount| amount.0 == 0) {
+            checks.refuse(&format!("/limits/{name}"), "must be more than 0");
+        }
+    }
+    if limits.bytes == Some(0) {
+        checks.refuse("/limits/bytes", "must be at least 1");
+    }
     if let Some(rate) = limits.requests_per_second
         && !(1..=REQUESTS_MAX).contains(&rate)
     {

@@ -1,4 +1,4 @@
-//! Limits of tenants on what they have at a time.
+//! Limits of tenants: the open sends that they have at a time, and who is asked about the others.
 //!
 //! Requests pass a gate that looks a tenant's limits up, at most some seconds ago, and notes them here. What no
 //! request asks for (leaves of runs, children, sends of timers) is not held to them. For a tenant without a
@@ -15,32 +15,39 @@ use mainspring_shared::tenant::Limits;
 
 use crate::app::App;
 use crate::error::{Error, Quota};
+use crate::services::spending;
 
 /// What a client is asked to wait whose tenant has no place for a send: some end every moment, and nobody knows
 /// which.
 const WAIT: Duration = Duration::from_secs(1);
 
-/// The limits of the tenants that sent requests, where they have any.
+/// The limits of the tenants that sent requests, where they have any but that of requests.
 #[derive(Debug, Default)]
-pub struct KnownLimits(RwLock<HashMap<TenantId, u32>>);
+pub struct KnownLimits(RwLock<HashMap<TenantId, Limits>>);
 
 impl KnownLimits {
     /// Takes note of a tenant's limits.
     pub fn note(&self, tenant: TenantId, limits: &Limits) {
-        if self.sends_open(tenant) == limits.sends_open {
+        let others = Limits {
+            requests_per_second: None,
+            ..limits.clone()
+        };
+        let is_limited = others != Limits::default();
+        if self.of(tenant).unwrap_or_default() == others {
             return;
         }
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        match limits.sends_open {
-            Some(max) => known.insert(tenant, max),
-            None => known.remove(&tenant),
-        };
+        if is_limited {
+            known.insert(tenant, others);
+        } else {
+            known.remove(&tenant);
+        }
     }
 
-    /// Open sends that a tenant may have.
-    pub fn sends_open(&self, tenant: TenantId) -> Option<u32> {
+    /// The limits of a tenant that has any.
+    pub fn of(&self, tenant: TenantId) -> Option<Limits> {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        known.get(&tenant).copied()
+        known.get(&tenant).cloned()
     }
 }
 
@@ -51,47 +58,66 @@ pub(crate) async fn take_places(app: &App, items: &[AcceptSend]) -> Result<Place
         return Ok(Places::default());
     };
     let tenant = first.target.key().tenant;
-    let Some(max) = app.limits.sends_open(tenant) else {
+    let Some(limits) = app.limits.of(tenant) else {
+        return Ok(Places::default());
+    };
+    if let Some(why) = spending::refusal(app, tenant, &limits).await? {
+        let refused = new_among(app, items).await?;
+        return Ok(Places {
+            refused,
+            why: Some(why),
+            ..Places::default()
+        });
+    }
+    let Some(max) = limits.sends_open else {
         return Ok(Places::default());
     };
     let ids: Vec<SendId> = items.iter().map(|item| item.id).collect();
     let taken = app.store.reserve_sends(tenant, ids.clone(), max).await?;
     let taken = usize::try_from(taken).unwrap_or(usize::MAX);
-    let mut refused = Vec::new();
-    for item in items.iter().skip(taken) {
+    let refused = new_among(app, items.get(taken..).unwrap_or_default()).await?;
+    Ok(Places {
+        of: Some(tenant),
+        taken: ids.into_iter().take(taken).collect(),
+        why: Some(too_many(max)),
+        refused,
+    })
+}
+
+/// Which of some sends repeat no earlier request.
+async fn new_among(app: &App, items: &[AcceptSend]) -> Result<Vec<SendId>, Error> {
+    let mut new = Vec::new();
+    for item in items {
         let repeats = match &item.idempotency {
             Some(key) => app.store.has_key(key.clone()).await?,
             None => false,
         };
         if !repeats {
-            refused.push(item.id);
+            new.push(item.id);
         }
     }
-    Ok(Places {
-        of: Some((tenant, max)),
-        taken: ids.into_iter().take(taken).collect(),
-        refused,
-    })
+    Ok(new)
 }
 
 /// The places of some sends.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
-    of: Option<(TenantId, u32)>,
+    of: Option<TenantId>,
     taken: Vec<SendId>,
     refused: Vec<SendId>,
+    why: Option<Error>,
 }
 
 impl Places {
     /// Why a send is not to be accepted, if it has no place.
     pub(crate) fn refusal(&self, send: SendId) -> Option<Error> {
-        let (_, max) = self.of?;
-        self.refused.contains(&send).then(|| too_many(max))
+        let why = self.why.as_ref()?;
+        self.refused.contains(&send).then(|| why.clone())
     }
 
     /// Gives the places back of sends that were not accepted. Where that fails they are free a minute later.
     pub(crate) async fn give_back(self, app: &App, accepted: &[SendId]) {
-        let Some((tenant, _)) = self.of else {
+        let Some(tenant) = self.of else {
             return;
         };
         let left = self.taken.into_iter();

@@ -14,11 +14,11 @@ use super::run::Run;
 use crate::session::read_messages;
 
 impl Run<'_> {
-    /// Whether the window has all that the model is shown of it.
-    pub(super) fn has_all(&self) -> bool {
+    /// Reads the messages where the window has less than the model is shown of it. False as for all of them.
+    pub(super) async fn read_lacking(&mut self) -> bool {
         let from = load::window_from(&self.bill.totals);
         let (send, context) = (self.send.record.id, &self.send.agent.context);
-        render::has_all(self.prompt.window, from, send, context)
+        render::has_all(self.prompt.window, from, send, context) || self.read_whole().await
     }
 
     /// Reads the messages that the window has projections in the place of. False where the database does not

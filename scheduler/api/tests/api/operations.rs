@@ -107,7 +107,7 @@ async fn what_a_session_cost_is_shown() {
         .await
         .ok(200);
     let nothing = json!({
-        "calls": 0, "models": [], "usage": {
+        "calls": 0, "models": [], "purposes": [], "usage": {
             "input_tokens": 0, "output_tokens": 0, "cache_read_tokens": 0, "cache_write_tokens": 0,
             "reasoning_tokens": 0, "cost_usd": null, "estimated": false,
         },

@@ -1,5 +1,9 @@
 //! Tenants, their limits and keys.
 
+use std::time::Duration;
+
+use mainspring_runtime::SystemClock;
+use mainspring_shared::time::Clock as _;
 use serde_json::{Value, json};
 
 use crate::access::{ROOT, ask, locked, tenant};
@@ -81,13 +85,28 @@ async fn bad_members_are_named() {
         ),
         (
             "/v1/tenants",
-            json!({ "name": "x", "limits": { "usd_per_day": 1 } }),
+            json!({ "name": "x", "limits": { "usd_per_day": 0 } }),
             "/limits/usd_per_day",
         ),
         (
             "/v1/tenants",
-            json!({ "name": "x", "limits": { "bytes": 1 } }),
+            json!({ "name": "x", "limits": { "usd_per_month": -1 } }),
+            "/limits/usd_per_month",
+        ),
+        (
+            "/v1/tenants",
+            json!({ "name": "x", "limits": { "tokens_per_minute": 0 } }),
+            "/limits/tokens_per_minute",
+        ),
+        (
+            "/v1/tenants",
+            json!({ "name": "x", "limits": { "bytes": 0 } }),
             "/limits/bytes",
+        ),
+        (
+            "/v1/tenants",
+            json!({ "name": "x", "limits": { "sends_running": 1 } }),
+            "/limits/sends_running",
         ),
         ("/v1/keys", json!({ "name": "x", "scopes": [] }), "/scopes"),
         (
@@ -318,4 +337,112 @@ async fn what_a_tenant_used_is_shown_by_day() {
     // It is the operator's to see.
     let refused = ask(&api, &key, "GET", &path, &NONE).await;
     refused.problem(403, "auth.forbidden");
+}
+
+/// Sends until one is refused with this code: limits and sums are believed for some seconds.
+async fn refused(api: &crate::world::Scheduler, status: u16, code: &str) -> crate::client::Answer {
+    let body = json!({ "input": "more", "session": {} });
+    for _ in 0..150 {
+        let answer = ask(api, ROOT, "POST", "/v1/sends", &body).await;
+        if answer.status != 202 {
+            answer.problem(status, code);
+            return answer;
+        }
+        SystemClock::new().sleep(Duration::from_millis(200)).await;
+    }
+    panic!("nothing is refused with {code}");
+}
+
+#[tokio::test]
+async fn a_tenant_that_has_spent_what_it_may_is_refused() {
+    let world = World::new().await;
+    let api = locked(&world).await;
+    let keyed = |n: u32| {
+        let call = api.call("POST", "/v1/sends");
+        let call = call.json(&json!({ "input": format!("{n}"), "session": {} }));
+        let call = call.header("authorization", &format!("Bearer {ROOT}"));
+        call.header("idempotency-key", &format!("send-{n}"))
+    };
+    let first = keyed(1).send().await.ok(202);
+    let claimed = world
+        .claim(first["session_id"].as_str().expect("an id"))
+        .await;
+    world.complete_for(&claimed, 0.5).await;
+    limit(&api, "ten_1", &json!({ "usd_per_day": 0.5 })).await;
+    let answer = refused(&api, 402, "limit.money").await;
+    let wait: u64 = answer
+        .header("retry-after")
+        .and_then(|text| text.parse().ok())
+        .expect("seconds");
+    assert!((1..=86_400).contains(&wait), "{wait}");
+    // Whoever repeats a request gets its answer.
+    let again = keyed(1).send().await;
+    assert_eq!(again.header("idempotency-replayed"), Some("true"));
+    let shown = ask(&api, ROOT, "GET", "/v1/tenants/ten_1", &NONE).await;
+    assert_eq!(shown.ok(200)["limits"], json!({ "usd_per_day": 0.5 }));
+    limit(
+        &api,
+        "ten_1",
+        &json!({ "usd_per_day": 0.6, "usd_per_month": 0.5 }),
+    )
+    .await;
+    let answer = loop {
+        let answer = refused(&api, 402, "limit.money").await;
+        if answer
+            .problem(402, "limit.money")
+            .to_string()
+            .contains("in a month")
+        {
+            break answer;
+        }
+        SystemClock::new().sleep(Duration::from_millis(200)).await;
+    };
+    assert!(answer.header("retry-after").is_some());
+}
+
+#[tokio::test]
+async fn a_tenant_whose_calls_take_more_tokens_than_it_may_is_refused() {
+    let world = World::new().await;
+    let api = locked(&world).await;
+    limit(&api, "ten_1", &json!({ "tokens_per_minute": 15 })).await;
+    let body = json!({ "input": "hello", "session": {} });
+    // Until the scheduler knows the limit: then its answers are compared with the first sum.
+    SystemClock::new().sleep(Duration::from_secs(6)).await;
+    let first = ask(&api, ROOT, "POST", "/v1/sends", &body).await.ok(202);
+    let claimed = world
+        .claim(first["session_id"].as_str().expect("an id"))
+        .await;
+    world.complete_for(&claimed, 0.0).await;
+    let answer = refused(&api, 429, "limit.tokens").await;
+    assert_eq!(
+        answer.header("ratelimit-policy"),
+        Some("\"tokens\";q=15;qu=\"tokens\";w=60")
+    );
+    let wait: u64 = answer
+        .header("retry-after")
+        .and_then(|text| text.parse().ok())
+        .expect("seconds");
+    assert!((1..=60).contains(&wait), "{wait}");
+}
+
+#[tokio::test]
+async fn a_tenant_stores_no_more_bytes_than_it_may() {
+    let world = World::new().await;
+    let api = locked(&world).await;
+    let (id, key) = tenant(&api, "blue", &["read", "send", "manage"]).await;
+    limit(&api, &id, &json!({ "bytes": 10 })).await;
+    let put = async |data: &'static [u8]| {
+        let call = api
+            .call("POST", "/v1/blobs")
+            .header("content-type", "text/plain");
+        let call = call.header("authorization", &format!("Bearer {key}"));
+        call.body(data).send().await
+    };
+    put(b"eleven byte").await.problem(429, "limit.bytes");
+    put(b"ten bytes!").await.ok(201);
+    put(b"x").await.problem(429, "limit.bytes");
+    let body = json!({ "input": "hello", "session": {} });
+    let answer = ask(&api, &key, "POST", "/v1/sends", &body).await;
+    answer.problem(429, "limit.bytes");
+    assert!(answer.header("retry-after").is_some());
 }

@@ -281,6 +281,23 @@ impl World {
         self.end(answered).await
     }
 
+    /// Ends the send with an answer that cost so many US dollars.
+    pub(crate) async fn complete_for(&self, claimed: &Claimed, dollars: f64) {
+        let mut row = paid(0);
+        row.usage.cost_usd = Some(dollars);
+        let answered = CompleteSend {
+            messages: written(claimed, 0, "done"),
+            usage: vec![row],
+            round: Some(round_ref(0)),
+            totals: totals(1),
+            ..ended(
+                claimed,
+                SendResult::completed(StopReason::End, "done".to_owned()),
+            )
+        };
+        self.end(answered).await;
+    }
+
     /// Ends the send without an answer, as after a model that cannot be asked.
     pub(crate) async fn fail(&self, claimed: &Claimed, code: Code, message: &str) {
         let failure = Failure::new(code, message);

@@ -103,7 +103,7 @@ impl Run<'_> {
             Some(before) if before.round == round && !heard => before.attempt,
             Some(_) | None => attempt,
         };
-        if !self.has_all() && !self.read_whole().await {
+        if !self.read_lacking().await {
             return Some(self.release_as_lost().await);
         }
         let client = resolved.client.clone();

@@ -1,0 +1,273 @@
+//! What tenants have spent, held against their limits of tokens, money and bytes.
+//!
+//! A limit is looked at when a send is accepted or a blob is stored, and only of tenants that have one. What they
+//! used is read from what their sends cost, at most every [`BELIEVED`] by each scheduler, and money of earlier
+//! days of the month more rarely. What is under way when a limit is reached goes on: a send's own bounds are its
+//! budget.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use mainspring_shared::error::Code;
+use mainspring_shared::id::TenantId;
+use mainspring_shared::store::{TenantUsage, TenantUsageQuery};
+use mainspring_shared::tenant::{Limits, Usd};
+use mainspring_shared::time::Timestamp;
+use uuid::Uuid;
+
+use crate::app::App;
+use crate::error::{Error, Quota};
+
+/// How long a sum is believed.
+const BELIEVED: Duration = Duration::from_secs(2);
+
+/// How long the sum of days that are over is believed: only sends that are still open add to it.
+const MONTH_BELIEVED: Duration = Duration::from_mins(5);
+
+/// What tokens are counted over.
+const MINUTE: Duration = Duration::from_mins(1);
+
+/// Milliseconds of a day.
+const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
+
+/// What was read of tenants that have limits.
+#[derive(Debug, Default)]
+pub struct KnownSpending(Mutex<HashMap<TenantId, Known>>);
+
+/// What was read of one tenant.
+#[derive(Debug, Clone, Default)]
+struct Known {
+    /// What the sends of a day cost, and when that was read.
+    today: Option<(i64, Duration, Usd)>,
+    /// The same of the days of its month before it.
+    month: Option<(i64, Duration, Usd)>,
+    /// Tokens of all its newer sends, and when they were read: the last one before a minute ago, and later ones.
+    tokens: VecDeque<(Duration, u64)>,
+    /// Bytes of its blobs, and when they were read.
+    bytes: Option<(Duration, u64)>,
+}
+
+/// Why a tenant may not send now, if it may not.
+pub(crate) async fn refusal(
+    app: &App,
+    tenant: TenantId,
+    limits: &Limits,
+) -> Result<Option<Error>, Error> {
+    if let Some(max) = limits.usd_per_day {
+        let (spent, day) = today(app, tenant).await?;
+        if spent >= max {
+            let reset = Timestamp((day + 1) * DAY_MS).since(app.clock.now());
+            return Ok(Some(no_money("day", max, reset)));
+        }
+    }
+    if let Some(max) = limits.usd_per_month {
+        let (spent, _) = today(app, tenant).await?;
+        let before = month(app, tenant).await?;
+        if spent.0.saturating_add(before.0) >= max.0 {
+            let next = next_month(app.clock.now());
+            let reset = next.since(app.clock.now());
+            return Ok(Some(no_money("month", max, reset)));
+        }
+    }
+    if let Some(max) = limits.tokens_per_minute {
+        let (taken, reset) = tokens(app, tenant).await?;
+        if taken >= max {
+            return Ok(Some(no_tokens(max, reset)));
+        }
+    }
+    if let Some(max) = limits.bytes {
+        let stored = bytes(app, tenant, BELIEVED).await?;
+        if stored >= max {
+            return Ok(Some(no_room(stored, max)));
+        }
+    }
+    Ok(None)
+}
+
+/// Fails where so many bytes more are too many for a tenant.
+pub async fn admit_bytes(app: &App, tenant: TenantId, more: usize) -> Result<(), Error> {
+    let Some(max) = app.limits.of(tenant).and_then(|limits| limits.bytes) else {
+        return Ok(());
+    };
+    let stored = bytes(app, tenant, Duration::ZERO).await?;
+    if stored.saturating_add(more as u64) > max {
+        return Err(no_room(stored, max));
+    }
+    Ok(())
+}
+
+fn with<T>(app: &App, tenant: TenantId, what: impl FnOnce(&mut Known) -> T) -> T {
+    let mut known = app
+        .spending
+        .0
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    what(known.entry(tenant).or_default())
+}
+
+/// What the sends of today cost, and which day that is.
+async fn today(app: &App, tenant: TenantId) -> Result<(Usd, i64), Error> {
+    let day = app.clock.now().0.div_euclid(DAY_MS);
+    let now = app.clock.monotonic();
+    let known = with(app, tenant, |known| known.today);
+    if let Some((of, at, spent)) = known
+        && of == day
+        && now.saturating_sub(at) < BELIEVED
+    {
+        return Ok((spent, day));
+    }
+    let spent = cost(&used(app, tenant, day * DAY_MS, (day + 1) * DAY_MS).await?);
+    with(app, tenant, |known| known.today = Some((day, now, spent)));
+    Ok((spent, day))
+}
+
+/// What the sends of this month before today cost.
+async fn month(app: &App, tenant: TenantId) -> Result<Usd, Error> {
+    let today = app.clock.now();
+    let day = today.0.div_euclid(DAY_MS);
+    let now = app.clock.monotonic();
+    let known = with(app, tenant, |known| known.month);
+    if let Some((of, at, spent)) = known
+        && of == day
+        && now.saturating_sub(at) < MONTH_BELIEVED
+    {
+        return Ok(spent);
+    }
+    let spent = cost(&used(app, tenant, today.month().0, day * DAY_MS).await?);
+    with(app, tenant, |known| known.month = Some((day, now, spent)));
+    Ok(spent)
+}
+
+/// Tokens that this scheduler saw the tenant's sends take in the last minute, and when that will be fewer. It
+/// compares sums, so that the first one after its start shows nothing.
+async fn tokens(app: &App, tenant: TenantId) -> Result<(u64, Duration), Error> {
+    let now = app.clock.monotonic();
+    let newest = with(app, tenant, |known| known.tokens.back().copied());
+    if newest.is_none_or(|(at, _)| now.saturating_sub(at) >= BELIEVED) {
+        let day = app.clock.now().0.div_euclid(DAY_MS);
+        let sum = used(app, tenant, (day - 1) * DAY_MS, (day + 1) * DAY_MS).await?;
+        let sum = sum.usage.input_tokens + sum.usage.output_tokens;
+        with(app, tenant, |known| note(&mut known.tokens, now, sum));
+    }
+    Ok(with(app, tenant, |known| {
+        let oldest = known.tokens.front().copied().unwrap_or_default();
+        let newest = known.tokens.back().copied().unwrap_or_default();
+        let reset = MINUTE.saturating_sub(now.saturating_sub(oldest.0));
+        // A sum that begins with another day is smaller.
+        let taken = newest.1.saturating_sub(oldest.1);
+        (taken, reset.max(Duration::from_secs(1)))
+    }))
+}
+
+/// Adds a sum, and drops those before the last one that is a minute old.
+fn note(sums: &mut VecDeque<(Duration, u64)>, now: Duration, sum: u64) {
+    sums.push_back((now, sum));
+    let is_old = |at: Duration| now.saturating_sub(at) >= MINUTE;
+    while sums.get(1).is_some_and(|(at, _)| is_old(*at)) {
+        sums.pop_front();
+    }
+}
+
+async fn bytes(app: &App, tenant: TenantId, believed: Duration) -> Result<u64, Error> {
+    let now = app.clock.monotonic();
+    let known = with(app, tenant, |known| known.bytes);
+    if let Some((at, bytes)) = known
+        && now.saturating_sub(at) < believed
+    {
+        return Ok(bytes);
+    }
+    let bytes = app.store.tenant_bytes(tenant).await?;
+    with(app, tenant, |known| known.bytes = Some((now, bytes)));
+    Ok(bytes)
+}
+
+/// What the sends cost that were accepted in this time.
+async fn used(app: &App, tenant: TenantId, from: i64, until: i64) -> Result<TenantUsage, Error> {
+    let query = TenantUsageQuery {
+        tenant,
+        from: first_id(from),
+        until: first_id(until),
+    };
+    Ok(app.store.tenant_usage(query).await?)
+}
+
+/// The first id of a millisecond: ids begin with the time.
+fn first_id(ms: i64) -> Uuid {
+    Uuid::from_u128(u128::from(ms.max(0).unsigned_abs()) << 80)
+}
+
+fn cost(used: &TenantUsage) -> Usd {
+    let dollars = used.usage.cost_usd.unwrap_or_default();
+    Usd::of(dollars).unwrap_or(Usd(0))
+}
+
+fn next_month(now: Timestamp) -> Timestamp {
+    /// More than any month has, less than two have.
+    const DAYS: i64 = 32;
+    Timestamp(now.month().0 + DAYS * DAY_MS).month()
+}
+
+fn no_money(span: &str, max: Usd, reset: Duration) -> Error {
+    let detail = format!(
+        "the tenant has spent the {} US dollars that it may spend in a {span}",
+        max.dollars()
+    );
+    Error::new(Code::LimitMoney, detail).after(reset)
+}
+
+fn no_tokens(max: u64, reset: Duration) -> Error {
+    let detail = format!("the tenant's model calls may take {max} tokens in a minute");
+    let quota = Quota {
+        name: "tokens",
+        unit: Some("tokens"),
+        quota: max,
+        window: Some(MINUTE),
+        left: 0,
+        reset,
+    };
+    Error::new(Code::LimitTokens, detail)
+        .after(reset)
+        .with_quota(quota)
+}
+
+fn no_room(stored: u64, max: u64) -> Error {
+    let detail = format!(
+        "the tenant stores {stored} bytes of the {max} that it may: delete sessions, memories or timers \
+         that name them, or raise `limits.bytes`"
+    );
+    Error::new(Code::LimitBytes, detail).after(MINUTE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(secs: u64) -> Duration {
+        Duration::from_secs(secs)
+    }
+
+    #[test]
+    fn sums_are_kept_for_a_minute_and_the_last_one_before_it() {
+        let mut sums = VecDeque::new();
+        for secs in [0, 10, 50, 65, 70, 80] {
+            note(&mut sums, at(secs), secs);
+        }
+        assert_eq!(sums.front(), Some(&(at(10), 10)));
+        note(&mut sums, at(300), 300);
+        assert_eq!(sums, [(at(80), 80), (at(300), 300)]);
+    }
+
+    #[test]
+    fn a_month_ends_where_the_next_one_begins() {
+        let time = |text: &str| {
+            let time: Timestamp = serde_json::from_value(text.into()).expect("a time");
+            time
+        };
+        let july = time("2026-07-31T23:59:59.999Z");
+        assert_eq!(july.month(), time("2026-07-01T00:00:00Z"));
+        assert_eq!(next_month(july), time("2026-08-01T00:00:00Z"));
+        let december = time("2026-12-01T00:00:00Z");
+        assert_eq!(next_month(december), time("2027-01-01T00:00:00Z"));
+    }
+}
