@@ -13,6 +13,12 @@ pub(crate) const ENQUEUED: &str = "mainspring_sessions_rung_total";
 pub(crate) const ENQUEUES_DROPPED: &str = "mainspring_rings_dropped_total";
 /// Counter: sessions that a sweep enqueued.
 pub(crate) const SWEPT: &str = "mainspring_sessions_swept_total";
+/// Gauge: sessions with work that no worker holds, by `pool`.
+pub(crate) const QUEUE_READY: &str = "mainspring_queue_ready_sessions";
+/// Gauge: sessions that a worker holds, by `pool`.
+pub(crate) const QUEUE_RUNNING: &str = "mainspring_queue_running_sessions";
+/// Gauge: seconds for which the oldest of the ready sessions has waited, by `pool`.
+pub(crate) const QUEUE_OLDEST: &str = "mainspring_queue_oldest_ready_age_seconds";
 /// Counter: alarms handled.
 pub(crate) const ALARMS: &str = "mainspring_alarms_served_total";
 /// Counter: what timers did, by `fate`: `fired`, `merged`, `skipped`, or `failed` for a delivery that

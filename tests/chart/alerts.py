@@ -41,6 +41,14 @@ FIRES = {
         {'mainspring_worker_sends_ended_total{namespace="a",status="failed"}': "0+20x40", 'mainspring_worker_sends_ended_total{namespace="a",status="completed"}': "0+100x40"},
         {"namespace": "a"},
     ),
+    "MainspringQueueNotServed": (
+        {
+            'mainspring_queue_oldest_ready_age_seconds{namespace="a",pool="gpu",pod="1"}': "121x30",
+            'mainspring_queue_oldest_ready_age_seconds{namespace="a",pool="default",pod="1"}': "3x30",
+        },
+        {"namespace": "a", "pool": "gpu"},
+    ),
+    "MainspringWebhooksLate": ({'mainspring_webhook_oldest_due_seconds{namespace="a"}': "601x30"}, {"namespace": "a"}),
     "MainspringBlobsCorrupt": ({'mainspring_worker_blobs_corrupt_total{namespace="a"}': "_x20 1x20"}, {"namespace": "a"}),
 }
 
@@ -54,6 +62,8 @@ WELL = {
     'mainspring_sessions_swept_total{namespace="a"}': "0+3x40",
     'mainspring_provider_circuit{namespace="a",provider="x"}': "1x40",
     'mainspring_deleted_waiting_seconds{namespace="a"}': "60x40",
+    'mainspring_queue_oldest_ready_age_seconds{namespace="a",pool="default"}': "60x40",
+    'mainspring_webhook_oldest_due_seconds{namespace="a"}': "30x40",
     'mainspring_rows_unreadable_total{namespace="a",table="sends"}': "3x40",
 }
 BEGUN = {'mainspring_http_requests_total{namespace="a",status="200"}': "0x40"}

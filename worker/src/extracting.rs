@@ -31,6 +31,7 @@ use crate::Kernel;
 use crate::fold::{Asked, Taken};
 use crate::hook::{At, Judged};
 use crate::llm::{Chunk, InBackground, Reply, Request};
+use crate::metrics;
 
 /// Sends that wait to be looked at; those that find no room are found by polling.
 const PENDING_MAX: usize = 1_024;
@@ -221,12 +222,14 @@ impl Paid {
             Cost::Open(asked) => asked.estimated(),
             Cost::Known(model, usage) => (model.clone(), *usage),
         };
-        vec![UsageRow {
+        let row = UsageRow {
             round: EXTRACT_ROUND,
             attempt: i32::try_from(attempt).unwrap_or(i32::MAX),
             model,
             usage,
-        }]
+        };
+        metrics::model_used(&row);
+        vec![row]
     }
 }
 

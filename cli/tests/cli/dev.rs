@@ -1,3 +1,6 @@
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
 use crate::program::{Serving, ask, ask_with_input, eventually, json, mainspring};
 
 #[test]
@@ -35,6 +38,35 @@ fn a_newcomer_gets_an_answer_and_can_continue() {
     );
     let info = json(&dev.url, &["sessions", "show", session]);
     assert_eq!(info["messages"], 8);
+}
+
+#[test]
+fn metrics_say_what_models_took_and_what_waits() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dev = Serving::dev(folder.path(), &[]);
+    assert_eq!(ask(&dev.url, &["send", "--wait", "!stream 3x1ms"]).code, 0);
+    let host = dev.url.trim_start_matches("http://").to_owned();
+    let scraped = || {
+        let mut stream = TcpStream::connect(&host).expect("it listens");
+        let request = format!("GET /metrics HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("sent");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("UTF-8");
+        text
+    };
+    let text = scraped();
+    for line in [
+        r#"mainspring_worker_model_tokens_total{model="demo",purpose="round",kind="input"} "#,
+        r#"mainspring_worker_model_tokens_total{model="demo",purpose="round",kind="output"} "#,
+        r#"mainspring_worker_model_call_seconds_count{model="demo",outcome="answered"} 1"#,
+        r#"mainspring_worker_model_first_piece_seconds_count{model="demo"} 1"#,
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    eventually("what waits is measured", || {
+        let ready = r#"mainspring_queue_ready_sessions{pool="default"} "#;
+        scraped().contains(ready).then_some(())
+    });
 }
 
 #[test]

@@ -14,7 +14,7 @@ use mainspring_shared::time::Timestamp;
 use super::{Health, jittered, orphans, pause};
 use crate::app::App;
 use crate::deleting;
-use crate::metrics::SWEPT;
+use crate::metrics::{QUEUE_OLDEST, QUEUE_READY, QUEUE_RUNNING, SWEPT};
 use crate::services::notify::pack;
 
 /// Sessions per read.
@@ -29,6 +29,9 @@ pub(crate) const WOKEN: u32 = 500;
 
 /// Passes between two sweeps for orphans, which are not urgent.
 const ORPHANS_EVERY: u32 = 5;
+
+/// Passes between two looks at how much waits, for the metrics.
+const MEASURED_EVERY: u32 = 15;
 
 /// Where the next pass over a lane continues: after the last session that was enqueued.
 type Cursor = (Timestamp, SessionKey);
@@ -46,6 +49,7 @@ pub(crate) async fn run(app: &App) {
     let mut orphaned = Health::new("orphans");
     let mut looked = None;
     let (mut passes, mut is_due) = (0_u32, false);
+    let mut measured = Measured::default();
     loop {
         let interval = app.config.sweep_interval;
         let mut wait = match sweep(app, &mut cursors).await {
@@ -55,6 +59,9 @@ pub(crate) async fn run(app: &App) {
             }
             Err(error) => health.failed(&error, app.entropy.fraction()),
         };
+        if passes.is_multiple_of(MEASURED_EVERY) {
+            measured.look(app).await;
+        }
         let woken = app.store.wake_paused(WOKEN).await;
         let mut more = resumed.record(app, woken.map(|woken| woken >= WOKEN));
         // After the ready sessions, since deletions are not urgent.
@@ -74,6 +81,47 @@ pub(crate) async fn run(app: &App) {
             return;
         }
     }
+}
+
+/// The pools that metrics are set for: the default one, and those that had something to do before.
+#[derive(Debug)]
+struct Measured {
+    pools: BTreeSet<String>,
+}
+
+impl Default for Measured {
+    fn default() -> Self {
+        Self {
+            pools: BTreeSet::from([DEFAULT_POOL.to_owned()]),
+        }
+    }
+}
+
+impl Measured {
+    /// Says how much waits and runs in each pool.
+    async fn look(&mut self, app: &App) {
+        let Ok(found) = app.store.queue_stats().await else {
+            // The sweep tells of a database that is away.
+            return;
+        };
+        self.pools
+            .extend(found.iter().map(|stats| stats.pool.clone()));
+        for pool in &self.pools {
+            let stats = found.iter().find(|stats| stats.pool == *pool);
+            let counts = stats.map_or((0, 0), |stats| (stats.ready, stats.running));
+            let oldest = stats.map_or(0, |stats| stats.oldest_ready_ms);
+            set(pool, counts, std::time::Duration::from_millis(oldest));
+        }
+    }
+}
+
+fn set(pool: &str, (ready, running): (u64, u64), oldest: std::time::Duration) {
+    let pool = metrics::SharedString::from(pool.to_owned());
+    #[expect(clippy::cast_precision_loss, reason = "nobody has so many sessions")]
+    let (ready, running) = (ready as f64, running as f64);
+    metrics::gauge!(QUEUE_READY, "pool" => pool.clone()).set(ready);
+    metrics::gauge!(QUEUE_RUNNING, "pool" => pool.clone()).set(running);
+    metrics::gauge!(QUEUE_OLDEST, "pool" => pool).set(oldest.as_secs_f64());
 }
 
 /// One pass over the pools that have workers. True if a lane became full and more sessions are

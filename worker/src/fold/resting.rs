@@ -17,6 +17,7 @@ use mainspring_shared::usage::Usage;
 use super::{Asked, Fault, Notebook, Writing, Written};
 use crate::Kernel;
 use crate::hook::{At, Moment};
+use crate::metrics;
 use crate::writes::publish_step;
 
 /// Folds that are begun at a time; sends that end beyond that leave it to later ones.
@@ -126,7 +127,10 @@ fn finished(
         None => (asked.map(Asked::estimated), None),
     };
     let usage = cost.map(|(model, usage)| {
-        UsageRow::of_fold_at_rest(kernel.parts.entropy.random_id(), model, usage)
+        let random = kernel.parts.entropy.random_id();
+        let row = UsageRow::of_fold_at_rest(random, model, usage);
+        metrics::model_used(&row);
+        row
     });
     item.usage.extend(usage);
     item.fold = fold;

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::purse::{Aside, Purse};
 use crate::llm::{Request, Resolved};
+use crate::metrics;
 
 /// The sums of a send.
 #[derive(Debug)]
@@ -120,6 +121,7 @@ impl<'a> Bill<'a> {
             aside.usage.add(&usage);
         }
         let row = self.row(model, usage);
+        metrics::model_used(&row);
         self.unpaid.push(row.clone());
         (row, self.purse.session(&self.totals))
     }
@@ -136,6 +138,7 @@ impl<'a> Bill<'a> {
             aside.usage.add(&usage);
         }
         let row = UsageRow::of_fold(epoch, call, model, usage);
+        metrics::model_used(&row);
         self.unpaid.push(row.clone());
         (row, self.purse.session(&self.totals))
     }

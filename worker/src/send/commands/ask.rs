@@ -16,7 +16,7 @@ use mainspring_shared::usage::Usage;
 use tokio::sync::oneshot;
 
 use crate::llm::{Chunk, Error, Finish, Model, Reply, Request, Resolved, estimate_tokens};
-use crate::metrics;
+use crate::metrics::{self, Timing};
 use crate::said::Said;
 use crate::send::hold::Inbox;
 use crate::send::load::{self, Question};
@@ -37,12 +37,15 @@ struct Heard {
     any: Arc<AtomicBool>,
     /// Is told once what the provider calls the answer.
     background: Option<oneshot::Sender<String>>,
+    timing: Timing,
 }
 
 impl Heard {
     /// Makes a call and hears its answer.
     async fn answered(mut self, attempt: Attempt) -> Result<Answered, NoReply> {
-        attempt.answered(&mut |chunk| self.piece(chunk)).await
+        let answer = attempt.answered(&mut |chunk| self.piece(chunk)).await;
+        self.timing.end(answer.is_ok());
+        answer
     }
 
     fn piece(&mut self, chunk: Chunk<'_>) {
@@ -52,6 +55,7 @@ impl Heard {
                 self.streamed.fetch_add(tokens, Ordering::Relaxed);
                 self.said.piece(&chunk);
                 self.any.store(true, Ordering::Relaxed);
+                self.timing.piece();
             }
             Chunk::Background(id) => {
                 if let Some(background) = self.background.take() {
@@ -150,6 +154,7 @@ impl Run<'_> {
             said.piece(&Chunk::Text(&plain_text(&partial.reply.content)));
             heard.store(true, Ordering::Relaxed);
         }
+        let timing = Timing::begin(&self.kernel.parts.clock, &request.model);
         let attempt = self.attempt(client, request, left);
         metrics::model_call_started();
         let (background, told) = oneshot::channel();
@@ -159,6 +164,7 @@ impl Run<'_> {
             streamed,
             any: heard,
             background: Some(background),
+            timing,
         };
         self.asking.call = Some(Box::pin(heard.answered(attempt)));
         None
