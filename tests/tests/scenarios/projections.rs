@@ -93,8 +93,8 @@ async fn whoever_reads_digests_asks_what_the_one_with_the_messages_asks() {
     };
     let folds = |strategy| FoldSpec {
         strategy,
-        soft: Some(0.01),
-        hard: Some(0.02),
+        soft: Some(0.014),
+        hard: Some(0.024),
         ..FoldSpec::default()
     };
     let bounded = |mut agent: AgentSpec| {
