@@ -10,6 +10,7 @@ use mainspring_shared::store::{
 };
 
 use super::prelude::*;
+use super::tenants::tenant;
 
 /// What an agent of the default tenant is found by.
 pub(super) fn agent_key(name: &str) -> AgentKey {
@@ -354,6 +355,7 @@ pub async fn versions_are_listed_newest_first_page_by_page(store: &dyn Inspect) 
 }
 
 pub async fn an_agent_belongs_to_its_tenant(store: &dyn Inspect) {
+    tenant(store, "blue").await;
     publish(store, 0, "reviewer", "Review.").await;
     pointed(store, 0, ("reviewer", "live", Some(1))).await;
     let other = TenantId(2);

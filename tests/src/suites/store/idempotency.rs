@@ -8,6 +8,7 @@ use mainspring_shared::store::{
 };
 
 use super::prelude::*;
+use super::tenants::tenant;
 
 fn request(key: &str, body: u8) -> IdempotencyKey {
     IdempotencyKey {
@@ -109,6 +110,7 @@ pub async fn a_key_that_a_refused_send_leaves_free_is_taken_by_the_next_of_its_c
 }
 
 pub async fn keys_of_other_tenants_and_routes_are_other_keys(store: &dyn Inspect) {
+    tenant(store, "blue").await;
     accept(store, 0, keyed(opening(1, 1), request("a", 1))).await;
     let route = IdempotencyKey {
         route: "POST /v1/sessions/x/sends".to_owned(),

@@ -14,6 +14,7 @@ use serde_json::{Map, json};
 use uuid::Uuid;
 
 use super::prelude::*;
+use super::tenants::tenant;
 
 /// What people said of themselves, and how someone asks for it later.
 pub const LABELLED: &[(&str, &str)] = &[
@@ -295,6 +296,7 @@ pub async fn an_entry_is_changed_in_what_is_named(store: &dyn Inspect) {
 }
 
 pub async fn a_namespace_shows_what_is_below_it_and_nothing_beside_it(store: &dyn Inspect) {
+    tenant(store, "blue").await;
     enter(store, 1, "user/4", "the cat").await;
     enter(store, 2, "user/4/work", "the cat at work").await;
     enter(store, 3, "user/42", "another cat").await;

@@ -13,6 +13,7 @@ use mainspring_shared::store::{
 use serde_json::json;
 
 use super::prelude::*;
+use super::tenants::tenant;
 
 fn all_sessions() -> ListSessions {
     ListSessions {
@@ -344,6 +345,7 @@ pub async fn steps_are_read_piece_by_piece(store: &dyn Inspect) {
 }
 
 pub async fn tenants_do_not_see_each_other(store: &dyn Inspect) {
+    tenant(store, "blue").await;
     let foreign = SessionKey {
         tenant: TenantId(2),
         ..key(7)

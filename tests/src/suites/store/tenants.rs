@@ -47,7 +47,7 @@ pub fn new_key(n: u128, tenant: TenantId) -> NewKey {
     }
 }
 
-async fn tenant(store: &dyn Inspect, name: &str) -> Tenant {
+pub(super) async fn tenant(store: &dyn Inspect, name: &str) -> Tenant {
     match store.create_tenant(new(name), None).await.expect("creates") {
         CreateTenantOutcome::Created(tenant) => tenant,
         other => panic!("{other:?}"),
