@@ -103,7 +103,7 @@ INSERT INTO erasures (tenant, session_id, due_at, deleted_at) VALUES ($1, $2, $4
 ON DUPLICATE KEY UPDATE due_at = due_at;
 
 -- name: sessions/usage
--- What a session and those below it cost, by model.
+-- What a session and those below it cost, by model and purpose.
 WITH RECURSIVE tree (session_id, own) AS (
     SELECT session_id, 1 FROM sessions WHERE tenant = $1 AND session_id = $2
     UNION ALL
@@ -112,7 +112,7 @@ WITH RECURSIVE tree (session_id, own) AS (
     JOIN sessions s ON s.tenant = $1 AND s.parent_session = t.session_id
 )
 SELECT
-    (SELECT count(*) FROM tree) AS sessions, t.own, r.model, count(r.model) AS calls,
+    (SELECT count(*) FROM tree) AS sessions, t.own, r.model, r.purpose, count(r.model) AS calls,
     CAST(coalesce(sum(JSON_VALUE(r."usage", '$.input_tokens')), 0) AS SIGNED) AS input_tokens,
     CAST(coalesce(sum(JSON_VALUE(r."usage", '$.output_tokens')), 0) AS SIGNED) AS output_tokens,
     CAST(coalesce(sum(JSON_VALUE(r."usage", '$.cache_read_tokens')), 0) AS SIGNED) AS cache_read_tokens,
@@ -123,5 +123,5 @@ SELECT
 FROM tree t
 LEFT JOIN sends d ON d.tenant = $1 AND d.session_id = t.session_id
 LEFT JOIN usage_rows r ON r.tenant = d.tenant AND r.send_id = d.send_id
-GROUP BY t.own, r.model
-ORDER BY t.own DESC, r.model;
+GROUP BY t.own, r.model, r.purpose
+ORDER BY t.own DESC, r.model, r.purpose;
