@@ -1,7 +1,7 @@
 //! What tenants have spent, held against their limits of tokens, money and bytes.
 //!
 //! A limit is looked at when a send is accepted or a blob is stored, and only of tenants that have one. What they
-//! used is read from what their sends cost, at most every [`BELIEVED`] by each scheduler, and money of earlier
+//! used is read from what their sends cost, at most every two seconds by each scheduler, and money of earlier
 //! days of the month more rarely. What is under way when a limit is reached goes on: a send's own bounds are its
 //! budget.
 
