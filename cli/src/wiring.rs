@@ -27,7 +27,7 @@ pub(crate) use self::bounds::{scheduler_config, worker_config};
 pub(crate) use self::memories::memories;
 pub(crate) use self::models::providers;
 pub(crate) use self::tools::{hooks, mcp_servers, tools};
-pub(crate) use self::webhooks::{webhooks, with_key_of_dev};
+pub(crate) use self::webhooks::{webhooks, with_own_key};
 use crate::failure::{Exit, Failure, causes, exit_of, next_of, usage, usage_text};
 
 // Clock and entropy ------------------------------------------------------------------------------

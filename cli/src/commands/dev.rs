@@ -21,7 +21,7 @@ pub(crate) async fn run(args: &DevArgs, config: &Config) -> Result<(), Failure> 
         None => embedded(config),
     };
     let base = Base::prepare()?;
-    let config = &wiring::with_key_of_dev(config, base.entropy.as_ref())?;
+    let config = &wiring::with_own_key(config, base.entropy.as_ref())?;
     let store = wiring::store(config, Migrate::Create).await?;
     base.mount_skills(config, &store).await;
     let listener = bind(&config.listen, "--listen").await?;

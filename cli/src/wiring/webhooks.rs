@@ -61,7 +61,7 @@ fn read(file: &Path) -> Result<String, Failure> {
 }
 
 /// The same with a key in the data folder, which is made there the first time, unless one is configured.
-pub(crate) fn with_key_of_dev(config: &Config, entropy: &dyn Entropy) -> Result<Config, Failure> {
+pub(crate) fn with_own_key(config: &Config, entropy: &dyn Entropy) -> Result<Config, Failure> {
     let mut config = config.clone();
     if config.secrets_key.is_some() || config.secrets_key_file.is_some() {
         return Ok(config);
@@ -104,7 +104,7 @@ mod tests {
             ..Config::default()
         };
         let key = |config: &Config| {
-            let made = with_key_of_dev(config, &OsEntropy).expect("a key");
+            let made = with_own_key(config, &OsEntropy).expect("a key");
             made.secrets_key.expect("a key").reveal().to_owned()
         };
         let first = key(&config);
