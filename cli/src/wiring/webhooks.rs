@@ -23,11 +23,13 @@ const HOW: &str = "`openssl rand -base64 32` makes one";
 /// The poster, and the keys that secrets are sealed under if there are any.
 pub(crate) fn webhooks(config: &Config, clock: &Arc<dyn Clock>) -> Result<WebhookParts, Failure> {
     let settings = &config.scheduler;
-    let poster = WebhookPoster::new(
-        &settings.webhook_allow_private,
-        settings.webhook_timeout,
-        clock.clone(),
-    );
+    // What tools may reach, messages may.
+    let tools = config.tools.allow_private.iter();
+    let allowed: Vec<String> = tools
+        .chain(&settings.webhook_allow_private)
+        .cloned()
+        .collect();
+    let poster = WebhookPoster::new(&allowed, settings.webhook_timeout, clock.clone());
     Ok(WebhookParts {
         poster: Some(Arc::new(poster.map_err(usage)?)),
         sealer: sealer(config)?.map(Arc::new),
