@@ -324,13 +324,13 @@ const PLANTED: &[(&str, &[&str])] = &[
            SELECT tenant, '\\xabababababababababababababababababababababababababababababababab', 0, session_id, 0 FROM sessions"],
     ),
     (
-        "blob.named",
-        &["UPDATE messages SET content = '[{\"type\":\"image\",\"source\":{\"type\":\"blob\",\"media_type\":\"image/png\",\"bytes\":1,\"sha256\":\"abababababababababababababababababababababababababababababababab\"}}]' WHERE seq = 1"],
-    ),
-    (
         "projection.of_send",
         &["INSERT INTO projections (tenant, session_id, from_seq, to_seq, send_id, version, digest)
          SELECT tenant, session_id, 1, 2, session_id, 1, '{\"done\":\"\"}' FROM messages WHERE seq = 1"],
+    ),
+    (
+        "blob.named",
+        &["UPDATE messages SET content = '[{\"type\":\"image\",\"source\":{\"type\":\"blob\",\"media_type\":\"image/png\",\"bytes\":1,\"sha256\":\"abababababababababababababababababababababababababababababababab\"}}]' WHERE seq = 1"],
     ),
     (
         "row.readable",
