@@ -149,10 +149,14 @@ fn both_roles_in_one_process_need_no_redis_and_meet_others_through_it() {
     let mut command = cluster.command(&["serve", "--provider", "demo"]);
     command.args(["--listen", &format!("127.0.0.1:{port}")]);
     command.env_remove("MAINSPRING_REDIS_URL");
+    // Alone, it makes a key for secrets there.
+    let folder = tempfile::tempdir().expect("a folder");
+    command.env("MAINSPRING_DATA_DIR", folder.path());
     let mut alone = Serving::role(command, format!("http://127.0.0.1:{port}"));
     serves(port);
     let hello = ask(&alone.url, &["send", "--wait", "hello"]);
     assert_eq!((hello.code, hello.stdout.as_str()), (0, "hello\n"));
+    assert!(folder.path().join("secrets.key").exists());
     alone.signal("TERM");
     assert_eq!(alone.wait(), Some(0));
 

@@ -14,7 +14,6 @@ use mainspring_shared::id::TenantId;
 use mainspring_shared::store::{TenantUsage, TenantUsageQuery};
 use mainspring_shared::tenant::{Limits, Usd};
 use mainspring_shared::time::Timestamp;
-use uuid::Uuid;
 
 use crate::app::App;
 use crate::error::{Error, Quota};
@@ -140,7 +139,8 @@ async fn month(app: &App, tenant: TenantId) -> Result<Usd, Error> {
 }
 
 /// Tokens that this scheduler saw the tenant's sends take in the last minute, and when that will be fewer. It
-/// compares sums, so that the first one after its start shows nothing.
+/// compares sums, so that the first one after its start shows nothing. Where nobody looked for longer than a
+/// minute, it is the mean of the time since.
 async fn tokens(app: &App, tenant: TenantId) -> Result<(u64, Duration), Error> {
     let now = app.clock.monotonic();
     let newest = with(app, tenant, |known| known.tokens.back().copied());
@@ -154,10 +154,20 @@ async fn tokens(app: &App, tenant: TenantId) -> Result<(u64, Duration), Error> {
         let oldest = known.tokens.front().copied().unwrap_or_default();
         let newest = known.tokens.back().copied().unwrap_or_default();
         let reset = MINUTE.saturating_sub(now.saturating_sub(oldest.0));
-        // A sum that begins with another day is smaller.
-        let taken = newest.1.saturating_sub(oldest.1);
-        (taken, reset.max(Duration::from_secs(1)))
+        (
+            per_minute(oldest, newest),
+            reset.max(Duration::from_secs(1)),
+        )
     }))
+}
+
+/// Tokens of a minute between two sums.
+fn per_minute(oldest: (Duration, u64), newest: (Duration, u64)) -> u64 {
+    // A sum that begins with another day is smaller.
+    let taken = newest.1.saturating_sub(oldest.1);
+    let passed = newest.0.saturating_sub(oldest.0).max(MINUTE).as_millis();
+    let mean = u128::from(taken) * MINUTE.as_millis() / passed;
+    u64::try_from(mean).unwrap_or(u64::MAX)
 }
 
 /// Adds a sum, and drops those before the last one that is a minute old.
@@ -184,17 +194,8 @@ async fn bytes(app: &App, tenant: TenantId, believed: Duration) -> Result<u64, E
 
 /// What the sends cost that were accepted in this time.
 async fn used(app: &App, tenant: TenantId, from: i64, until: i64) -> Result<TenantUsage, Error> {
-    let query = TenantUsageQuery {
-        tenant,
-        from: first_id(from),
-        until: first_id(until),
-    };
+    let query = TenantUsageQuery::accepted(tenant, Timestamp(from), Timestamp(until));
     Ok(app.store.tenant_usage(query).await?)
-}
-
-/// The first id of a millisecond: ids begin with the time.
-fn first_id(ms: i64) -> Uuid {
-    Uuid::from_u128(u128::from(ms.max(0).unsigned_abs()) << 80)
 }
 
 fn cost(used: &TenantUsage) -> Usd {
@@ -233,8 +234,8 @@ fn no_tokens(max: u64, reset: Duration) -> Error {
 
 fn no_room(stored: u64, max: u64) -> Error {
     let detail = format!(
-        "the tenant stores {stored} bytes of the {max} that it may: delete sessions, memories or timers \
-         that name them, or raise `limits.bytes`"
+        "the tenant stores {stored} bytes of the {max} that it may: delete sessions or timers that name \
+         them, or raise `limits.bytes`"
     );
     Error::new(Code::LimitBytes, detail).after(MINUTE)
 }
@@ -256,6 +257,14 @@ mod tests {
         assert_eq!(sums.front(), Some(&(at(10), 10)));
         note(&mut sums, at(300), 300);
         assert_eq!(sums, [(at(80), 80), (at(300), 300)]);
+    }
+
+    #[test]
+    fn what_was_taken_while_nobody_looked_counts_as_its_mean() {
+        assert_eq!(per_minute((at(0), 100), (at(30), 700)), 600);
+        assert_eq!(per_minute((at(0), 100), (at(60), 700)), 600);
+        assert_eq!(per_minute((at(0), 100), (at(600), 700)), 60);
+        assert_eq!(per_minute((at(0), 700), (at(60), 100)), 0);
     }
 
     #[test]

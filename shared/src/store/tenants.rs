@@ -199,6 +199,19 @@ pub struct TenantUsageQuery {
     pub until: Uuid,
 }
 
+impl TenantUsageQuery {
+    /// That of the sends that were accepted from a time on, and before another one: ids begin with the time.
+    pub fn accepted(tenant: TenantId, from: Timestamp, until: Timestamp) -> Self {
+        let first_id =
+            |at: Timestamp| Uuid::from_u128(u128::from(at.0.max(0).unsigned_abs()) << 80);
+        Self {
+            tenant,
+            from: first_id(from),
+            until: first_id(until),
+        }
+    }
+}
+
 /// What sends cost.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct TenantUsage {

@@ -9,7 +9,6 @@ use mainspring_shared::store::{TenantUsage, TenantUsageQuery};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::usage::Usage;
 use serde::{Deserialize, Serialize};
-use uuid::Uuid;
 
 use super::TenantPath;
 use crate::access::no_tenant;
@@ -101,11 +100,6 @@ impl<'de> Deserialize<'de> for Days {
     }
 }
 
-/// The first id of a millisecond: ids begin with the time.
-fn first_id(ms: i64) -> Uuid {
-    Uuid::from_u128(u128::from(ms.max(0).unsigned_abs()) << 80)
-}
-
 /// What a tenant's sends used, by day: as far as they are still stored
 #[utoipa::path(
     get,
@@ -125,11 +119,8 @@ pub(in crate::tenants) async fn of_tenant(
     let mut total = SpanView::default();
     for back in 0..i64::from(query.days.0) {
         let begins = (today - back) * DAY_MS;
-        let query = TenantUsageQuery {
-            tenant,
-            from: first_id(begins),
-            until: first_id(begins + DAY_MS),
-        };
+        let ends = Timestamp(begins + DAY_MS);
+        let query = TenantUsageQuery::accepted(tenant, Timestamp(begins), ends);
         let used = SpanView::from(app.store.tenant_usage(query).await?);
         total.sends += used.sends;
         total.calls += used.calls;
