@@ -1,0 +1,178 @@
+//! Deliveries: the events of webhooks on their way.
+
+use std::sync::Arc;
+
+use axum::extract::{FromRequestParts, Path, State};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::response::Response;
+use mainspring_scheduler::error::Error;
+use mainspring_shared::error::Code;
+use mainspring_shared::id::{RunId, SendId, WebhookEventId, WebhookId};
+use mainspring_shared::store::ListDeliveries;
+use mainspring_shared::time::Timestamp;
+use mainspring_shared::webhook::{DeliveryRecord, DeliveryStatus};
+use serde::{Deserialize, Serialize};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::{WebhookPath, no_webhook};
+use crate::access::Caller;
+use crate::extract::{Json, Limit, NoQuery, Nothing, Query, cursor, text};
+use crate::problem::Problem;
+use crate::respond::{self, Begin, List};
+use crate::router::Api;
+
+/// A delivery: one event on its way to one webhook.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = WebhookDelivery)]
+pub(super) struct DeliveryView {
+    /// The event's id, which is the header `webhook-id` of every attempt.
+    #[schema(value_type = String)]
+    id: WebhookEventId,
+    /// The event's type.
+    r#type: String,
+    /// The send or the run that it is about.
+    subject: String,
+    /// When the event happened.
+    #[schema(value_type = String, format = DateTime)]
+    timestamp: Timestamp,
+    /// Where the delivery stands.
+    status: DeliveryStatus,
+    /// Attempts so far.
+    attempts: u32,
+    /// When it is tried next, or when the attempt under way is given up.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    next_attempt_at: Option<Timestamp>,
+    /// The HTTP status of the last answer.
+    answer: Option<u16>,
+    /// What went wrong last.
+    error: Option<String>,
+    /// When it was delivered or given up.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    settled_at: Option<Timestamp>,
+}
+
+impl From<DeliveryRecord> for DeliveryView {
+    fn from(record: DeliveryRecord) -> Self {
+        let subject = if record.event_type.starts_with("run.") {
+            RunId(record.resource).to_string()
+        } else {
+            SendId(record.resource).to_string()
+        };
+        Self {
+            id: record.event,
+            r#type: record.event_type,
+            subject,
+            timestamp: record.event_at,
+            status: record.status,
+            attempts: record.attempts,
+            next_attempt_at: record.due_at,
+            answer: record.answer,
+            error: record.error,
+            settled_at: record.settled_at,
+        }
+    }
+}
+
+/// The delivery that a path names.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DeliveryPath(WebhookId, WebhookEventId);
+
+impl<S: Send + Sync> FromRequestParts<S> for DeliveryPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let path = Path::<(String, String)>::from_request_parts(parts, state).await;
+        let Path((webhook, event)) = path.map_err(|_| no_webhook())?;
+        let webhook = webhook.parse().map_err(|_| no_webhook())?;
+        let event = event.parse().map_err(|_| no_delivery())?;
+        Ok(Self(webhook, event))
+    }
+}
+
+fn no_delivery() -> Error {
+    Error::new(
+        Code::WebhookDeliveryNotFound,
+        "the webhook has no delivery with this id",
+    )
+}
+
+/// Its paths.
+pub(super) fn routes() -> OpenApiRouter<Arc<Api>> {
+    OpenApiRouter::new()
+        .routes(routes!(list))
+        .routes(routes!(redeliver))
+}
+
+/// Which deliveries, newest event first.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct DeliveriesQuery {
+    #[serde(default)]
+    #[param(value_type = u32)]
+    limit: Limit,
+    #[serde(default, deserialize_with = "cursor")]
+    #[param(value_type = Option<String>)]
+    cursor: Option<WebhookEventId>,
+    #[serde(default, deserialize_with = "text")]
+    #[param(value_type = Option<String>)]
+    status: Option<DeliveryStatus>,
+}
+
+/// Deliveries to a webhook, newest event first
+#[utoipa::path(
+    get,
+    path = "/v1/webhooks/{id}/deliveries",
+    operation_id = "listWebhookDeliveries",
+    params(DeliveriesQuery),
+    responses((status = 200, body = List<DeliveryView>))
+)]
+pub(super) async fn list(
+    State(app): State<Arc<Api>>,
+    caller: Caller,
+    WebhookPath(id): WebhookPath,
+    Query(query): Query<DeliveriesQuery>,
+) -> Result<Response, Problem> {
+    let (tenant, status) = (caller.tenant, query.status);
+    let found = app.store.get_webhook(tenant, id).await?;
+    found.ok_or_else(no_webhook)?;
+    let begin = Begin {
+        cursor: query.cursor,
+        limit: query.limit.0,
+    };
+    let read = async |before: Option<WebhookEventId>, limit: u32| {
+        let query = ListDeliveries {
+            tenant,
+            webhook: id,
+            status,
+            before,
+            limit,
+        };
+        let page = app.store.list_deliveries(query).await?;
+        Ok((page.data, page.more))
+    };
+    respond::page(&app, begin, read, |it| it.event, DeliveryView::from).await
+}
+
+/// Delivers an event again, under the same id
+#[utoipa::path(
+    post,
+    path = "/v1/webhooks/{id}/deliveries/{delivery_id}/redeliver",
+    operation_id = "redeliverWebhook",
+    responses((status = 202, body = DeliveryView))
+)]
+pub(super) async fn redeliver(
+    State(app): State<Arc<Api>>,
+    caller: Caller,
+    DeliveryPath(webhook, event): DeliveryPath,
+    _: Query<NoQuery>,
+    _: Json<Nothing>,
+) -> Result<Response, Problem> {
+    let tenant = caller.tenant;
+    let found = app.store.get_webhook(tenant, webhook).await?;
+    found.ok_or_else(no_webhook)?;
+    let again = app.store.redeliver(tenant, webhook, event).await?;
+    let view = DeliveryView::from(again.ok_or_else(no_delivery)?);
+    respond::json(StatusCode::ACCEPTED, &view)
+}
