@@ -1,5 +1,6 @@
 //! mainspring-tests
 
+pub mod databases;
 pub mod fake_model;
 pub mod faults;
 pub mod history;

@@ -2,12 +2,10 @@
 //! threads of its own, and it is told what time it is.
 
 use std::fmt;
-use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use mainspring_shared::entropy::Entropy as _;
 use mainspring_shared::store::{
     Agents, BlobRows, Boots, Calibrations, Calls, Dump, Extractions, Inspect, Leases, Lists,
     Memories, Pauses, Reads, Result, Runs, Sends, Sessions, Skills, Sweeps, Tenants, Timers,
@@ -18,7 +16,7 @@ use mainspring_store_model::ModelStore;
 use mainspring_store_sqlite::SqliteOptions;
 use tokio::runtime::Handle;
 
-use crate::suites::store::harness::environment;
+use crate::databases::{Lent, Server};
 
 /// Where the rows of a world are.
 #[derive(Debug)]
@@ -29,13 +27,13 @@ pub enum Backing {
     Database(Box<Database>),
 }
 
-/// A database of one world's own, with the threads that its connections live on. It is removed when this is
-/// dropped.
+/// A database of one world's own, with the threads that its connections live on. It goes back to
+/// where it is from when this is dropped.
 pub struct Database {
     store: Option<Arc<dyn Inspect>>,
     threads: Option<tokio::runtime::Runtime>,
     folder: Option<tempfile::TempDir>,
-    drop: Option<Command>,
+    lent: Option<Lent>,
 }
 
 impl fmt::Debug for Database {
@@ -50,24 +48,7 @@ impl Drop for Database {
         if let Some(threads) = self.threads.take() {
             threads.shutdown_timeout(Duration::from_secs(5));
         }
-        if let Some(mut drop) = self.drop.take() {
-            // What stays of a failed test's database is in nobody's way.
-            let _ = drop.output();
-        }
     }
-}
-
-fn client(program: &str, arguments: &[&str]) -> Command {
-    let mut command = Command::new(program);
-    command.args(arguments);
-    command
-}
-
-/// Runs a client of a server.
-fn run(mut command: Command) {
-    let output = command.output().expect("the client runs");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {said}");
 }
 
 impl Backing {
@@ -75,58 +56,45 @@ impl Backing {
     pub fn sqlite() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let options = SqliteOptions::dir(folder.path());
-        let mut database = Database::with(|opening| {
+        let database = Database::with(|opening| {
             opening.block_on(async {
                 let store = mainspring_store_sqlite::open(options).await;
-                Arc::new(store.expect("a fresh folder")) as Arc<dyn Inspect>
+                Some(Arc::new(store.expect("a fresh folder")) as Arc<dyn Inspect>)
             })
         });
+        let mut database = database.expect("a folder needs no server");
         database.folder = Some(folder);
         Self::Database(Box::new(database))
     }
 
-    /// A new database on the server of `MAINSPRING_TEST_POSTGRES_URL`; none without one.
+    /// An empty database on the server of `MAINSPRING_TEST_POSTGRES_URL`; none without one.
     pub fn postgres() -> Option<Self> {
-        let url = environment("MAINSPRING_TEST_POSTGRES_URL")?;
-        let name = fresh();
-        let psql = |sql: String| client("psql", &["-XAtq", "-d", &url, "-c", &sql]);
-        run(psql(format!("CREATE DATABASE {name}")));
-        let server = url.rsplit_once('/').expect("it names a database").0;
-        let settings = mainspring_store_postgres::Settings::new(format!("{server}/{name}"));
-        let mut database = Database::with(|opening| {
-            opening.block_on(async {
-                let store = mainspring_store_postgres::PostgresStore::open(&settings).await;
-                Arc::new(store.expect("a fresh database")) as Arc<dyn Inspect>
-            })
-        });
-        database.drop = Some(psql(format!("DROP DATABASE {name} WITH (FORCE)")));
-        Some(Self::Database(Box::new(database)))
+        Self::on(Server::Postgres, async |url| {
+            let settings = mainspring_store_postgres::Settings::new(url);
+            let store = mainspring_store_postgres::PostgresStore::open(&settings).await;
+            Arc::new(store.expect("the store opens")) as Arc<dyn Inspect>
+        })
     }
 
-    /// A new database on the server of `MAINSPRING_TEST_MYSQL_URL`; none without one.
+    /// An empty database on the server of `MAINSPRING_TEST_MYSQL_URL`; none without one.
     pub fn mysql() -> Option<Self> {
-        let url = environment("MAINSPRING_TEST_MYSQL_URL")?;
-        let name = fresh();
-        let authority = url.trim_start_matches("mysql://").trim_end_matches('/');
-        let (user, address) = authority.split_once('@').expect("the URL names a user");
-        let (user, password) = user.split_once(':').unwrap_or((user, ""));
-        let (host, port) = address.split_once(':').unwrap_or((address, "3306"));
-        let mariadb = |sql: String| {
-            let whom = ["--no-defaults", "-h", host, "-P", port, "-u", user];
-            let mut command = client("mariadb", &whom);
-            command.args(["-e", &sql]).env("MYSQL_PWD", password);
-            command
-        };
-        run(mariadb(format!("CREATE DATABASE {name}")));
-        let url = format!("{}/{name}", url.trim_end_matches('/'));
-        let mut database = Database::with(|opening| {
-            opening.block_on(async {
-                let settings = mainspring_store_mysql::Settings::new(url);
-                let store = mainspring_store_mysql::open(&settings).await;
-                Arc::new(store.expect("a fresh database")) as Arc<dyn Inspect>
+        Self::on(Server::Mysql, async |url| {
+            let settings = mainspring_store_mysql::Settings::new(url);
+            let store = mainspring_store_mysql::open(&settings).await;
+            Arc::new(store.expect("the store opens")) as Arc<dyn Inspect>
+        })
+    }
+
+    fn on(server: Server, open: impl AsyncFn(String) -> Arc<dyn Inspect> + Sync) -> Option<Self> {
+        let mut lent = None;
+        let mut database = Database::with(|threads| {
+            threads.block_on(async {
+                let migrate = async |url: &str| drop(open(url.to_owned()).await);
+                lent = server.lend(migrate).await;
+                Some(open(lent.as_ref()?.url().to_owned()).await)
             })
-        });
-        database.drop = Some(mariadb(format!("DROP DATABASE {name}")));
+        })?;
+        database.lent = lent;
         Some(Self::Database(Box::new(database)))
     }
 
@@ -148,25 +116,20 @@ impl Backing {
     }
 }
 
-fn fresh() -> String {
-    let id = mainspring_runtime::OsEntropy.random_id();
-    format!("mainspring_test_{}", id.simple())
-}
-
 impl Database {
-    fn with(open: impl FnOnce(&Handle) -> Arc<dyn Inspect> + Send) -> Self {
+    fn with(open: impl FnOnce(&Handle) -> Option<Arc<dyn Inspect>> + Send) -> Option<Self> {
         let threads = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
             .build()
             .expect("a runtime starts");
         let store = elsewhere(|| open(threads.handle()));
-        Self {
-            store: Some(store),
+        Some(Self {
+            store: Some(store?),
             threads: Some(threads),
             folder: None,
-            drop: None,
-        }
+            lent: None,
+        })
     }
 }
 

@@ -1,23 +1,21 @@
 //! The suite of stores, on MySQL or MariaDB: each test has a database of its own on the server of
-//! `MAINSPRING_TEST_MYSQL_URL`, made and dropped with the server's client.
+//! `MAINSPRING_TEST_MYSQL_URL`.
 
 use std::io::Write;
 
 use async_trait::async_trait;
-use mainspring_runtime::OsEntropy;
-use mainspring_shared::entropy::Entropy;
 use mainspring_shared::store::Inspect;
 use mainspring_store_mysql::{MysqlStore, Settings};
+use mainspring_tests::databases::{Lent, Server};
 use mainspring_tests::store_suite;
 use mainspring_tests::suites::store::agreement::assert_agrees;
 use mainspring_tests::suites::store::harness::{Opened, environment};
 use mainspring_tests::suites::store::recall::assert_recalls;
 use mainspring_tests::suites::store::writes::assert_written_once;
-use tokio::process::Command;
 
 struct Mysql {
     store: MysqlStore,
-    database: String,
+    _lent: Lent,
 }
 
 #[async_trait]
@@ -28,8 +26,6 @@ impl Opened for Mysql {
 
     async fn close(self) {
         drop(self.store);
-        let server = server().expect("the server was there when the test began");
-        client(&server, &format!("DROP DATABASE {}", self.database)).await;
     }
 }
 
@@ -38,39 +34,16 @@ fn server() -> Option<String> {
     environment("MAINSPRING_TEST_MYSQL_URL")
 }
 
-async fn client(url: &str, sql: &str) {
-    let authority = url.trim_start_matches("mysql://").trim_end_matches('/');
-    let (user, address) = authority.split_once('@').expect("the URL names a user");
-    let (user, password) = user.split_once(':').unwrap_or((user, ""));
-    let (host, port) = address.split_once(':').unwrap_or((address, "3306"));
-    let output = Command::new("mariadb")
-        .args([
-            "--no-defaults",
-            "-h",
-            host,
-            "-P",
-            port,
-            "-u",
-            user,
-            "-e",
-            sql,
-        ])
-        .env("MYSQL_PWD", password)
-        .output()
-        .await
-        .expect("the client runs");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{sql}: {said}");
-}
-
 async fn open() -> Option<Mysql> {
-    let server = server()?;
-    let database = format!("mainspring_test_{}", OsEntropy.random_id().simple());
-    client(&server, &format!("CREATE DATABASE {database}")).await;
-    let url = format!("{}/{database}", server.trim_end_matches('/'));
-    let store = mainspring_store_mysql::open(&Settings::new(url)).await;
-    let store = store.expect("the store opens");
-    Some(Mysql { store, database })
+    let opened = async |url: &str| {
+        let store = mainspring_store_mysql::open(&Settings::new(url.to_owned())).await;
+        store.expect("the store opens")
+    };
+    let lent = Server::Mysql
+        .lend(async |url| drop(opened(url).await))
+        .await?;
+    let store = opened(lent.url()).await;
+    Some(Mysql { store, _lent: lent })
 }
 
 store_suite!(open);

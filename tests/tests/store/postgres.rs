@@ -1,23 +1,21 @@
 //! The suite of stores, on Postgres: each test has a database of its own on the server of
-//! `MAINSPRING_TEST_POSTGRES_URL`, made and dropped with psql.
+//! `MAINSPRING_TEST_POSTGRES_URL`.
 
 use std::io::Write;
 
 use async_trait::async_trait;
-use mainspring_runtime::OsEntropy;
-use mainspring_shared::entropy::Entropy;
 use mainspring_shared::store::Inspect;
 use mainspring_store_postgres::{PostgresStore, Settings};
+use mainspring_tests::databases::{Lent, Server};
 use mainspring_tests::store_suite;
 use mainspring_tests::suites::store::agreement::assert_agrees;
 use mainspring_tests::suites::store::harness::{Opened, environment};
 use mainspring_tests::suites::store::recall::assert_recalls;
 use mainspring_tests::suites::store::writes::assert_written_once;
-use tokio::process::Command;
 
 struct Postgres {
     store: PostgresStore,
-    database: String,
+    _lent: Lent,
 }
 
 #[async_trait]
@@ -28,12 +26,6 @@ impl Opened for Postgres {
 
     async fn close(self) {
         self.store.close().await;
-        let server = server().expect("the server was there when the test began");
-        psql(
-            &server,
-            &format!("DROP DATABASE {} WITH (FORCE)", self.database),
-        )
-        .await;
     }
 }
 
@@ -42,38 +34,16 @@ fn server() -> Option<String> {
     environment("MAINSPRING_TEST_POSTGRES_URL")
 }
 
-async fn psql(url: &str, sql: &str) {
-    let output = Command::new("psql")
-        .args(["-XAtq", "-v", "ON_ERROR_STOP=1", "-d", url, "-c", sql])
-        .output()
-        .await
-        .expect("psql runs");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{sql}: {said}");
-}
-
-/// The address of another database on the same server.
-fn beside(url: &str, database: &str) -> String {
-    let (address, options) = match url.split_once('?') {
-        Some((address, options)) => (address, format!("?{options}")),
-        None => (url, String::new()),
-    };
-    let authority = address.find("://").map_or(0, |at| at + 3);
-    let server = match address[authority..].find('/') {
-        Some(slash) => &address[..authority + slash],
-        None => address,
-    };
-    format!("{server}/{database}{options}")
-}
-
 async fn open() -> Option<Postgres> {
-    let server = server()?;
-    let database = format!("mainspring_test_{}", OsEntropy.random_id().simple());
-    psql(&server, &format!("CREATE DATABASE {database}")).await;
-    let settings = Settings::new(beside(&server, &database));
-    let store = PostgresStore::open(&settings).await;
+    let settings = |url: &str| Settings::new(url.to_owned());
+    let migrated = async |url: &str| {
+        let store = PostgresStore::open(&settings(url)).await;
+        store.expect("a fresh database").close().await;
+    };
+    let lent = Server::Postgres.lend(migrated).await?;
+    let store = PostgresStore::open(&settings(lent.url())).await;
     let store = store.expect("the store opens");
-    Some(Postgres { store, database })
+    Some(Postgres { store, _lent: lent })
 }
 
 store_suite!(open);
@@ -104,15 +74,4 @@ fn postgres_is_there_or_was_skipped() {
     let notice = "skipped: MAINSPRING_TEST_POSTGRES_URL is not set, no case ran on Postgres\n";
     let shown = std::io::stderr().write_all(notice.as_bytes());
     shown.expect("standard error is open");
-}
-
-#[test]
-fn the_database_of_an_address_is_replaced_and_nothing_else() {
-    for (url, expected) in [
-        ("postgres://u:p@h:1/a", "postgres://u:p@h:1/b"),
-        ("postgres://h", "postgres://h/b"),
-        ("postgres:///a?host=/run/x", "postgres:///b?host=/run/x"),
-    ] {
-        assert_eq!(beside(url, "b"), expected);
-    }
 }
