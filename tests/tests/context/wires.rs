@@ -50,13 +50,17 @@ impl Wire {
     }
 }
 
-/// The text of a request with the ids of what it names taken out of it, which are drawn anew in each world.
+/// The text of a request with the ids of what it names taken out of it, which are drawn anew in each world:
+/// whole, and `mem_0190…` where a digest cut one short.
 pub(crate) fn without_ids(body: &[u8]) -> String {
     const ID: usize = 32;
     let text = std::str::from_utf8(body).expect("it is JSON");
     let mut kept = String::with_capacity(text.len());
     let mut digits = 0;
     for char in text.chars() {
+        if char == '…' && kept[..kept.len() - digits].ends_with('_') {
+            kept.truncate(kept.len() - digits);
+        }
         kept.push(char);
         let is_digit = char.is_ascii_digit() || ('a'..='f').contains(&char);
         digits = if is_digit { digits + 1 } else { 0 };
