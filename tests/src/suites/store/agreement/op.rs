@@ -47,7 +47,39 @@ pub(super) enum Op {
         gpu: bool,
     },
     Retention(i64),
+    Timer(Timing),
+    /// A timer stops for a while, goes on, or ends.
+    ChangeTimer(u8, u8),
+    /// Due timers fire, so many at most.
+    Fire(u32),
+    SweepTimers(i64),
+    WriteList(Noted),
+    /// A session with the transcript of another one.
+    Copy(u8, Agent),
     Read,
+}
+
+/// A timer to make.
+#[derive(Debug, Clone)]
+pub(super) struct Timing {
+    pub(super) session: u8,
+    pub(super) ms: i64,
+    pub(super) recurring: bool,
+    pub(super) skips: bool,
+    pub(super) queues: bool,
+    pub(super) bounded: bool,
+    pub(super) most: Option<u32>,
+    pub(super) request: Option<(u8, u8)>,
+}
+
+/// A change of a list.
+#[derive(Debug, Clone)]
+pub(super) struct Noted {
+    pub(super) session: u8,
+    pub(super) todo: bool,
+    pub(super) call: u8,
+    pub(super) change: u8,
+    pub(super) entry: u8,
 }
 
 /// A session's agent.
@@ -237,6 +269,12 @@ pub(super) fn any() -> impl Strategy<Value = Op> {
             older_than_ms, limit, gpu,
         }),
         1 => moment().prop_map(Op::Retention),
+        5 => timing().prop_map(Op::Timer),
+        2 => (one(), one()).prop_map(|(timer, change)| Op::ChangeTimer(timer, change)),
+        6 => (1u32..4).prop_map(Op::Fire),
+        1 => moment().prop_map(Op::SweepTimers),
+        3 => noted().prop_map(Op::WriteList),
+        1 => (one(), agent()).prop_map(|(session, agent)| Op::Copy(session, agent)),
         2 => Just(Op::Read),
     ]
 }
@@ -244,6 +282,44 @@ pub(super) fn any() -> impl Strategy<Value = Op> {
 /// A length of time: around the length of leases, delays and deadlines, and none.
 fn moment() -> impl Strategy<Value = i64> {
     proptest::sample::select(&[0, 1, 20, 300, 300, 2_000, 2_000, 9_999, 10_001, 700_000][..])
+}
+
+/// Schedules that can be followed: a fixed rate is at least a second.
+fn timing() -> impl Strategy<Value = Timing> {
+    let fields = (
+        proptest::num::u8::ANY,
+        proptest::sample::select(&[1_000, 2_000, 9_999, 20_000][..]),
+        prop::bool::weighted(0.6),
+        prop::bool::weighted(0.3),
+        prop::bool::weighted(0.4),
+        prop::bool::weighted(0.3),
+        option::weighted(0.3, 1u32..4),
+        request(),
+    );
+    fields.prop_map(
+        |(session, ms, recurring, skips, queues, bounded, most, request)| Timing {
+            session,
+            ms,
+            recurring,
+            skips,
+            queues,
+            bounded,
+            most,
+            request,
+        },
+    )
+}
+
+fn noted() -> impl Strategy<Value = Noted> {
+    let byte = || proptest::num::u8::ANY;
+    let fields = (byte(), proptest::bool::ANY, byte(), byte(), byte());
+    fields.prop_map(|(session, todo, call, change, entry)| Noted {
+        session,
+        todo,
+        call,
+        change,
+        entry,
+    })
 }
 
 fn agent() -> impl Strategy<Value = Agent> {

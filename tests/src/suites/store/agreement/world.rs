@@ -43,6 +43,7 @@ pub(super) struct World<'a> {
     sessions: u128,
     sends: u128,
     tokens: u128,
+    timers: u128,
     held: Vec<Held>,
     /// Words that were brought, by session and item.
     said: Vec<(SessionKey, String)>,
@@ -68,6 +69,7 @@ macro_rules! both {
     }};
 }
 
+mod asked;
 mod checks;
 mod users;
 mod work;
@@ -91,6 +93,7 @@ impl<'a> World<'a> {
             sessions: 0,
             sends: 0,
             tokens: 0,
+            timers: 0,
             held: Vec::new(),
             said: Vec::new(),
             attempts: BTreeMap::new(),
@@ -184,7 +187,15 @@ impl<'a> World<'a> {
             Op::SweepAlarms(_) | Op::SweepReady { .. } | Op::Retention(_) => {
                 self.sweep_step(op).await?;
             }
-            Op::Read => self.read().await?,
+            Op::Timer(_) | Op::ChangeTimer(..) | Op::Fire(_) | Op::SweepTimers(_) => {
+                self.timer_step(op).await?;
+            }
+            Op::WriteList(noted) => self.write_list(noted).await?,
+            Op::Copy(pick, agent) => self.copy(pick, &agent).await?,
+            Op::Read => {
+                self.read().await?;
+                self.read_timers().await?;
+            }
         }
         Ok(())
     }
