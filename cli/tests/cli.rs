@@ -22,6 +22,8 @@ mod exit_codes;
 mod fake;
 #[path = "cli/logs.rs"]
 mod logs;
+#[path = "cli/memories.rs"]
+mod memories;
 #[path = "cli/program.rs"]
 mod program;
 #[path = "cli/replies.rs"]

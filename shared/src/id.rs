@@ -128,6 +128,11 @@ id!(
     "mem_"
 );
 id!(
+    /// An erasure of a namespace of the memory.
+    ErasureId,
+    "era_"
+);
+id!(
     /// One life of one process. Random, so that a configured name is only a label.
     BootId,
     "bot_"

@@ -4,6 +4,7 @@
 //! A namespace is a path; whoever may use one may use all that begin with it. Finding is the same on
 //! every store: the store narrows the entries down to those of the namespace, and [`rank`] orders them.
 
+mod account;
 pub mod namespace;
 pub mod rank;
 pub mod words;
@@ -18,6 +19,7 @@ use crate::error::{Code, Coded};
 use crate::id::{MemoryId, SendId, SessionId, TenantId};
 use crate::time::Timestamp;
 
+pub use self::account::{Account, PaidCall};
 pub use self::namespace::{Namespace, NamespaceFault};
 
 /// Characters of an entry's text.
@@ -47,6 +49,9 @@ pub struct MemoryEntry {
     /// The conversation that it comes from; absent when it was written through the API.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<MemorySource>,
+    /// Conversations that it came from before, the latest ones last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier_sources: Vec<MemorySource>,
     /// When it was written.
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
@@ -74,6 +79,42 @@ pub struct MemorySource {
     /// The last message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to_seq: Option<i64>,
+}
+
+/// Earlier sources that an entry keeps.
+const EARLIER_SOURCES_MAX: usize = 20;
+
+/// The sources of an entry, as one column keeps them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sources {
+    /// The latest one.
+    #[serde(flatten)]
+    pub latest: MemorySource,
+    /// Those before it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier: Vec<MemorySource>,
+}
+
+impl MemoryEntry {
+    /// Its sources as they are stored.
+    pub fn sources(&self) -> Option<Sources> {
+        Some(Sources {
+            latest: self.source?,
+            earlier: self.earlier_sources.clone(),
+        })
+    }
+
+    /// Enters the conversation that its text comes from now, behind those of before.
+    pub fn add_source(&mut self, source: MemorySource) {
+        let before = self.source.replace(source);
+        self.earlier_sources
+            .extend(before.filter(|before| *before != source));
+        let more = self
+            .earlier_sources
+            .len()
+            .saturating_sub(EARLIER_SOURCES_MAX);
+        self.earlier_sources.drain(..more);
+    }
 }
 
 /// A text as a vector. Only vectors of one model are compared.
@@ -104,7 +145,7 @@ impl Embedding {
 }
 
 /// What a provider is asked for before a send's first model call, or by a tool.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Recall {
     /// The owner.
     pub tenant: TenantId,
@@ -114,6 +155,8 @@ pub struct Recall {
     pub query: String,
     /// Entries at most.
     pub limit: u32,
+    /// Where model calls are entered that the answer takes.
+    pub account: Account,
 }
 
 /// An entry that a provider found.
@@ -141,6 +184,8 @@ pub struct Remember {
     pub metadata: Map<String, Value>,
     /// Where it comes from.
     pub source: Option<MemorySource>,
+    /// The entry that it brings up to date, by the provider's id.
+    pub replaces: Option<String>,
     /// The same for a repeat of the same wish, and for no other: what is asked twice is kept once.
     pub key: String,
 }
@@ -202,7 +247,29 @@ pub trait Memory: Send + Sync + Debug {
 #[async_trait]
 pub trait Embedder: Send + Sync + Debug {
     /// A vector for each text, in order, all by the same model. Bounded in time by its caller.
-    async fn embed(&self, texts: Vec<String>) -> Result<Vec<Embedding>, MemoryError>;
+    async fn embed(&self, texts: Vec<String>) -> Embedded;
+
+    /// What a call for these texts is expected to cost: what is paid for one whose end nobody heard.
+    fn expected(&self, texts: &[String]) -> PaidCall;
+}
+
+/// What came of a wish for vectors.
+#[derive(Debug)]
+pub struct Embedded {
+    /// The vectors.
+    pub vectors: Result<Vec<Embedding>, MemoryError>,
+    /// What they cost, vectors that make no sense included; none where nobody answered.
+    pub paid: Option<PaidCall>,
+}
+
+impl Embedded {
+    /// No vectors, and nothing to pay.
+    pub fn nothing(why: MemoryError) -> Self {
+        Self {
+            vectors: Err(why),
+            paid: None,
+        }
+    }
 }
 
 #[cfg(test)]

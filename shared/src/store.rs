@@ -63,10 +63,10 @@ pub use leases::{
 };
 pub use lists::{ListOutcome, Lists, WriteList};
 pub use memories::{
-    CANDIDATES_MAX, ChangeMemory, ClaimUnembedded, EraseMemories, ErasedMemories, ListMemories,
-    MEMORIES_ERASED_AT_ONCE, Memories, NewMemory, RARE_MAX, SCAN_MAX, SaveMemory,
-    SaveMemoryOutcome, SearchMemories, SetEmbedding, Unembedded, VECTORS_MAX, VECTORS_MAX_INSIDE,
-    candidate,
+    CANDIDATES_MAX, ChangeMemory, ClaimUnembedded, EraseMemories, ErasedMemories, Erasure,
+    ListErasures, ListMemories, MEMORIES_ERASED_AT_ONCE, Memories, NewMemory, PaidVectors,
+    RARE_MAX, SCAN_MAX, SaveMemory, SaveMemoryOutcome, SearchMemories, SetEmbedding, Unembedded,
+    VECTORS_MAX, VECTORS_MAX_INSIDE, candidate,
 };
 pub use pauses::{ListPauses, NewPause, PauseWait, Pauses, RESUMED_KEPT_MS};
 pub use reads::{

@@ -13,6 +13,8 @@ named! {
         Fold = "fold",
         /// What of a send is to be remembered.
         Extract = "extract",
+        /// Vectors of texts, for the memory.
+        Embed = "embed",
     }
 }
 

@@ -56,7 +56,7 @@ pub use alone::alone;
 pub use blobs::{DyingBlobs, FaultyBlobs, Wrong};
 pub use essence::{differences, essence};
 pub use faulty::{Fault, FaultPlan, Faulty};
-pub use manner::Manner;
+pub use manner::{Bill, Bills, Manner};
 pub use replays::Replays;
 pub use script::{Asked, Script};
 pub use stores::Backing;
@@ -311,7 +311,7 @@ impl World {
             bus: Arc::new(self.bus.clone()),
             clock: self.theirs.clone(),
             entropy: self.entropy.clone(),
-            providers: Arc::new(self.providers()),
+            providers: Arc::new(self.providers(&config.name)),
             tools: self.tools.clone(),
             hooks: Arc::new(self.hooks.clone()),
             config: Arc::new(config),

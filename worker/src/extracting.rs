@@ -8,15 +8,15 @@
 mod found;
 
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
-use mainspring_shared::budget::Budget;
+use mainspring_shared::budget::{Budget, Caps, Spent};
 use mainspring_shared::error::{Code, Coded as _};
 use mainspring_shared::id::{SendId, TenantId};
-use mainspring_shared::memory::{MemorySource, Recall, Recalled};
+use mainspring_shared::memory::{Account, MemorySource, PaidCall, Recall, Recalled};
 use mainspring_shared::message::{ContentPart, Message, NewMessage, Role, plain_text};
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::store::{
@@ -27,11 +27,12 @@ use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use self::found::Found;
-use crate::Kernel;
 use crate::fold::{Asked, Taken};
 use crate::hook::{At, Judged};
-use crate::llm::{Chunk, InBackground, Reply, Request};
+use crate::llm::{Chunk, InBackground, Reply, Request, estimate_tokens};
 use crate::metrics;
+use crate::send::size_at_most;
+use crate::{Kernel, Parts};
 
 /// Sends that wait to be looked at; those that find no room are found by polling.
 const PENDING_MAX: usize = 1_024;
@@ -50,6 +51,23 @@ const KNOWN_MAX: u32 = 20;
 
 /// Tokens of the answer.
 const ANSWER_TOKENS_MAX: u32 = 1_500;
+
+/// The member of what a send has set aside that is for its extraction: no call has such an id.
+pub(crate) const ASIDE: &str = "extract";
+
+/// Tokens that are set aside for a conversation, and for what is known already, at most.
+const SHOWN_TOKENS_MAX: u64 = 12_000;
+const KNOWN_TOKENS_MAX: u64 = 1_500;
+
+/// Tokens that frame a message of the conversation, and the request.
+const LINE_TOKENS: u64 = 4;
+const FRAME_TOKENS: u64 = 24;
+
+/// A conversation that has to be cut to fewer characters is not worth asking about.
+const SHOWN_CHARS_MIN: usize = 300;
+
+/// Characters that an entry that is known takes, where there is little room.
+const KNOWN_CHARS: usize = 200;
 
 const INSTRUCTIONS: &str = "\
 You keep the long-term memory of an assistant. You are shown a conversation that has just ended, and what \
@@ -147,14 +165,26 @@ fn is_held(kernel: &Kernel) -> bool {
 async fn attempt(kernel: &Arc<Kernel>, owed: Extraction, token: Uuid) {
     let parts = &kernel.parts;
     let paid = Paid::default();
-    let end = |work: Work| EndExtraction {
-        key: owed.key,
-        send_id: owed.send_id,
-        token,
-        saved: work.found.saved,
-        changed: work.found.changed,
-        usage: paid.rows(owed.attempts),
-        again_after: work.again.then(|| backoff(owed.attempts)),
+    let end = |work: Work| {
+        let usage = paid.rows(parts, owed.attempts);
+        let own = usage.iter().map(|row| Spent::of(&row.usage, 0));
+        let mut spec = owed.spec.clone();
+        spec.spent = own.fold(spec.spent, Spent::plus);
+        spec.ended += 1;
+        // After the last attempt it is given up, with what nobody used.
+        let again = work.again && owed.attempts < parts.config.extract_attempts_max;
+        let refund = paid.refund(&owed, spec.spent);
+        EndExtraction {
+            key: owed.key,
+            send_id: owed.send_id,
+            token,
+            saved: work.found.saved,
+            changed: work.found.changed,
+            usage,
+            again_after: again.then(|| backoff(owed.attempts)),
+            spec,
+            refund: if again { Spent::default() } else { refund },
+        }
     };
     let limit = parts.config.extract_timeout;
     // A provider that panics fails this attempt, and not the loop.
@@ -197,7 +227,13 @@ struct Work {
 
 /// What an attempt has cost, however it ends.
 #[derive(Debug, Default)]
-struct Paid(Mutex<Cost>);
+struct Paid {
+    asked: Mutex<Cost>,
+    /// The vectors that it took to find what is known already.
+    account: Account,
+    /// What the send had set aside for its extraction.
+    aside: OnceLock<Spent>,
+}
 
 #[derive(Debug, Default)]
 enum Cost {
@@ -212,25 +248,47 @@ enum Cost {
 
 impl Paid {
     fn set(&self, cost: Cost) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = cost;
+        *self.asked.lock().unwrap_or_else(PoisonError::into_inner) = cost;
     }
 
-    fn rows(&self, attempt: u32) -> Vec<UsageRow> {
-        let cost = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (model, usage) = match &*cost {
-            Cost::Nothing => return Vec::new(),
-            Cost::Open(asked) => asked.estimated(),
-            Cost::Known(model, usage) => (model.clone(), *usage),
+    fn rows(&self, parts: &Parts, attempt: u32) -> Vec<UsageRow> {
+        let vectors = self.account.take().into_iter();
+        let vectors = vectors.map(|PaidCall { model, usage }| {
+            UsageRow::of_vectors_at_rest(parts.entropy.ordered_id(), model, usage)
+        });
+        let mut rows: Vec<_> = vectors.collect();
+        let cost = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let asked = match &*cost {
+            Cost::Nothing => None,
+            Cost::Open(asked) => Some(asked.estimated()),
+            Cost::Known(model, usage) => Some((model.clone(), *usage)),
         };
-        let row = UsageRow {
+        rows.extend(asked.map(|(model, usage)| UsageRow {
             round: EXTRACT_ROUND,
             attempt: i32::try_from(attempt).unwrap_or(i32::MAX),
             model,
             usage,
-        };
-        metrics::model_used(&row);
-        vec![row]
+        }));
+        for row in &rows {
+            metrics::model_used(row);
+        }
+        rows
     }
+
+    /// What nobody used of what was set aside, now that the attempts cost `spent`. A lost one may have used
+    /// all of it.
+    fn refund(&self, owed: &Extraction, spent: Spent) -> Spent {
+        match (owed.spec.refund, self.aside.get()) {
+            (Some(refund), _) => refund,
+            (None, Some(aside)) if !has_lost(owed) => aside.minus(spent),
+            (None, _) => Spent::default(),
+        }
+    }
+}
+
+/// Whether workers died under attempts: each may have been answered.
+fn has_lost(owed: &Extraction) -> bool {
+    owed.attempts > owed.spec.ended + 1
 }
 
 async fn extract(kernel: &Arc<Kernel>, owed: &Extraction, paid: &Paid) -> Result<Work, String> {
@@ -242,19 +300,25 @@ async fn extract(kernel: &Arc<Kernel>, owed: &Extraction, paid: &Paid) -> Result
     let (Some(send), Some(session)) = (sends.into_iter().next().flatten(), session) else {
         return Ok(Work::default());
     };
-    let own = send.options.budget.as_ref();
-    let mut spent = own.is_some_and(|budget| is_spent(budget, &send.usage));
-    if let Some(budget) = session.agent.budget.as_ref().filter(|_| !spent) {
-        let all = parts.store.session_usage(owed.key).await.map_err(said)?;
-        let mut used = Usage::default();
-        for part in all.iter().flat_map(|all| all.own.iter().chain(&all.below)) {
-            used.add(&part.usage);
-        }
-        spent = is_spent(budget, &used);
+    let aside = send.held.0.get(ASIDE).copied();
+    if let Some(aside) = aside {
+        // Only one attempt sets it.
+        let _ = paid.aside.set(aside);
     }
-    if spent {
+    if owed.spec.refund.is_some() {
         return Ok(Work::default());
     }
+    let budgets = [send.options.budget, session.agent.budget];
+    let caps = match (aside, budgets.iter().flatten().any(is_counted)) {
+        (Some(aside), _) if has_lost(owed) => {
+            tracing::info!(send.id = %owed.send_id, ?aside, "an attempt was lost with its budget");
+            return Ok(Work::default());
+        }
+        (Some(aside), _) => aside_caps(&budgets, aside.minus(owed.spec.spent)),
+        // The send had nothing left to set aside.
+        (None, true) => return Ok(Work::default()),
+        (None, false) => Caps::default(),
+    };
     let found = messages_of(parts.store.as_ref(), &send)
         .await
         .map_err(said)?;
@@ -277,6 +341,7 @@ async fn extract(kernel: &Arc<Kernel>, owed: &Extraction, paid: &Paid) -> Result
             .rev()
             .collect(),
         limit: KNOWN_MAX,
+        account: paid.account.clone(),
     };
     let limit = parts.config.recall_timeout * 5;
     let known = parts
@@ -285,7 +350,7 @@ async fn extract(kernel: &Arc<Kernel>, owed: &Extraction, paid: &Paid) -> Result
         .within(limit, memory.recall(ask))
         .await;
     let known = known.map_err(|error| error.to_string())?;
-    let Some(reply) = ask_model(kernel, owed, (&send, &known, &text), paid).await? else {
+    let Some(reply) = ask_model(kernel, owed, (&send, &known, &text), (caps, paid)).await? else {
         return Ok(Work::default());
     };
     let source = MemorySource {
@@ -341,14 +406,60 @@ async fn messages_of(store: &dyn Store, send: &SendRecord) -> store::Result<Vec<
     Ok(found)
 }
 
-/// Whether this usage is all that a budget allows.
-fn is_spent(budget: &Budget, usage: &Usage) -> bool {
-    let tokens = usage.input_tokens + usage.output_tokens;
-    budget.tokens.is_some_and(|most| tokens >= most)
-        || budget
-            .usd
-            .zip(usage.cost_usd)
-            .is_some_and(|(most, spent)| spent >= most)
+/// Whether a budget limits what an extraction may cost.
+fn is_counted(budget: &Budget) -> bool {
+    budget.tokens.is_some() || budget.usd.is_some()
+}
+
+/// What is left of what was set aside, as limits of what these budgets limit.
+fn aside_caps(budgets: &[Option<Budget>], left: Spent) -> Caps {
+    let any = |limits: fn(&Budget) -> bool| budgets.iter().flatten().any(limits);
+    Caps {
+        tokens: any(|budget| budget.tokens.is_some()).then_some(left.tokens),
+        nano_usd: any(|budget| budget.usd.is_some()).then_some(left.nano_usd),
+        rounds: None,
+    }
+}
+
+/// What a send that ends sets aside for its extraction, of what is left: the most that the call may take; none
+/// where that is too little.
+pub(crate) fn set_aside(
+    parts: &Parts,
+    model: Option<&str>,
+    said: &[&[ContentPart]],
+    left: Caps,
+) -> Option<Spent> {
+    let facts = parts.providers.resolve(model).ok()?.facts;
+    let said = said
+        .iter()
+        .map(|content| estimate_tokens(&plain_text(content)) + LINE_TOKENS);
+    let said = said.sum::<u64>().min(SHOWN_TOKENS_MAX);
+    let input = estimate_tokens(INSTRUCTIONS) + said + KNOWN_TOKENS_MAX;
+    let wanted = u64::from(ANSWER_TOKENS_MAX);
+    let left = Caps {
+        rounds: None,
+        ..left
+    };
+    // The conversation is cut to what there is.
+    let input = left.tokens.map_or(input, |left| input.min(left / 2));
+    let output = left.answer(input, wanted, facts.price.as_ref()).ok()?;
+    let usage = Usage {
+        input_tokens: input,
+        output_tokens: output,
+        cost_usd: facts.price.map(|price| {
+            price.at_most(&Usage {
+                input_tokens: input,
+                output_tokens: output,
+                ..Usage::default()
+            })
+        }),
+        ..Usage::default()
+    };
+    let aside = Spent::of(&usage, 0);
+    Some(Spent {
+        nano_usd: left.nano_usd.map_or(0, |left| aside.nano_usd.min(left)),
+        ..aside
+    })
 }
 
 /// The model's answer; none where a hook ends the matter. What it costs is written down before anything is
@@ -357,26 +468,37 @@ async fn ask_model(
     kernel: &Arc<Kernel>,
     owed: &Extraction,
     (send, known, text): (&SendRecord, &[Recalled], &str),
-    paid: &Paid,
+    (caps, paid): (Caps, &Paid),
 ) -> Result<Option<Reply>, String> {
     let parts = &kernel.parts;
     let model = owed.spec.model.as_deref();
     let resolved = parts.providers.resolve(model);
     let resolved = resolved.map_err(|error| error.to_string())?;
-    let listed = known.iter().zip(1..);
-    let listed = listed.map(|(entry, n)| format!("{n}. {}", entry.text.replace('\n', " ")));
-    let listed: Vec<String> = listed.collect();
-    let shown = format!(
-        "<known>\n{}\n</known>\n\n<conversation>\n{}\n</conversation>",
-        listed.join("\n").replace("</", "<\u{200b}/"),
-        text.replace("</", "<\u{200b}/")
-    );
+    let price = resolved.facts.price;
+    let wanted = u64::from(ANSWER_TOKENS_MAX);
+    // As much of the conversation's end as what was set aside buys.
+    let (mut chars, mut shown) = (SHOWN_CHARS_MAX, shown(known, text));
+    let allowed = loop {
+        let input = estimate_tokens(INSTRUCTIONS) + estimate_tokens(&shown) + FRAME_TOKENS;
+        match caps.answer(input, wanted, price.as_ref()) {
+            Ok(allowed) => break allowed,
+            Err(short) if chars < SHOWN_CHARS_MIN => {
+                tracing::info!(send.id = %owed.send_id, %short, "there is no budget to extract");
+                return Ok(None);
+            }
+            Err(_) => {
+                chars /= 2;
+                let known = &known[..known.len().min(chars / KNOWN_CHARS)];
+                shown = self::shown(known, end_of(text, chars));
+            }
+        }
+    };
     let message = NewMessage::user(vec![ContentPart::text(shown)], 0);
     let mut request = Request {
         model: resolved.model.clone(),
         system: Some(INSTRUCTIONS.to_owned()),
         messages: vec![Arc::new(message.at(1, owed.send_id, send.created_at, 0))],
-        max_tokens: ANSWER_TOKENS_MAX,
+        max_tokens: u32::try_from(allowed).unwrap_or(ANSWER_TOKENS_MAX),
         settled: 0,
         background: InBackground::No,
         tail: None,
@@ -404,18 +526,23 @@ async fn ask_model(
         Err(refusal) => return Err(refusal.message),
     }
     request.max_tokens = request.max_tokens.min(ANSWER_TOKENS_MAX);
+    // Whatever hooks made of it, it keeps to what was set aside.
+    let input = size_at_most(&request);
+    let Ok(allowed) = caps.answer(input, u64::from(request.max_tokens), price.as_ref()) else {
+        return Ok(None);
+    };
+    request.max_tokens = u32::try_from(allowed).unwrap_or(request.max_tokens);
     let request = Arc::new(request);
     let taken = Arc::new(Taken::default());
     paid.set(Cost::Open(Asked {
         request: Arc::clone(&request),
-        price: resolved.facts.price,
+        price,
         taken: Arc::clone(&taken),
     }));
     let mut on_chunk = |chunk: Chunk<'_>| taken.hears(&chunk);
     match resolved.client.complete(&request, &mut on_chunk).await {
         Ok(reply) => {
             let mut usage = reply.usage;
-            let price = resolved.facts.price;
             usage.cost_usd = usage.cost_usd.or(price.map(|price| price.of(&usage)));
             paid.set(Cost::Known(reply.model.clone(), usage));
             Ok(Some(reply))
@@ -429,6 +556,24 @@ async fn ask_model(
             Err(error.code().to_string())
         }
     }
+}
+
+fn shown(known: &[Recalled], text: &str) -> String {
+    let listed = known.iter().zip(1..);
+    let listed = listed.map(|(entry, n)| format!("{n}. {}", entry.text.replace('\n', " ")));
+    let listed: Vec<String> = listed.collect();
+    format!(
+        "<known>\n{}\n</known>\n\n<conversation>\n{}\n</conversation>",
+        listed.join("\n").replace("</", "<\u{200b}/"),
+        text.replace("</", "<\u{200b}/")
+    )
+}
+
+/// The last characters of a text, at most so many.
+fn end_of(text: &str, chars: usize) -> &str {
+    let skipped = text.chars().count().saturating_sub(chars);
+    let begin = text.char_indices().nth(skipped);
+    begin.map_or("", |(at, _)| &text[at..])
 }
 
 /// What people and the assistant said, without what tools gave.

@@ -15,6 +15,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{BootId, SendId, SessionKey};
+use mainspring_shared::memory::Account;
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::skill::AgentSkill;
 use mainspring_shared::tool::{DeclaredTool, Repeat};
@@ -136,6 +137,8 @@ pub struct Invocation {
     pub stop: CancellationToken,
     /// The skills of the agent that asks.
     pub skills: Skills,
+    /// Where model calls are entered that the call takes: the send pays for them.
+    pub account: Account,
 }
 
 /// The skills of an agent in one send.

@@ -59,6 +59,14 @@ pub(crate) enum MemoriesCommand {
         #[arg(long, value_name = "PATH")]
         namespace: Option<String>,
     },
+    /// Lists erasures of namespaces: when, by whom and how many entries
+    Erasures {
+        /// Only those of exactly this namespace
+        #[arg(long, value_name = "PATH")]
+        namespace: Option<String>,
+        #[command(flatten)]
+        page: PageArgs,
+    },
     /// Erases all entries of a namespace and below it
     Erase {
         /// What to erase

@@ -19,6 +19,13 @@ const COLUMNS: [Column; 5] = [
     ("EXPIRES", "expires_at"),
 ];
 
+const ERASURES: [Column; 4] = [
+    ("ID", "id"),
+    ("ERASED", "erased_at"),
+    ("BY", "by"),
+    ("DELETED", "deleted"),
+];
+
 pub(crate) async fn run(
     command: &MemoriesCommand,
     format: Format,
@@ -77,6 +84,12 @@ pub(crate) async fn run(
             let request = Request::get(PATH).query("namespace", namespace.as_ref());
             let rows = lists::rows(&client, &request, u32::MAX).await?;
             output::list(Format::Jsonl, &COLUMNS, &rows)
+        }
+        MemoriesCommand::Erasures { namespace, page } => {
+            let path = format!("{PATH}/erasures");
+            let request = Request::get(path).query("namespace", namespace.as_ref());
+            let rows = lists::rows(&client, &request, page.limit).await?;
+            output::list(format, &ERASURES, &rows)
         }
         MemoriesCommand::Erase { namespace } => {
             let request = Request::new(Method::DELETE, PATH).query("namespace", Some(namespace));

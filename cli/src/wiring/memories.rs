@@ -8,6 +8,7 @@ use mainspring_runtime::Choice as _;
 use mainspring_shared::agent::memory::BUILTIN;
 use mainspring_shared::entropy::Entropy;
 use mainspring_shared::memory::Embedder;
+use mainspring_shared::model::ModelFacts;
 use mainspring_shared::store::Store;
 use mainspring_shared::time::Clock;
 use mainspring_tools::http::{Caller, CallerSettings};
@@ -15,7 +16,7 @@ use mainspring_tools::memory::HttpMemory;
 use mainspring_worker::llm::Secret;
 use mainspring_worker::memory::Memories;
 
-use super::models::settings_of;
+use super::models::{facts, settings_of};
 use crate::config::Config;
 use crate::failure::{Failure, usage, usage_text};
 
@@ -84,5 +85,9 @@ fn embedder(config: &Config) -> Result<Option<Arc<dyn Embedder>>, Failure> {
     // Who waits for an answer has a limit of its own: entries are given more time than questions.
     let patience = settings.timeout.max(PATIENCE);
     let made = Embeddings::open(&provider, model, settings.dimensions, patience);
-    Ok(Some(Arc::new(made.map_err(usage)?)))
+    let price = match facts(config).remove(model).and_then(|said| said.price) {
+        Some(price) => Some(price),
+        None => ModelFacts::built_in(model).and_then(|facts| facts.price),
+    };
+    Ok(Some(Arc::new(made.map_err(usage)?.with_price(price))))
 }

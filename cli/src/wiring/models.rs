@@ -35,7 +35,7 @@ pub(crate) fn providers(config: &Config, clock: &Arc<dyn Clock>) -> Result<Provi
 }
 
 /// What the configuration says of models: `prices`, and `[models]`, which wins.
-fn facts(config: &Config) -> BTreeMap<String, FactsOverride> {
+pub(super) fn facts(config: &Config) -> BTreeMap<String, FactsOverride> {
     let prices = config.prices.iter();
     let prices = prices.filter_map(|entry| Price::parse_entry(entry));
     let mut facts: BTreeMap<String, FactsOverride> = BTreeMap::new();

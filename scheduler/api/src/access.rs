@@ -86,6 +86,12 @@ impl Caller {
         Ok(tenant)
     }
 
+    /// Who it is, for the record: the id of its key, or the operator.
+    pub(crate) fn name(&self) -> String {
+        self.key
+            .map_or_else(|| "operator".to_owned(), |key| key.to_string())
+    }
+
     /// Whether it sees what all tenants have: the operator, unless it acts for another tenant.
     pub(crate) fn sees_all(&self) -> bool {
         self.operates && self.tenant == TenantId::DEFAULT

@@ -10,10 +10,11 @@ use mainspring_scheduler::App;
 use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::forgetting;
 use mainspring_shared::error::Code;
-use mainspring_shared::id::{MemoryId, TenantId};
+use mainspring_shared::id::{ErasureId, MemoryId, TenantId};
 use mainspring_shared::memory::{METADATA_BYTES_MAX, MemoryEntry, Namespace, TEXT_CHARS_MAX};
 use mainspring_shared::store::{
-    ChangeMemory, ListMemories, NewMemory, SaveMemory, SaveMemoryOutcome, SearchMemories,
+    ChangeMemory, Erasure, ListErasures, ListMemories, NewMemory, SaveMemory, SaveMemoryOutcome,
+    SearchMemories,
 };
 use mainspring_shared::time::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -52,6 +53,7 @@ fn not_found() -> Error {
 pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::new()
         .routes(routes!(list, create, erase))
+        .routes(routes!(erasures))
         .routes(routes!(show, change, remove))
 }
 
@@ -314,6 +316,7 @@ pub(super) async fn change(
         text: body.text,
         metadata: body.metadata,
         expires_at: body.expires_at,
+        source: None,
     };
     let changed = app.store.change_memory(item).await?;
     respond::json(StatusCode::OK, &changed.ok_or_else(not_found)?)
@@ -372,6 +375,52 @@ pub(super) async fn erase(
     let Some(namespace) = query.namespace else {
         return Err(Error::invalid("?namespace", "must name what to erase").into());
     };
-    let deleted = forgetting::erase(&app, caller.tenant, namespace).await?;
+    let deleted = forgetting::erase(&app, caller.tenant, namespace, caller.name()).await?;
     respond::json(StatusCode::OK, &ErasedView { deleted })
+}
+
+/// Which erasures.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ErasuresQuery {
+    #[serde(default)]
+    #[param(value_type = u32)]
+    limit: Limit,
+    #[serde(default, deserialize_with = "cursor")]
+    #[param(value_type = Option<String>)]
+    cursor: Option<ErasureId>,
+    /// Only those of exactly this namespace.
+    #[serde(default, deserialize_with = "text")]
+    #[param(value_type = Option<String>)]
+    namespace: Option<Namespace>,
+}
+
+/// Erasures of namespaces, newest first: when, by whom and how many, without names or texts
+#[utoipa::path(
+    get,
+    path = "/v1/memories/erasures",
+    operation_id = "listErasures",
+    params(ErasuresQuery),
+    responses((status = 200, body = List<Erasure>))
+)]
+pub(super) async fn erasures(
+    State(app): State<Arc<Api>>,
+    caller: Caller,
+    Query(query): Query<ErasuresQuery>,
+) -> Result<Response, Problem> {
+    let begin = Begin {
+        cursor: query.cursor,
+        limit: query.limit.0,
+    };
+    let read = async |before: Option<ErasureId>, limit: u32| {
+        let query = ListErasures {
+            tenant: caller.tenant,
+            fingerprint: query.namespace.as_ref().map(forgetting::fingerprint),
+            before,
+            limit,
+        };
+        let page = app.store.list_erasures(query).await?;
+        Ok((page.data, page.more))
+    };
+    respond::page(&app, begin, read, |erasure| erasure.id, |erasure| erasure).await
 }

@@ -1,7 +1,7 @@
 //! Erasing a namespace of the memory.
 
 use mainspring_shared::blob::BlobHash;
-use mainspring_shared::id::TenantId;
+use mainspring_shared::id::{ErasureId, TenantId};
 use mainspring_shared::memory::Namespace;
 use mainspring_shared::store::{EraseMemories, MEMORIES_ERASED_AT_ONCE};
 
@@ -10,12 +10,18 @@ use crate::error::Error;
 
 /// Deletes all entries of a namespace and below it, in small transactions; returns how many. When it
 /// fails half way, what was deleted stays deleted, and a repeat deletes the rest.
-pub async fn erase(app: &App, tenant: TenantId, namespace: Namespace) -> Result<u64, Error> {
+pub async fn erase(
+    app: &App,
+    tenant: TenantId,
+    namespace: Namespace,
+    by: String,
+) -> Result<u64, Error> {
     let item = EraseMemories {
         tenant,
         fingerprint: fingerprint(&namespace),
         namespace,
-        erasure: app.entropy.ordered_id(),
+        by,
+        erasure: ErasureId(app.entropy.ordered_id()),
         limit: MEMORIES_ERASED_AT_ONCE,
     };
     let mut deleted = 0;
@@ -23,13 +29,17 @@ pub async fn erase(app: &App, tenant: TenantId, namespace: Namespace) -> Result<
         let step = app.store.erase_memories(item.clone()).await?;
         deleted += step.deleted;
         if !step.more {
-            tracing::info!(deleted, "a namespace of the memory was erased");
+            tracing::info!(
+                by = item.by,
+                deleted,
+                "a namespace of the memory was erased"
+            );
             return Ok(deleted);
         }
     }
 }
 
 /// What tells whether a namespace was erased to someone who knows its name, and to nobody else.
-fn fingerprint(namespace: &Namespace) -> String {
+pub fn fingerprint(namespace: &Namespace) -> String {
     BlobHash::of(namespace.as_str().as_bytes()).to_string()
 }

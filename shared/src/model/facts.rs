@@ -228,6 +228,13 @@ mod tests {
         assert!(table.len() > 30);
         for (name, value) in table {
             let said: FactsOverride = value.try_into().expect(&name);
+            if name.starts_with("text-embedding-") {
+                // Nobody talks to these.
+                let facts = ModelFacts::built_in(&name).expect(&name);
+                let price = facts.price.expect("it is known");
+                assert!(price.input > price.output, "{name}");
+                continue;
+            }
             assert!(said.window.is_some() && said.output_max.is_some(), "{name}");
             assert!(
                 said.native_schema.is_some() && said.thinking.is_some(),

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::{ChangeMemory, NewMemory, Result, UsageRow};
+use crate::budget::Spent;
 use crate::id::{SendId, SessionKey, TenantId};
 use crate::memory::Namespace;
 use crate::stored::Extra;
@@ -56,6 +57,15 @@ pub struct ExtractionSpec {
     /// The model that extracts; the send's own when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// What its attempts have cost that ended.
+    #[serde(default, skip_serializing_if = "Spent::is_nothing")]
+    pub spent: Spent,
+    /// How many attempts ended.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub ended: u32,
+    /// What is still to be given back of what its send had set aside; then nothing else is left to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refund: Option<Spent>,
     /// What this release does not know of it.
     #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
     pub extra: Extra,
@@ -121,4 +131,35 @@ pub struct EndExtraction {
     pub usage: Vec<UsageRow>,
     /// When to try again; none when nothing is left to do.
     pub again_after: Option<Duration>,
+    /// What the next attempt needs to know.
+    pub spec: ExtractionSpec,
+    /// What of the session's spending is given back: what the send had set aside for this and nobody used.
+    /// Whoever has the session knows its spending by heart, so it is given back while nobody has it: else the
+    /// extraction stays until then.
+    pub refund: Spent,
+}
+
+impl EndExtraction {
+    /// What the row is to hold, and when it is due, as long as it stays; `busy` while somebody has the session.
+    pub fn stays(&self, busy: bool) -> Option<(ExtractionSpec, Duration)> {
+        if let Some(after) = self.again_after {
+            return Some((self.spec.clone(), after));
+        }
+        let owes = busy && !self.refund.is_nothing();
+        owes.then(|| {
+            let spec = ExtractionSpec {
+                refund: Some(self.refund),
+                ..self.spec.clone()
+            };
+            (spec, Duration::from_millis(EXTRACT_AGAIN_MS.unsigned_abs()))
+        })
+    }
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_zero(n: &u32) -> bool {
+    *n == 0
 }

@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use serde::Serialize;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::{IdempotencyKey, Page, Result};
-use crate::id::{MemoryId, TenantId};
+use super::{IdempotencyKey, Page, Result, UsageRow};
+use crate::id::{ErasureId, MemoryId, SendId, SessionId, TenantId};
 use crate::memory::rank::{Alike, Candidate, fused, lexical, nearest};
-use crate::memory::{Embedding, MemoryEntry, MemorySource, Namespace, words};
+use crate::memory::{Embedding, MemoryEntry, MemorySource, Namespace, PaidCall, words};
 use crate::time::Timestamp;
 
 /// Entries of a namespace up to which a search reads the words of all of them. Above, the database's
@@ -61,6 +62,9 @@ pub trait Memories: Send + Sync {
     /// went, and when.
     async fn erase_memories(&self, item: EraseMemories) -> Result<ErasedMemories>;
 
+    /// Erasures of a tenant, newest first. They outlive what they erased.
+    async fn list_erasures(&self, query: ListErasures) -> Result<Page<Erasure>>;
+
     /// An entry that has not expired.
     async fn get_memory(&self, tenant: TenantId, id: MemoryId) -> Result<Option<MemoryEntry>>;
 
@@ -73,8 +77,12 @@ pub trait Memories: Send + Sync {
     /// Takes entries that have no vector yet, and keeps them from others for a while.
     async fn claim_unembedded(&self, claim: ClaimUnembedded) -> Result<Vec<Unembedded>>;
 
-    /// Gives an entry its vector. False where its text is another one now, or it is gone.
+    /// Gives an entry its vector, and pays for it. False where its text is another one now, or it is
+    /// gone; then it is only paid for.
     async fn set_embedding(&self, item: SetEmbedding) -> Result<bool>;
+
+    /// Pays for vectors that nothing else is stored with. Each is paid for once, however often it is said.
+    async fn pay_for_vectors(&self, tenant: TenantId, paid: Vec<PaidVectors>) -> Result<()>;
 
     /// Deletes entries that have expired, at most `limit`. Returns how many.
     async fn expire_memories(&self, limit: u32) -> Result<u64>;
@@ -103,6 +111,9 @@ macro_rules! memories_methods {
                 tenant: $crate::id::TenantId,
                 id: $crate::id::MemoryId
             ) -> Option<$crate::memory::MemoryEntry>;
+            read list_erasures(
+                query: $crate::store::ListErasures
+            ) -> $crate::store::Page<$crate::store::Erasure>;
             read list_memories(
                 query: $crate::store::ListMemories
             ) -> $crate::store::Page<$crate::memory::MemoryEntry>;
@@ -113,6 +124,10 @@ macro_rules! memories_methods {
                 claim: $crate::store::ClaimUnembedded
             ) -> Vec<$crate::store::Unembedded>;
             write set_embedding(item: $crate::store::SetEmbedding) -> bool;
+            write pay_for_vectors(
+                tenant: $crate::id::TenantId,
+                paid: Vec<$crate::store::PaidVectors>
+            ) -> ();
         }
     };
 }
@@ -159,6 +174,7 @@ impl NewMemory {
             text: self.text,
             metadata: self.metadata,
             source: self.source,
+            earlier_sources: Vec::new(),
             created_at: now,
             updated_at: now,
             expires_at: self.expires_at,
@@ -192,6 +208,8 @@ pub struct ChangeMemory {
     pub metadata: Option<Map<String, Value>>,
     /// Another end; `Some(None)` for none.
     pub expires_at: Option<Option<Timestamp>>,
+    /// The conversation that the change comes from.
+    pub source: Option<MemorySource>,
 }
 
 impl ChangeMemory {
@@ -206,6 +224,9 @@ impl ChangeMemory {
         }
         if let Some(expires_at) = self.expires_at {
             entry.expires_at = expires_at;
+        }
+        if let Some(source) = self.source {
+            entry.add_source(source);
         }
         entry.updated_at = now;
         entry
@@ -230,6 +251,8 @@ pub struct Unembedded {
     pub id: MemoryId,
     /// Its text.
     pub text: String,
+    /// Where it comes from.
+    pub source: Option<MemorySource>,
 }
 
 /// A vector of an entry.
@@ -241,9 +264,40 @@ pub struct SetEmbedding {
     pub id: MemoryId,
     /// The text that the vector was made of.
     pub text: String,
-    /// The vector.
-    pub embedding: Embedding,
+    /// The vector; none where none could be made, and only its cost is to be stored.
+    pub embedding: Option<Embedding>,
+    /// What it cost.
+    pub paid: Option<PaidVectors>,
 }
+
+/// A call for vectors behind the end of a send, or of none.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PaidVectors {
+    /// Names the call. It begins with the time, as the ids of sends do.
+    pub id: Uuid,
+    /// The session and the send that pay, as long as they are there; otherwise it counts among what their
+    /// tenant used.
+    pub payer: Option<(SessionId, SendId)>,
+    /// What it cost.
+    pub call: PaidCall,
+}
+
+impl PaidVectors {
+    /// It as a row of its send's usage.
+    pub fn row(&self) -> UsageRow {
+        UsageRow::of_vectors_at_rest(self.id, self.call.model.clone(), self.call.usage)
+    }
+
+    /// The ids of calls that are kept no longer, now that this one is entered, are smaller.
+    pub fn kept_from(&self) -> Uuid {
+        let at_ms = self.id.as_u128() >> 80;
+        let kept = at_ms.saturating_sub(VECTORS_PAID_KEPT.as_millis());
+        Uuid::from_u128(kept << 80)
+    }
+}
+
+/// How long it is kept what vectors cost of no send: longer than anybody is shown.
+const VECTORS_PAID_KEPT: Duration = Duration::from_hours(400 * 24);
 
 /// A step of an erasure.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -253,9 +307,11 @@ pub struct EraseMemories {
     /// What to erase.
     pub namespace: Namespace,
     /// The erasure: the same in all its steps.
-    pub erasure: Uuid,
+    pub erasure: ErasureId,
     /// A fingerprint of the namespace, which the record keeps in its place.
     pub fingerprint: String,
+    /// Who asks for it.
+    pub by: String,
     /// Rows of a step.
     pub limit: u32,
 }
@@ -267,6 +323,37 @@ pub struct ErasedMemories {
     pub deleted: u64,
     /// Whether another step is needed.
     pub more: bool,
+}
+
+/// An erasure that happened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+pub struct Erasure {
+    /// Its identity.
+    #[schema(value_type = String)]
+    pub id: ErasureId,
+    /// SHA-256 of the namespace's name, as hexadecimal digits: who knows the name can find it.
+    pub namespace_sha256: String,
+    /// Entries that were deleted.
+    pub deleted: u64,
+    /// Who asked for it: the id of an API key, or `operator`. Absent for erasures by older releases.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// When it ended, or got as far as it did.
+    #[schema(value_type = String, format = DateTime)]
+    pub erased_at: Timestamp,
+}
+
+/// Which erasures.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListErasures {
+    /// The owner.
+    pub tenant: TenantId,
+    /// Only those of the namespace with this fingerprint.
+    pub fingerprint: Option<String>,
+    /// Only those that are older than this one.
+    pub before: Option<ErasureId>,
+    /// At most this many.
+    pub limit: u32,
 }
 
 /// Which entries.

@@ -132,24 +132,36 @@ async fn take(tx: &mut Tx, claim: &ClaimExtractions, row: &Row) -> Result<Option
 async fn end(tx: &mut Tx, item: EndExtraction) -> Result<bool> {
     let (tenant, now) = (item.key.tenant, tx.now);
     // Nobody would remove what is stored of a deleted session from now on.
-    if hot::load(tx, item.key).await?.is_none() {
+    let Some(session) = hot::load(tx, item.key).await? else {
         statement(sql!("extractions/drop"))
             .bind(tenant.0)
             .bind(item.send_id.0)
             .execute(tx.conn())
             .await?;
         return Ok(false);
-    }
-    let query = match item.again_after {
+    };
+    let stays = item.stays(session.hot.owner.is_some());
+    let query = match stays {
         Some(_) => statement(sql!("extractions/again")),
         None => statement(sql!("extractions/end")),
     };
     let mut query = query.bind(tenant.0).bind(item.send_id.0).bind(item.token);
-    if let Some(after) = item.again_after {
-        query = query.bind(now.after(after).0);
+    if let Some((spec, after)) = &stays {
+        query = query.bind(now.after(*after).0).bind(json(spec)?);
     }
     if query.execute(tx.conn()).await?.rows_affected() == 0 {
         return Ok(false);
+    }
+    if let Some(spent) = session.hot.spent
+        && stays.is_none()
+        && !item.refund.is_nothing()
+    {
+        statement(sql!("extractions/refund"))
+            .bind(tenant.0)
+            .bind(item.key.session.0)
+            .bind(json(&spent.minus(item.refund))?)
+            .execute(tx.conn())
+            .await?;
     }
     for entry in &item.saved {
         memories::insert(tx, tenant, entry).await?;
@@ -157,27 +169,28 @@ async fn end(tx: &mut Tx, item: EndExtraction) -> Result<bool> {
     for change in &item.changed {
         memories::change(tx, change).await?;
     }
-    for UsageRow {
-        round,
-        attempt,
-        model,
-        usage,
-    } in &item.usage
-    {
-        statement(sql!("extractions/pay"))
-            .bind(tenant.0)
-            .bind(item.key.session.0)
-            .bind(item.send_id.0)
-            .bind(*round)
-            .bind(*attempt)
-            .bind(model)
-            .bind(json(usage)?)
-            .bind(now.0)
-            .bind("extract")
-            .execute(tx.conn())
-            .await?;
+    for row in &item.usage {
+        pay(tx, item.key, item.send_id, row).await?;
     }
     Ok(true)
+}
+
+/// Stores what a model call cost that is no round of its send.
+pub(crate) async fn pay(tx: &mut Tx, key: SessionKey, send: SendId, row: &UsageRow) -> Result<()> {
+    let now = tx.now;
+    statement(sql!("extractions/pay"))
+        .bind(key.tenant.0)
+        .bind(key.session.0)
+        .bind(send.0)
+        .bind(row.round)
+        .bind(row.attempt)
+        .bind(&row.model)
+        .bind(json(&row.usage)?)
+        .bind(now.0)
+        .bind(row.purpose().as_str())
+        .execute(tx.conn())
+        .await?;
+    Ok(())
 }
 
 fn place(row: &Row) -> Result<(SessionKey, SendId, u32)> {

@@ -3,19 +3,20 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use mainspring_shared::id::{MemoryId, TenantId};
+use mainspring_shared::id::{ErasureId, MemoryId, SessionKey, TenantId};
 use mainspring_shared::memory::rank::{Placed, compared};
-use mainspring_shared::memory::{Embedding, MemoryEntry, Namespace, words};
+use mainspring_shared::memory::{Embedding, MemoryEntry, Namespace, Sources, words};
 use mainspring_shared::store::{
-    self, CANDIDATES_MAX, ChangeMemory, ClaimUnembedded, EraseMemories, ErasedMemories,
-    ListMemories, Memories, NewMemory, Page, RARE_MAX, SaveMemory, SaveMemoryOutcome,
-    SearchMemories, SetEmbedding, Unembedded, VECTORS_MAX, candidate,
+    self, CANDIDATES_MAX, ChangeMemory, ClaimUnembedded, EraseMemories, ErasedMemories, Erasure,
+    ListErasures, ListMemories, Memories, NewMemory, Page, PaidVectors, RARE_MAX, SaveMemory,
+    SaveMemoryOutcome, SearchMemories, SetEmbedding, Unembedded, VECTORS_MAX, candidate,
 };
 use mainspring_shared::time::Timestamp;
 use uuid::Uuid;
 
 use crate::accept::{self, Seen};
 use crate::db::{Conn, Statement, sql};
+use crate::extractions;
 use crate::fault::{Fault, Result};
 use crate::query::statement;
 use crate::reads::page;
@@ -52,6 +53,10 @@ impl Memories for SqlStore {
         self.write(item, |tx, item| Box::pin(erase(tx, item))).await
     }
 
+    async fn list_erasures(&self, query: ListErasures) -> store::Result<Page<Erasure>> {
+        self.read(move |conn| Box::pin(erasures(conn, query))).await
+    }
+
     async fn get_memory(
         &self,
         tenant: TenantId,
@@ -78,6 +83,18 @@ impl Memories for SqlStore {
 
     async fn set_embedding(&self, item: SetEmbedding) -> store::Result<bool> {
         self.write(item, |tx, item| Box::pin(embed(tx, item))).await
+    }
+
+    async fn pay_for_vectors(&self, tenant: TenantId, paid: Vec<PaidVectors>) -> store::Result<()> {
+        self.write((tenant, paid), |tx, (tenant, paid)| {
+            Box::pin(async move {
+                for one in &paid {
+                    pay(tx, tenant, one).await?;
+                }
+                Ok(())
+            })
+        })
+        .await
     }
 
     async fn expire_memories(&self, limit: u32) -> store::Result<u64> {
@@ -143,7 +160,8 @@ pub(crate) async fn change(tx: &mut Tx, item: &ChangeMemory) -> Result<Option<Me
         .bind(entry.id.0)
         .bind(json(&entry.metadata)?)
         .bind(now.0)
-        .bind(entry.expires_at.map(|at| at.0));
+        .bind(entry.expires_at.map(|at| at.0))
+        .bind(entry.sources().as_ref().map(json).transpose()?);
     if let Some(text) = &item.text {
         let words = words::words(text);
         query = query
@@ -188,15 +206,40 @@ async fn erase(tx: &mut Tx, item: EraseMemories) -> Result<ErasedMemories> {
         .await?;
     statement(sql!("memories/erased"))
         .bind(item.tenant.0)
-        .bind(item.erasure)
+        .bind(item.erasure.0)
         .bind(&item.fingerprint)
         .bind(deleted as i64)
         .bind(now.0)
+        .bind(&item.by)
         .execute(tx.conn())
         .await?;
     Ok(ErasedMemories {
         deleted,
         more: deleted >= u64::from(item.limit),
+    })
+}
+
+async fn erasures(conn: &mut Conn, query: ListErasures) -> Result<Page<Erasure>> {
+    let rows = statement(sql!("memories/erasures"))
+        .bind(query.tenant.0)
+        .bind(query.before.map(|id| id.0))
+        .bind(i64::from(query.limit) + 1)
+        .bind(query.fingerprint.as_deref())
+        .fetch_all(conn)
+        .await?;
+    Ok(page(&rows, query.limit, erasure))
+}
+
+fn erasure(row: &Row) -> Result<Erasure> {
+    let mut cells = Cells::new(row, "memory_erasures");
+    let id: Uuid = cells.get("erasure_id")?;
+    let deleted: i64 = cells.get("deleted")?;
+    Ok(Erasure {
+        id: ErasureId(id),
+        namespace_sha256: cells.get("fingerprint")?,
+        deleted: deleted.max(0).unsigned_abs(),
+        by: cells.get("erased_by")?,
+        erased_at: Timestamp(cells.get("erased_at")?),
     })
 }
 
@@ -222,21 +265,57 @@ async fn unembedded(tx: &mut Tx, claim: ClaimUnembedded) -> Result<Vec<Unembedde
             tenant,
             id: MemoryId(id),
             text: cells.get("text")?,
+            source: cells.json_opt("source")?,
         });
     }
     Ok(claimed)
 }
 
 async fn embed(tx: &mut Tx, item: SetEmbedding) -> Result<bool> {
+    if let Some(paid) = &item.paid {
+        pay(tx, item.tenant, paid).await?;
+    }
+    let Some(embedding) = &item.embedding else {
+        return Ok(false);
+    };
     let done = statement(sql!("memories/embed"))
         .bind(item.tenant.0)
         .bind(item.id.0)
         .bind(&item.text)
-        .bind(item.embedding.bytes())
-        .bind(&item.embedding.model)
+        .bind(embedding.bytes())
+        .bind(&embedding.model)
         .execute(tx.conn())
         .await?;
     Ok(done.rows_affected() > 0)
+}
+
+/// Pays for vectors: their send, if it is there.
+async fn pay(tx: &mut Tx, tenant: TenantId, paid: &PaidVectors) -> Result<()> {
+    if let Some((session, send)) = paid.payer {
+        let there = statement(sql!("memories/payer"))
+            .bind(tenant.0)
+            .bind(session.0)
+            .bind(send.0)
+            .fetch_optional(tx.conn())
+            .await?;
+        if there.is_some() {
+            let key = SessionKey { tenant, session };
+            return extractions::pay(tx, key, send, &paid.row()).await;
+        }
+    }
+    statement(sql!("memories/pay"))
+        .bind(tenant.0)
+        .bind(paid.id)
+        .bind(&paid.call.model)
+        .bind(json(&paid.call.usage)?)
+        .execute(tx.conn())
+        .await?;
+    statement(sql!("memories/paid_long_ago"))
+        .bind(tenant.0)
+        .bind(paid.kept_from())
+        .execute(tx.conn())
+        .await?;
+    Ok(())
 }
 
 async fn expire(tx: &mut Tx, limit: u32) -> Result<u64> {
@@ -412,6 +491,8 @@ pub(crate) fn entry(row: &Row) -> Result<MemoryEntry> {
 }
 
 fn entry_fields(cells: &mut Cells<'_>, id: MemoryId) -> Result<MemoryEntry> {
+    let sources: Option<Sources> = cells.json_opt("source")?;
+    let (source, earlier) = sources.map(|it| (it.latest, it.earlier)).unzip();
     let namespace: &str = cells.get("namespace")?;
     let namespace = Namespace::from_stored(namespace)
         .map_err(|fault| Fault::unreadable("memories", "namespace", fault.to_string()))?;
@@ -420,7 +501,8 @@ fn entry_fields(cells: &mut Cells<'_>, id: MemoryId) -> Result<MemoryEntry> {
         namespace,
         text: cells.get("text")?,
         metadata: cells.json_opt("metadata")?.unwrap_or_default(),
-        source: cells.json_opt("source")?,
+        source,
+        earlier_sources: earlier.unwrap_or_default(),
         created_at: Timestamp(cells.get("created_at")?),
         updated_at: Timestamp(cells.get("updated_at")?),
         expires_at: cells.get::<Option<i64>>("expires_at")?.map(Timestamp),

@@ -98,23 +98,26 @@ fn end(state: &mut State, now: Timestamp, item: EndExtraction) -> bool {
     let slot = (tenant, item.send_id);
     // Nobody would remove what is stored of a deleted session from now on.
     let session = state.sessions.get(&item.key);
-    if session.is_none_or(|session| session.cold.is_none()) {
+    let Some(session) = session.filter(|session| session.cold.is_some()) else {
         state.extractions.remove(&slot);
         return false;
-    }
+    };
+    let stays = item.stays(session.hot.owner.is_some());
     let Some(owed) = state.extractions.get_mut(&slot) else {
         return false;
     };
     if owed.token != Some(item.token) {
         return false;
     }
-    match item.again_after {
-        Some(after) => {
-            owed.due_at = now.after(after);
-            owed.token = None;
-        }
-        None => {
-            state.extractions.remove(&slot);
+    if let Some((spec, after)) = stays {
+        owed.spec = spec;
+        owed.due_at = now.after(after);
+        owed.token = None;
+    } else {
+        state.extractions.remove(&slot);
+        let hot = state.sessions.get_mut(&item.key);
+        if let Some(spent) = hot.and_then(|session| session.hot.spent.as_mut()) {
+            *spent = spent.minus(item.refund);
         }
     }
     for entry in item.saved {

@@ -1,12 +1,13 @@
 //! What agents remember.
 
 use async_trait::async_trait;
-use mainspring_shared::id::{MemoryId, TenantId};
+use mainspring_shared::id::{MemoryId, SessionKey, TenantId};
 use mainspring_shared::memory::rank::{Candidate, Placed, compared};
 use mainspring_shared::memory::{Embedding, MemoryEntry, Namespace, words};
 use mainspring_shared::store::{
-    ChangeMemory, ClaimUnembedded, EraseMemories, ErasedMemories, ListMemories, Memories, Page,
-    Result, SaveMemory, SaveMemoryOutcome, SearchMemories, SetEmbedding, Unembedded,
+    ChangeMemory, ClaimUnembedded, EraseMemories, ErasedMemories, Erasure, ListErasures,
+    ListMemories, Memories, Page, PaidVectors, Result, SaveMemory, SaveMemoryOutcome,
+    SearchMemories, SetEmbedding, Unembedded,
 };
 use mainspring_shared::time::Timestamp;
 use uuid::Uuid;
@@ -22,13 +23,6 @@ pub(crate) struct Kept {
     embedding: Option<Embedding>,
     /// When a vector is to be made.
     embed_at: Option<Timestamp>,
-}
-
-/// An erasure.
-#[derive(Debug, Clone)]
-pub(crate) struct Erasure {
-    fingerprint: String,
-    deleted: i64,
 }
 
 #[async_trait]
@@ -62,8 +56,20 @@ impl Memories for ModelStore {
     }
 
     async fn erase_memories(&self, item: EraseMemories) -> Result<ErasedMemories> {
-        let (mut state, _) = self.begin();
-        Ok(erase(&mut state, item))
+        let (mut state, now) = self.begin();
+        Ok(erase(&mut state, now, item))
+    }
+
+    async fn list_erasures(&self, query: ListErasures) -> Result<Page<Erasure>> {
+        let (state, _) = self.begin();
+        let mine = state.memory_erasures.iter().rev();
+        let mine = mine.filter(|((tenant, id), erasure)| {
+            let fingerprint = query.fingerprint.as_ref();
+            *tenant == query.tenant
+                && query.before.is_none_or(|before| *id < before)
+                && fingerprint.is_none_or(|wanted| *wanted == erasure.namespace_sha256)
+        });
+        Ok(page(mine.map(|(_, erasure)| erasure.clone()), query.limit))
     }
 
     async fn get_memory(&self, tenant: TenantId, id: MemoryId) -> Result<Option<MemoryEntry>> {
@@ -103,6 +109,7 @@ impl Memories for ModelStore {
                 tenant: key.0,
                 id: key.1,
                 text: kept.entry.text.clone(),
+                source: kept.entry.source,
             })
         });
         Ok(claimed.collect())
@@ -110,13 +117,27 @@ impl Memories for ModelStore {
 
     async fn set_embedding(&self, item: SetEmbedding) -> Result<bool> {
         let (mut state, _) = self.begin();
+        if let Some(paid) = item.paid {
+            pay(&mut state, item.tenant, paid);
+        }
         let kept = state.memories.get_mut(&(item.tenant, item.id));
         let Some(kept) = kept.filter(|kept| kept.entry.text == item.text) else {
             return Ok(false);
         };
-        kept.embedding = Some(item.embedding);
+        if item.embedding.is_none() {
+            return Ok(false);
+        }
+        kept.embedding = item.embedding;
         kept.embed_at = None;
         Ok(true)
+    }
+
+    async fn pay_for_vectors(&self, tenant: TenantId, paid: Vec<PaidVectors>) -> Result<()> {
+        let (mut state, _) = self.begin();
+        for one in paid {
+            pay(&mut state, tenant, one);
+        }
+        Ok(())
     }
 
     async fn expire_memories(&self, limit: u32) -> Result<u64> {
@@ -131,6 +152,28 @@ impl Memories for ModelStore {
         }
         Ok(due.len() as u64)
     }
+}
+
+/// Pays for vectors: their send, if it is there.
+fn pay(state: &mut State, tenant: TenantId, paid: PaidVectors) {
+    if let Some((session, send)) = paid.payer {
+        let session = state.sessions.get_mut(&SessionKey { tenant, session });
+        let there = session.filter(|it| it.cold.is_some() && it.sends.contains_key(&send));
+        if let Some(session) = there {
+            let row = paid.row();
+            let slot = (send, row.round, row.attempt);
+            session.usage.entry(slot).or_insert(row);
+            return;
+        }
+    }
+    let first = (tenant, Uuid::nil());
+    let old = state.memory_usage.range(first..(tenant, paid.kept_from()));
+    let old: Vec<_> = old.map(|(slot, _)| *slot).collect();
+    for slot in old {
+        state.memory_usage.remove(&slot);
+    }
+    let slot = (tenant, paid.id);
+    state.memory_usage.entry(slot).or_insert(paid.call);
 }
 
 fn is_live(kept: &Kept, now: Timestamp) -> bool {
@@ -191,7 +234,7 @@ pub(crate) fn change(
     Some(entry)
 }
 
-fn erase(state: &mut State, item: EraseMemories) -> ErasedMemories {
+fn erase(state: &mut State, now: Timestamp, item: EraseMemories) -> ErasedMemories {
     let within = state.memories.iter().filter(|((tenant, _), kept)| {
         *tenant == item.tenant && item.namespace.covers(&kept.entry.namespace)
     });
@@ -209,10 +252,14 @@ fn erase(state: &mut State, item: EraseMemories) -> ErasedMemories {
         .memory_erasures
         .entry((item.tenant, item.erasure))
         .or_insert(Erasure {
-            fingerprint: item.fingerprint,
+            id: item.erasure,
+            namespace_sha256: item.fingerprint,
             deleted: 0,
+            by: Some(item.by),
+            erased_at: now,
         });
-    erasure.deleted += page.len() as i64;
+    erasure.deleted += page.len() as u64;
+    erasure.erased_at = now;
     ErasedMemories {
         deleted: page.len() as u64,
         more: page.len() >= item.limit as usize,
@@ -263,7 +310,10 @@ pub(crate) fn dump(state: &State) -> Vec<(TenantId, MemoryEntry)> {
 pub(crate) fn dump_erasures(state: &State) -> Vec<(TenantId, String, i64)> {
     let all = state.memory_erasures.iter();
     let mut all: Vec<_> = all
-        .map(|((tenant, _), one)| (*tenant, one.fingerprint.clone(), one.deleted))
+        .map(|((tenant, _), one)| {
+            let deleted = i64::try_from(one.deleted).unwrap_or(i64::MAX);
+            (*tenant, one.namespace_sha256.clone(), deleted)
+        })
         .collect();
     all.sort();
     all

@@ -6,13 +6,16 @@ use bytes::Bytes;
 use mainspring_shared::agent::AgentKey;
 use mainspring_shared::blob::{BlobHash, BlobPlace};
 use mainspring_shared::id::{
-    BootId, KeyId, MemoryId, RunKey, SendId, SessionKey, TenantId, TimerId, WebhookEventId,
-    WebhookId,
+    BootId, ErasureId, KeyId, MemoryId, RunKey, SendId, SessionKey, TenantId, TimerId,
+    WebhookEventId, WebhookId,
 };
+use mainspring_shared::memory::PaidCall;
 use mainspring_shared::pause::PauseKey;
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::skill::BrokenSkill;
-use mainspring_shared::store::{BootRecord, Dump, IdempotencyKey, KeyOutcome, WebhookNews};
+use mainspring_shared::store::{
+    BootRecord, Dump, Erasure, IdempotencyKey, KeyOutcome, WebhookNews,
+};
 use mainspring_shared::tenant::KeyRecord;
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::{CallRecord, Published};
@@ -56,7 +59,9 @@ pub(crate) struct State {
     pub(crate) broken_skills: BTreeMap<(TenantId, String), BrokenSkill>,
     pub(crate) memories: BTreeMap<(TenantId, MemoryId), memories::Kept>,
     pub(crate) extractions: BTreeMap<(TenantId, SendId), extractions::Owed>,
-    pub(crate) memory_erasures: BTreeMap<(TenantId, Uuid), memories::Erasure>,
+    pub(crate) memory_erasures: BTreeMap<(TenantId, ErasureId), Erasure>,
+    /// What vectors cost that no send pays for.
+    pub(crate) memory_usage: BTreeMap<(TenantId, Uuid), PaidCall>,
     pub(crate) runs: BTreeMap<RunKey, Run>,
     /// Asks of runs so far.
     pub(crate) asks: i64,

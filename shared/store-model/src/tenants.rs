@@ -132,6 +132,7 @@ impl Tenants for ModelStore {
         }
         state.tenants.0.insert(id, None);
         state.memories.retain(|(tenant, _), _| *tenant != id);
+        state.memory_usage.retain(|(tenant, _), _| *tenant != id);
         state.extractions.retain(|(tenant, _), _| *tenant != id);
         state.agents.retain(|key, _| key.tenant != id);
         state.pauses.retain(|key, _| key.tenant != id);
@@ -194,6 +195,12 @@ impl Tenants for ModelStore {
                     found.calls += 1;
                     found.usage.add(&row.usage);
                 }
+            }
+        }
+        for ((tenant, call), paid) in &state.memory_usage {
+            if *tenant == query.tenant && range.contains(call) {
+                found.calls += 1;
+                found.usage.add(&paid.usage);
             }
         }
         Ok(found)

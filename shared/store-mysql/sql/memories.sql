@@ -16,7 +16,7 @@ FOR UPDATE;
 
 -- name: memories/unembedded
 -- Entries of which a vector is to be made by $1, at most $2, by memories_unembedded; locked.
-SELECT tenant, memory_id, text
+SELECT tenant, memory_id, text, source
 FROM memories
 WHERE embed_at <= $1
 ORDER BY embed_at
@@ -32,8 +32,8 @@ LIMIT $4;
 
 -- name: memories/erased
 -- Records an erasure, and adds up the entries that went with its steps.
-INSERT INTO memory_erasures (tenant, erasure_id, fingerprint, deleted, erased_at)
-VALUES ($1, $2, $3, $4, $5)
+INSERT INTO memory_erasures (tenant, erasure_id, fingerprint, deleted, erased_at, erased_by)
+VALUES ($1, $2, $3, $4, $5, $6)
 ON DUPLICATE KEY UPDATE deleted = deleted + VALUES(deleted), erased_at = VALUES(erased_at);
 
 -- name: memories/expire
@@ -49,3 +49,17 @@ WHERE MATCH (words) AGAINST ($7 IN BOOLEAN MODE)
   AND tenant = $1 AND namespace >= $2 AND namespace < $3
   AND (expires_at IS NULL OR expires_at > $4)
 LIMIT $5;
+
+-- name: memories/payer
+-- Whether a send and its session are there to pay for something; they stay until the transaction ends.
+SELECT s.send_id
+FROM sends s
+JOIN sessions c ON c.tenant = s.tenant AND c.session_id = s.session_id
+WHERE s.tenant = $1 AND s.session_id = $2 AND s.send_id = $3
+LOCK IN SHARE MODE;
+
+-- name: memories/pay
+-- Stores what vectors cost that no send pays for.
+INSERT INTO memory_usage (tenant, call_id, model, "usage")
+VALUES ($1, $2, $3, $4)
+ON DUPLICATE KEY UPDATE model = model;

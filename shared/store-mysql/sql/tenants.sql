@@ -9,7 +9,8 @@ SELECT tenant FROM tenants WHERE tenant = 1 FOR UPDATE;
 SELECT tenant FROM tenants WHERE tenant = $1 FOR UPDATE;
 
 -- name: tenants/usage
--- What the sends of the tenant $1 from $2 until $3 cost, by the primary keys.
+-- What the sends of the tenant $1 from $2 until $3 cost, and vectors that none of them pays for, by the primary
+-- keys.
 SELECT
     (SELECT count(*) FROM sends s
      WHERE s.tenant = $1 AND s.send_id >= $2 AND s.send_id < $3) AS sends,
@@ -21,8 +22,13 @@ SELECT
     CAST(coalesce(sum(JSON_VALUE(r."usage", '$.reasoning_tokens')), 0) AS SIGNED) AS reasoning_tokens,
     CAST(sum(JSON_VALUE(r."usage", '$.cost_usd')) AS DOUBLE) AS cost_usd,
     coalesce(max(JSON_VALUE(r."usage", '$.estimated') IN ('true', '1')), 0) AS estimated
-FROM usage_rows r
-WHERE r.tenant = $1 AND r.send_id >= $2 AND r.send_id < $3;
+FROM (
+    SELECT u."usage" FROM usage_rows u
+    WHERE u.tenant = $1 AND u.send_id >= $2 AND u.send_id < $3
+    UNION ALL
+    SELECT m."usage" FROM memory_usage m
+    WHERE m.tenant = $1 AND m.call_id >= $2 AND m.call_id < $3
+) r;
 
 -- name: tenants/bytes
 -- Bytes of the blobs of the tenant $1 that are there, by the primary key.

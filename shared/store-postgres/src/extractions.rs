@@ -1,11 +1,12 @@
 //! What is still to be extracted from conversations.
 
 use async_trait::async_trait;
+use mainspring_shared::budget::Spent;
 use mainspring_shared::id::{SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::send::SendStatus;
 use mainspring_shared::store::{
     ClaimExtractions, EXTRACT_AGAIN_MS, EndExtraction, Error, Extraction, Extractions,
-    NewExtraction, ROWS_UNREADABLE, Result,
+    NewExtraction, ROWS_UNREADABLE, Result, UsageRow,
 };
 use mainspring_shared::time::Timestamp;
 use sqlx::postgres::PgRow;
@@ -156,6 +157,15 @@ async fn end_once(
     let mut tx = connection.begin().await?;
     let now = now(&mut tx, at).await?;
     let tenant = item.key.tenant;
+    let mut spending = None;
+    if !item.refund.is_nothing() {
+        let row = sql!("extractions/spending")
+            .bind(tenant.0)
+            .bind(item.key.session.0)
+            .fetch_optional(&mut *tx)
+            .await?;
+        spending = row.as_ref().map(spending_of).transpose()?;
+    }
     let session = sql!("extractions/session")
         .bind(tenant.0)
         .bind(item.key.session.0)
@@ -171,16 +181,25 @@ async fn end_once(
         tx.commit().await?;
         return Ok(false);
     }
-    let query = match item.again_after {
+    let stays = item.stays(spending.is_some_and(|(is_owned, _)| is_owned));
+    let query = match stays {
         Some(_) => sql!("extractions/again"),
         None => sql!("extractions/end"),
     };
     let mut query = query.bind(tenant.0).bind(item.send_id.0).bind(item.token);
-    if let Some(after) = item.again_after {
-        query = query.bind(now.after(after).0);
+    if let Some((spec, after)) = &stays {
+        query = query.bind(now.after(*after).0).bind(json(spec));
     }
     if query.execute(&mut *tx).await?.rows_affected() == 0 {
         return Ok(false);
+    }
+    if let (Some((_, Some(spent))), None) = (spending, &stays) {
+        sql!("extractions/refund")
+            .bind(tenant.0)
+            .bind(item.key.session.0)
+            .bind(json(&spent.minus(item.refund)))
+            .execute(&mut *tx)
+            .await?;
     }
     for entry in &item.saved {
         memories::insert(&mut tx, tenant, entry, now).await?;
@@ -189,21 +208,39 @@ async fn end_once(
         memories::change(&mut tx, now, change).await?;
     }
     for row in &item.usage {
-        sql!("extractions/pay")
-            .bind(tenant.0)
-            .bind(item.key.session.0)
-            .bind(item.send_id.0)
-            .bind(row.round)
-            .bind(row.attempt)
-            .bind(text(&row.model).into_owned())
-            .bind(json(&row.usage))
-            .bind(now.0)
-            .bind("extract")
-            .execute(&mut *tx)
-            .await?;
+        pay(&mut tx, now, (item.key, item.send_id), row).await?;
     }
     tx.commit().await?;
     Ok(true)
+}
+
+/// Stores what a model call cost that is no round of its send.
+pub(crate) async fn pay(
+    connection: &mut PgConnection,
+    now: Timestamp,
+    (key, send): (SessionKey, SendId),
+    row: &UsageRow,
+) -> std::result::Result<(), Fault> {
+    sql!("extractions/pay")
+        .bind(key.tenant.0)
+        .bind(key.session.0)
+        .bind(send.0)
+        .bind(row.round)
+        .bind(row.attempt)
+        .bind(text(&row.model).into_owned())
+        .bind(json(&row.usage))
+        .bind(now.0)
+        .bind(row.purpose().as_str())
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// Whether somebody has the session, and what it has spent.
+fn spending_of(row: &PgRow) -> Result<(bool, Option<Spent>)> {
+    let mut fields = Fields::new(row, "session_hot");
+    let owner: Option<Uuid> = fields.take("owner_boot")?;
+    Ok((owner.is_some(), fields.maybe_json("spent")?))
 }
 
 fn place(row: &PgRow) -> Result<(SessionKey, SendId, u32)> {

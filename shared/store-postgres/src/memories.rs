@@ -6,12 +6,12 @@ mod vectors;
 pub(crate) use vectors::{Wanted, prepare};
 
 use async_trait::async_trait;
-use mainspring_shared::id::{MemoryId, TenantId};
-use mainspring_shared::memory::{MemoryEntry, Namespace, words};
+use mainspring_shared::id::{ErasureId, MemoryId, TenantId};
+use mainspring_shared::memory::{MemoryEntry, Namespace, Sources, words};
 use mainspring_shared::store::{
-    ChangeMemory, ClaimUnembedded, EraseMemories, ErasedMemories, ListMemories, Memories,
-    NewMemory, Page, Result, SaveMemory, SaveMemoryOutcome, SearchMemories, SetEmbedding,
-    Unembedded,
+    ChangeMemory, ClaimUnembedded, EraseMemories, ErasedMemories, Erasure, ListErasures,
+    ListMemories, Memories, NewMemory, Page, PaidVectors, Result, SaveMemory, SaveMemoryOutcome,
+    SearchMemories, SetEmbedding, Unembedded,
 };
 use mainspring_shared::time::Timestamp;
 use sqlx::postgres::PgRow;
@@ -56,6 +56,17 @@ impl Memories for PostgresStore {
         erased(&self.pools.writers, self.at, &item).await
     }
 
+    async fn list_erasures(&self, query: ListErasures) -> Result<Page<Erasure>> {
+        let rows = fetch(&self.pools.readers, || {
+            sql!("memories/erasures")
+                .bind(query.tenant.0)
+                .bind(query.before.map(|id| id.0))
+                .bind(i64::from(query.limit) + 1)
+                .bind(query.fingerprint.clone())
+        });
+        Ok(page(&rows.await?, query.limit, erasure))
+    }
+
     async fn get_memory(&self, tenant: TenantId, id: MemoryId) -> Result<Option<MemoryEntry>> {
         search::get(&self.pools.readers, self.at, tenant, id).await
     }
@@ -85,7 +96,11 @@ impl Memories for PostgresStore {
     }
 
     async fn set_embedding(&self, item: SetEmbedding) -> Result<bool> {
-        vectors::set(&self.pools.writers, self.pgvector, &item).await
+        vectors::set(&self.pools.writers, (self.at, self.pgvector), &item).await
+    }
+
+    async fn pay_for_vectors(&self, tenant: TenantId, paid: Vec<PaidVectors>) -> Result<()> {
+        vectors::pay_for(&self.pools.writers, self.at, tenant, &paid).await
     }
 
     async fn expire_memories(&self, limit: u32) -> Result<u64> {
@@ -204,7 +219,8 @@ pub(crate) async fn change(
         .bind(entry.id.0)
         .bind(metadata(&entry.metadata))
         .bind(now.0)
-        .bind(entry.expires_at.map(|at| at.0));
+        .bind(entry.expires_at.map(|at| at.0))
+        .bind(entry.sources().as_ref().map(json));
     if let Some(new) = &item.text {
         let words = words::words(new);
         query = query.bind(text(new).into_owned()).bind(words::indexed(
@@ -240,10 +256,11 @@ async fn erase(
         .await?;
     sql!("memories/erased")
         .bind(item.tenant.0)
-        .bind(item.erasure)
+        .bind(item.erasure.0)
         .bind(text(&item.fingerprint).into_owned())
         .bind(deleted as i64)
         .bind(now.0)
+        .bind(text(&item.by).into_owned())
         .execute(&mut *tx)
         .await?;
     tx.commit().await?;
@@ -253,12 +270,27 @@ async fn erase(
     })
 }
 
+fn erasure(row: &PgRow) -> Result<Erasure> {
+    let mut fields = Fields::new(row, "memory_erasures");
+    let id: Uuid = fields.take("erasure_id")?;
+    let deleted: i64 = fields.take("deleted")?;
+    Ok(Erasure {
+        id: ErasureId(id),
+        namespace_sha256: fields.take("fingerprint")?,
+        deleted: deleted.max(0).unsigned_abs(),
+        by: fields.take("erased_by")?,
+        erased_at: Timestamp(fields.take("erased_at")?),
+    })
+}
+
 /// A row as an entry.
 pub(crate) fn entry(row: &PgRow) -> Result<MemoryEntry> {
     let mut fields = Fields::new(row, "memories");
     let id: Uuid = fields.take("memory_id")?;
     let id = MemoryId(id);
     fields.name_row(id.to_string());
+    let sources: Option<Sources> = fields.maybe_json("source")?;
+    let (source, earlier) = sources.map(|it| (it.latest, it.earlier)).unzip();
     let namespace: &str = fields.take("namespace")?;
     let namespace = Namespace::from_stored(namespace)
         .map_err(|fault| fields.corrupt("namespace", fault.to_string()))?;
@@ -267,7 +299,8 @@ pub(crate) fn entry(row: &PgRow) -> Result<MemoryEntry> {
         namespace,
         text: fields.take("text")?,
         metadata: fields.maybe_json("metadata")?.unwrap_or_default(),
-        source: fields.maybe_json("source")?,
+        source,
+        earlier_sources: earlier.unwrap_or_default(),
         created_at: Timestamp(fields.take("created_at")?),
         updated_at: Timestamp(fields.take("updated_at")?),
         expires_at: fields.take::<Option<i64>>("expires_at")?.map(Timestamp),

@@ -5,6 +5,7 @@
 //! named test per case from [`store_suite!`](crate::store_suite). Cases tell the time themselves,
 //! from [`prelude::START`] on, so that they do not depend on the database's clock.
 
+pub mod accounts;
 pub mod harness;
 pub mod prelude;
 
@@ -63,6 +64,7 @@ const WITHOUT_CASES: [&str; 5] = ["prelude", "harness", "agreement", "recall", "
 
 /// The text of every module with cases.
 const SOURCES: &[(&str, &str)] = &[
+    ("accounts", include_str!("store/accounts.rs")),
     ("accept", include_str!("store/accept.rs")),
     ("agents", include_str!("store/agents.rs")),
     ("alarms", include_str!("store/alarms.rs")),

@@ -1,10 +1,10 @@
 //! How the scripted model counts and what it has room for, where a test wants it to be like a real one.
 
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mainspring_shared::model::expect_request_tokens;
-use mainspring_shared::usage::Usage;
+use mainspring_shared::usage::{Purpose, Usage};
 use mainspring_worker::llm::{Error, Request};
 
 /// What a model does beside its script.
@@ -58,18 +58,42 @@ impl Manner {
     }
 }
 
+/// An answer that a provider gave and bills.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Bill {
+    /// The worker that asked.
+    pub by: String,
+    /// What for.
+    pub purpose: Purpose,
+    /// What it costs.
+    pub usage: Usage,
+}
+
 /// What a provider wrote down of the answers that it gave, all of which it bills.
 #[derive(Debug, Default)]
-pub(super) struct Bills(Mutex<(usize, Usage)>);
+pub struct Bills(Mutex<Vec<Bill>>);
 
 impl Bills {
-    pub(super) fn add(&self, usage: &Usage) {
-        let mut bills = self.0.lock().expect("nobody panics under it");
-        bills.0 += 1;
-        bills.1.add(usage);
+    fn written(&self) -> MutexGuard<'_, Vec<Bill>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes down an answer.
+    pub fn add(&self, bill: Bill) {
+        self.written().push(bill);
+    }
+
+    /// All of them, in order.
+    pub fn all(&self) -> Vec<Bill> {
+        self.written().clone()
     }
 
     pub(super) fn sum(&self) -> (usize, Usage) {
-        *self.0.lock().expect("nobody panics under it")
+        let all = self.all();
+        let mut sum = Usage::default();
+        for bill in &all {
+            sum.add(&bill.usage);
+        }
+        (all.len(), sum)
     }
 }

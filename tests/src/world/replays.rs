@@ -10,6 +10,7 @@ use mainspring_worker::llm::Providers;
 use mainspring_worker::replay::{ReplayError, Replayer};
 
 use super::World;
+use super::script::AskedBy;
 
 /// What came of the rounds of a session that were rendered again.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -23,14 +24,18 @@ pub struct Replays {
 }
 
 impl World {
-    /// What every worker can ask.
-    pub(super) fn providers(&self) -> Providers {
+    /// What a worker can ask.
+    pub(super) fn providers(&self, worker: &str) -> Providers {
         // The name is taken by a provider that ships, and then given to the script.
         let settings = ["script", "demo"].map(|name| ProviderSettings::new(name, Kind::Demo));
+        let asked = AskedBy {
+            script: self.script.clone(),
+            worker: worker.to_owned(),
+        };
         let mut providers = mainspring_providers::open(&settings, "script", &self.clock)
             .expect("the settings are complete");
         providers
-            .insert("script", self.script.clone(), "model")
+            .insert("script", Arc::new(asked), "model")
             .expect("a good name");
         // A window that takes what no real one does, for tests of other bounds.
         let roomy = FactsOverride {
@@ -54,7 +59,7 @@ impl World {
     pub async fn replayed(&self, key: SessionKey) -> Replays {
         let replayer = Replayer {
             store: self.store.clone(),
-            providers: Arc::new(self.providers()),
+            providers: Arc::new(self.providers("replay")),
             tools: self.tools.clone(),
             clock: self.clock.clone(),
         };

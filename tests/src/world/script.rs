@@ -8,12 +8,12 @@ use mainspring_shared::id::SendId;
 use mainspring_shared::message::{ContentPart, Message, NewMessage, Role, ToolCall, plain_text};
 use mainspring_shared::model::{expect_message_tokens, expect_request_tokens};
 use mainspring_shared::time::{Clock, Timestamp};
-use mainspring_shared::usage::Usage;
+use mainspring_shared::usage::{Purpose, Usage};
 use mainspring_worker::llm::{Chunk, Error, Finish, Hold, InBackground, Model, Reply, Request};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::manner::{Bills, Manner};
+use super::manner::{Bill, Bills, Manner};
 
 /// One call, as the model saw it.
 #[derive(Debug, Clone, PartialEq)]
@@ -166,6 +166,11 @@ impl Script {
         self.bills.sum()
     }
 
+    /// Every answer that it gave, with who asked for it.
+    pub fn bills(&self) -> Vec<Bill> {
+        self.bills.all()
+    }
+
     /// Every call so far, in order.
     pub fn ledger(&self) -> Vec<Asked> {
         self.ledger.lock().expect("nobody panics under it").clone()
@@ -283,8 +288,51 @@ fn listed(shown: &[(Role, String)]) -> Option<Value> {
     list.get(given).or(list.last()).cloned()
 }
 
+/// The model as one worker reaches it.
+#[derive(Debug)]
+pub(super) struct AskedBy {
+    pub(super) script: Arc<Script>,
+    pub(super) worker: String,
+}
+
 #[async_trait]
-impl Model for Script {
+impl Model for AskedBy {
+    async fn complete(
+        &self,
+        request: &Request,
+        on_chunk: &mut (dyn for<'c> FnMut(Chunk<'c>) + Send),
+    ) -> Result<Reply, Error> {
+        let reply = self.script.complete(request, on_chunk).await?;
+        let last = request.messages.last();
+        let text = last.map(|message| plain_text(&message.content));
+        let text = text.unwrap_or_default();
+        let purpose = if text.starts_with("<known>") {
+            Purpose::Extract
+        } else if text.contains("<transcript>") {
+            Purpose::Fold
+        } else {
+            Purpose::Round
+        };
+        self.script.bills.add(Bill {
+            by: self.worker.clone(),
+            purpose,
+            usage: reply.usage,
+        });
+        Ok(reply)
+    }
+
+    async fn abandon(&self, background: &str) -> Result<(), Error> {
+        let mut abandoned = self
+            .script
+            .abandoned
+            .lock()
+            .expect("nobody panics under it");
+        abandoned.push(background.to_owned());
+        Ok(())
+    }
+}
+
+impl Script {
     async fn complete(
         &self,
         request: &Request,
@@ -298,16 +346,11 @@ impl Model for Script {
         let manner = self.manner();
         if let Some(factor) = manner.counts {
             reply.usage.input_tokens = manner.count(request);
-            reply.usage.output_tokens = (said_tokens(&reply) as f64 * factor).ceil() as u64;
+            let said = (said_tokens(&reply) as f64 * factor).ceil() as u64;
+            // Nobody is billed for more than was allowed.
+            reply.usage.output_tokens = said.min(u64::from(request.max_tokens));
         }
-        self.bills.add(&reply.usage);
         Ok(reply)
-    }
-
-    async fn abandon(&self, background: &str) -> Result<(), Error> {
-        let mut abandoned = self.abandoned.lock().expect("nobody panics under it");
-        abandoned.push(background.to_owned());
-        Ok(())
     }
 }
 

@@ -2,6 +2,7 @@
 //! alike, what they cost, and that none is sent in vain.
 
 mod cost;
+mod deaths;
 mod faults;
 mod history;
 mod overflow;

@@ -9,6 +9,7 @@ mod blobs;
 mod budget;
 mod calibration;
 mod clocks;
+mod extractions;
 mod fired;
 mod fold_service;
 mod folding;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use mainspring_shared::agent::{AgentSpec, ExtractMode, MemorySpec, RecallMode};
-use mainspring_shared::id::{MemoryId, SendId, SessionId, SessionKey, TenantId};
+use mainspring_shared::id::{ErasureId, MemoryId, SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::memory::{Forget, Memory, MemoryError, Recall, Recalled, Remember};
 use mainspring_shared::message::{Role, plain_text};
 use mainspring_shared::send::{SendRecord, SendStatus};
@@ -145,6 +145,7 @@ async fn what_was_recalled_is_told_and_is_the_same_for_whoever_takes_over() {
         text: Some("likes coffee".to_owned()),
         metadata: None,
         expires_at: None,
+        source: None,
     };
     world
         .store
@@ -438,9 +439,10 @@ async fn an_erased_person_is_not_recalled() {
     let erase = EraseMemories {
         tenant: TenantId::DEFAULT,
         namespace: "user/ann".parse().expect("a namespace"),
-        erasure: Uuid::from_u128(9),
+        erasure: ErasureId(Uuid::from_u128(9)),
         fingerprint: "print".to_owned(),
         limit: 100,
+        by: "operator".to_owned(),
     };
     world
         .store
@@ -499,6 +501,10 @@ fn extracted(plan: FaultPlan) -> (Vec<String>, usize, bool) {
             let source = rex.source.expect("it says where it comes from");
             assert_eq!((source.from_seq, source.to_seq), (Some(1), Some(2)));
         }
+        // What it changed says so, too.
+        let tea = dump.memories.iter().find(|(_, entry)| entry.id == id(1));
+        let (_, tea) = tea.expect("it is changed in its place");
+        assert_eq!(tea.source.map(|source| source.send_id), Some(send));
         let rows = dump.sessions.iter().flat_map(|session| &session.usage);
         let paid = rows.filter(|(_, round, _)| *round < 0).count();
         (texts, paid, faulty.fired())

@@ -1,15 +1,19 @@
 //! Vectors of what agents remember: made behind the save, and never waited for.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use mainspring_shared::agent::{ExtractMode, MemorySpec};
-use mainspring_shared::memory::{Embedder, Embedding, MemoryError};
+use mainspring_shared::id::TenantId;
+use mainspring_shared::memory::{Embedded, Embedder, Embedding, MemoryError, PaidCall};
+use mainspring_shared::store::TenantUsageQuery;
 use mainspring_shared::time::Clock;
+use mainspring_shared::usage::{Purpose, Usage};
 use mainspring_tests::world::{Fault, FaultPlan, Faulty, World};
 use serde_json::json;
+use uuid::Uuid;
 
 use super::memory::{done, id, know, memory, personal, rememberer, session_of};
 
@@ -19,18 +23,21 @@ struct Animals {
     clock: Arc<dyn Clock>,
     away: AtomicBool,
     asked: AtomicU32,
+    /// Tokens of all answers, which it bills.
+    billed: AtomicU64,
 }
 
 #[async_trait]
 impl Embedder for Animals {
-    async fn embed(&self, texts: Vec<String>) -> Result<Vec<Embedding>, MemoryError> {
+    async fn embed(&self, texts: Vec<String>) -> Embedded {
+        let paid = Some(paid(&texts, false));
         self.asked.fetch_add(1, Ordering::Relaxed);
         assert!(!texts[0].contains("panic"), "scripted");
         if self.away.load(Ordering::Relaxed) {
             self.clock.sleep(Duration::from_hours(1)).await;
         }
         if texts[0].contains("too long") {
-            return Err(MemoryError::Refused {
+            return Embedded::nothing(MemoryError::Refused {
                 why: "scripted".to_owned(),
             });
         }
@@ -48,7 +55,31 @@ impl Embedder for Animals {
             let model = "animals".to_owned();
             Embedding { model, vector }
         };
-        Ok(texts.iter().map(about).collect())
+        let tokens = paid.as_ref().map_or(0, |paid| paid.usage.input_tokens);
+        self.billed.fetch_add(tokens, Ordering::Relaxed);
+        Embedded {
+            vectors: Ok(texts.iter().map(about).collect()),
+            paid,
+        }
+    }
+
+    fn expected(&self, texts: &[String]) -> PaidCall {
+        paid(texts, true)
+    }
+}
+
+/// A token for each word, at a dollar for a million.
+fn paid(texts: &[String], estimated: bool) -> PaidCall {
+    let words = texts.iter().map(|text| text.split_whitespace().count());
+    let input_tokens = words.sum::<usize>() as u64;
+    PaidCall {
+        model: "animals".to_owned(),
+        usage: Usage {
+            input_tokens,
+            cost_usd: Some(input_tokens as f64 / 1e6),
+            estimated,
+            ..Usage::default()
+        },
     }
 }
 
@@ -59,6 +90,7 @@ async fn of_animals() -> (World, Arc<Animals>) {
         clock: world.clock(),
         away: AtomicBool::new(false),
         asked: AtomicU32::new(0),
+        billed: AtomicU64::new(0),
     });
     world.embedder = Some((animals.clone(), Duration::from_millis(500)));
     (world, animals)
@@ -116,7 +148,8 @@ async fn embeddings_that_are_away_neither_fail_nor_delay_a_send() {
     // Words answer, within the question's own limit.
     let shown = memory(&record);
     assert_eq!(shown.entries, [id(1).to_string()]);
-    assert_eq!(shown.note, None);
+    let note = shown.note.expect("it says what was wrong");
+    assert!(note.contains("only words were searched"), "{note}");
     // While they are away they are asked a few times now and then, not once for each entry.
     for n in 10..40 {
         know(&world, n, "user/bob", &format!("cat number {n}")).await;
@@ -177,4 +210,56 @@ async fn a_worker_that_dies_leaves_vectors_to_the_next() {
         );
         world.audit().await;
     }
+}
+
+/// Of recall, saving and extraction, and of entries that nobody's send wrote.
+#[tokio::test(start_paused = true)]
+async fn what_vectors_cost_is_accounted_under_its_own_purpose() {
+    let (world, animals) = of_animals().await;
+    let _worker = world.worker("w", world.store.clone());
+    let spec = MemorySpec {
+        extract: ExtractMode::AfterSend,
+        ..personal()
+    };
+    let key = session_of(&world, 1, Some("ann"), rememberer(spec)).await;
+    let facts = json!({"memories": [{"text": "her cat died in May"}]});
+    let rounds = json!([[["memory_save", {"text": "Ann has a kitten"}]]]);
+    let text = format!("plan {rounds}\n\nabout a pet\n\nextract {facts}");
+    let send = world.send(key, &text).await;
+    let record = done(&world, send).await;
+    world.pass(Duration::from_mins(1)).await;
+    let usage = world.store.session_usage(key).await;
+    let own = usage.expect("it answers").expect("it is there").own;
+    let of_vectors = own.iter().find(|part| part.purpose == Purpose::Embed);
+    let of_vectors = of_vectors.expect("vectors were paid for");
+    assert_eq!(of_vectors.model, "animals");
+    // The input, what the extraction compared, and two entries.
+    let (asked, billed) = (
+        u64::from(animals.asked.load(Ordering::Relaxed)),
+        animals.billed.load(Ordering::Relaxed),
+    );
+    assert_eq!((of_vectors.calls, asked), (4, 4), "{own:?}");
+    assert_eq!(of_vectors.usage.input_tokens, billed);
+    let dollars = of_vectors.usage.cost_usd.expect("it has a price");
+    assert!((dollars - billed as f64 / 1e6).abs() < 1e-9, "{dollars}");
+    // What the send waited for is in its own sum.
+    let dump = world.dump().await;
+    let session = &dump.sessions[0];
+    let rows = session.usage.iter().zip(&session.paid);
+    let waited_for = rows.filter(|((_, round, _), _)| *round != -1);
+    let waited_for: u64 = waited_for.map(|(_, usage)| usage.input_tokens).sum();
+    assert_eq!(record.usage.input_tokens, waited_for);
+    // An entry of nobody's send counts among what its tenant used.
+    know(&world, 7, "user/bob", "Bob has a cat").await;
+    world.pass(Duration::from_secs(30)).await;
+    let all = TenantUsageQuery {
+        tenant: TenantId::DEFAULT,
+        from: Uuid::nil(),
+        until: Uuid::max(),
+    };
+    let used = world.store.tenant_usage(all).await.expect("it answers");
+    let rows: u64 = session.paid.iter().map(|usage| usage.input_tokens).sum();
+    assert_eq!(used.calls, session.paid.len() as u64 + 1);
+    assert_eq!(used.usage.input_tokens, rows + 4);
+    world.audit().await;
 }

@@ -3,7 +3,12 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use mainspring_shared::memory::{DIMENSIONS_MAX, Embedder, Embedding, MemoryError};
+use mainspring_shared::budget::Price;
+use mainspring_shared::memory::{
+    DIMENSIONS_MAX, Embedded, Embedder, Embedding, MemoryError, PaidCall,
+};
+use mainspring_shared::model::expect_tokens;
+use mainspring_shared::usage::Usage;
 use reqwest::{Client, Url};
 use serde::Deserialize;
 use serde_json::json;
@@ -29,6 +34,7 @@ pub struct Embeddings {
     model: String,
     dimensions: Option<u32>,
     timeout: Duration,
+    price: Option<Price>,
     /// What vectors of this model are told apart by.
     label: String,
 }
@@ -36,6 +42,17 @@ pub struct Embeddings {
 #[derive(Debug, Deserialize)]
 struct Answer {
     data: Vec<Vector>,
+}
+
+/// What an answer says of its cost, whatever else it says.
+#[derive(Debug, Deserialize)]
+struct Costs {
+    usage: Counted,
+}
+
+#[derive(Debug, Deserialize)]
+struct Counted {
+    prompt_tokens: u64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -72,14 +89,77 @@ impl Embeddings {
             model: model.to_owned(),
             dimensions,
             timeout,
+            price: None,
             label: format!("{}/{model}{size}", settings.name),
         })
+    }
+
+    /// With what the model's tokens cost.
+    #[must_use]
+    pub fn with_price(mut self, price: Option<Price>) -> Self {
+        self.price = price;
+        self
+    }
+
+    fn paid(&self, input_tokens: u64, estimated: bool) -> PaidCall {
+        let mut usage = Usage {
+            input_tokens,
+            estimated,
+            ..Usage::default()
+        };
+        usage.cost_usd = self.price.map(|price| price.of(&usage));
+        PaidCall {
+            model: self.model.clone(),
+            usage,
+        }
     }
 }
 
 #[async_trait]
 impl Embedder for Embeddings {
-    async fn embed(&self, texts: Vec<String>) -> Result<Vec<Embedding>, MemoryError> {
+    async fn embed(&self, texts: Vec<String>) -> Embedded {
+        let bytes = match self.answer(&texts).await {
+            Ok(bytes) => bytes,
+            Err(Failed { why, paid }) => {
+                return Embedded {
+                    paid: paid.then(|| self.expected(&texts)),
+                    ..Embedded::nothing(why)
+                };
+            }
+        };
+        // Who answers is paid, whatever the answer is worth.
+        let costs: Option<Costs> = serde_json::from_slice(&bytes).ok();
+        let paid = match costs {
+            Some(costs) => self.paid(costs.usage.prompt_tokens, false),
+            None => self.expected(&texts),
+        };
+        Embedded {
+            vectors: self.vectors(&bytes, texts.len()),
+            paid: Some(paid),
+        }
+    }
+
+    fn expected(&self, texts: &[String]) -> PaidCall {
+        self.paid(texts.iter().map(|text| expect_tokens(text)).sum(), true)
+    }
+}
+
+/// Why there is no answer.
+struct Failed {
+    why: MemoryError,
+    /// Whether the provider may have done its work, and bills it.
+    paid: bool,
+}
+
+impl From<MemoryError> for Failed {
+    fn from(why: MemoryError) -> Self {
+        Self { why, paid: false }
+    }
+}
+
+impl Embeddings {
+    /// The bytes of an answer.
+    async fn answer(&self, texts: &[String]) -> Result<Vec<u8>, Failed> {
         let mut body = json!({ "model": self.model, "input": texts, "encoding_format": "float" });
         if let Some(dimensions) = self.dimensions {
             body["dimensions"] = json!(dimensions);
@@ -91,44 +171,56 @@ impl Embedder for Embeddings {
         for (name, value) in &self.headers {
             request = request.header(name, value.expose());
         }
-        let mut response = request
-            .json(&body)
-            .send()
-            .await
-            .map_err(|error| away(&error))?;
+        let mut response = request.json(&body).send().await.map_err(|error| Failed {
+            paid: error.is_timeout() && !error.is_connect(),
+            why: away(&error),
+        })?;
         let status = response.status();
         if REFUSES.contains(&status.as_u16()) {
-            return Err(MemoryError::Refused {
+            let why = MemoryError::Refused {
                 why: format!(
                     "the embeddings refuse this text with status {}",
                     status.as_u16()
                 ),
-            });
+            };
+            return Err(why.into());
         }
         if !status.is_success() {
-            return unavailable(format!(
-                "the embeddings answer with status {}",
-                status.as_u16()
-            ));
+            let why = format!("the embeddings answer with status {}", status.as_u16());
+            return Err(MemoryError::Unavailable { why }.into());
         }
+        let broken = |why: MemoryError| Failed { why, paid: true };
+        let too_large = || {
+            broken(MemoryError::Unavailable {
+                why: "the embeddings' answer is too large".to_owned(),
+            })
+        };
         if response
             .content_length()
             .is_some_and(|n| n > ANSWER_BYTES_MAX as u64)
         {
-            return unavailable("the embeddings' answer is too large");
+            return Err(too_large());
         }
         let mut bytes = Vec::new();
-        while let Some(piece) = response.chunk().await.map_err(|error| away(&error))? {
+        loop {
+            let piece = response.chunk().await;
+            let Some(piece) = piece.map_err(|error| broken(away(&error)))? else {
+                return Ok(bytes);
+            };
             if bytes.len() + piece.len() > ANSWER_BYTES_MAX {
-                return unavailable("the embeddings' answer is too large");
+                return Err(too_large());
             }
             bytes.extend_from_slice(&piece);
         }
-        let Ok(mut answer) = serde_json::from_slice::<Answer>(&bytes) else {
+    }
+
+    /// The vectors of an answer, if it has one for each of so many texts.
+    fn vectors(&self, bytes: &[u8], texts: usize) -> Result<Vec<Embedding>, MemoryError> {
+        let Ok(mut answer) = serde_json::from_slice::<Answer>(bytes) else {
             return unavailable("the embeddings' answer cannot be read");
         };
         answer.data.sort_by_key(|vector| vector.index);
-        let sound = answer.data.len() == texts.len()
+        let sound = answer.data.len() == texts
             && answer.data.iter().all(|vector| {
                 let size = vector.embedding.len();
                 (1..=DIMENSIONS_MAX).contains(&size)
@@ -172,10 +264,7 @@ mod tests {
     use crate::settings::Kind;
 
     /// A server that answers one request so; what it was asked.
-    async fn asked(
-        answer: &'static str,
-        dimensions: Option<u32>,
-    ) -> (Result<Vec<Embedding>, MemoryError>, String) {
+    async fn asked(answer: &'static str, dimensions: Option<u32>) -> (Embedded, String) {
         // Installed by another test already, or by this one.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -188,6 +277,11 @@ mod tests {
         let limit = Duration::from_secs(5);
         let embeddings = Embeddings::open(&settings, "small", dimensions, limit);
         let embeddings = embeddings.expect("the settings are usable");
+        let price = Price {
+            input: 1e6,
+            ..Price::default()
+        };
+        let embeddings = embeddings.with_price(Some(price));
         assert!(!format!("{embeddings:?}").contains("very-secret"));
         let texts = vec!["a".to_owned(), "b".to_owned()];
         let server = async {
@@ -209,9 +303,13 @@ mod tests {
     #[tokio::test]
     async fn vectors_come_in_the_order_of_their_texts() {
         let answer = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n\
-            {\"data\":[{\"index\":1,\"embedding\":[0,1]},{\"index\":0,\"embedding\":[1,0.5]}]}";
+            {\"data\":[{\"index\":1,\"embedding\":[0,1]},{\"index\":0,\"embedding\":[1,0.5]}],\
+            \"usage\":{\"prompt_tokens\":7,\"total_tokens\":7}}";
         let (made, request) = asked(answer, Some(2)).await;
-        let made = made.expect("two vectors");
+        let usage = made.paid.expect("it is paid for").usage;
+        assert_eq!((usage.input_tokens, usage.estimated), (7, false));
+        assert_eq!(usage.cost_usd, Some(7.0));
+        let made = made.vectors.expect("two vectors");
         assert_eq!(made[0].vector, [1.0, 0.5]);
         assert_eq!(made[1].vector, [0.0, 1.0]);
         assert_eq!(made[0].model, "main/small@2");
@@ -225,14 +323,52 @@ mod tests {
 
     #[tokio::test]
     async fn what_makes_no_sense_is_no_vector() {
-        for answer in [
-            "HTTP/1.1 500 Oh\r\nconnection: close\r\n\r\nvery-secret",
-            "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{\"data\":[]}",
-            "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nnonsense",
+        for (answer, paid) in [
+            (
+                "HTTP/1.1 500 Oh\r\nconnection: close\r\n\r\nvery-secret",
+                None,
+            ),
+            // Who answers is paid: by its own count, or else by ours.
+            (
+                "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n\
+                 {\"data\":[],\"usage\":{\"prompt_tokens\":9}}",
+                Some((9, false)),
+            ),
+            (
+                "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nnonsense",
+                Some((2, true)),
+            ),
+            // Of another size than was asked for, not a number, and too few.
+            (
+                "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n\
+                 {\"data\":[{\"index\":0,\"embedding\":[1]},{\"index\":1,\"embedding\":[1,2,3]}],\
+                 \"usage\":{\"prompt_tokens\":9}}",
+                Some((9, false)),
+            ),
+            (
+                "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n\
+                 {\"data\":[{\"index\":0,\"embedding\":[1,NaN]},{\"index\":1,\"embedding\":[1,2]}],\
+                 \"usage\":{\"prompt_tokens\":9}}",
+                Some((2, true)),
+            ),
+            (
+                "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n\
+                 {\"data\":[{\"index\":0,\"embedding\":[1e300,1]},{\"index\":1,\"embedding\":[1,2]}],\
+                 \"usage\":{\"prompt_tokens\":9}}",
+                Some((9, false)),
+            ),
+            (
+                "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n\
+                 {\"data\":[{\"index\":0,\"embedding\":[1,2]}],\"usage\":{\"prompt_tokens\":9}}",
+                Some((9, false)),
+            ),
         ] {
-            let (made, _) = asked(answer, None).await;
-            let error = made.expect_err("nothing was made").to_string();
+            let (made, _) = asked(answer, Some(2)).await;
+            let error = made.vectors.expect_err("nothing was made").to_string();
             assert!(!error.contains("very-secret"), "{error}");
+            let usage = made.paid.map(|paid| paid.usage);
+            let usage = usage.map(|usage| (usage.input_tokens, usage.estimated));
+            assert_eq!(usage, paid, "{answer}");
         }
     }
 }

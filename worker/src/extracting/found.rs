@@ -79,6 +79,7 @@ pub(super) async fn decide(
         // By what is said: another attempt may find less, or in another order.
         let said = BlobHash::of(text.as_bytes());
         let key = format!("extract {} {said}", owed.send_id);
+        let replaced = replaced.map(|place| known[place].id.clone());
         if owed.spec.provider != BUILTIN {
             let entry = Remember {
                 tenant: owed.key.tenant,
@@ -86,19 +87,20 @@ pub(super) async fn decide(
                 text,
                 metadata: Map::new(),
                 source: Some(source),
+                replaces: replaced,
                 key,
             };
             memories.get(&owed.spec.provider)?.remember(entry).await?;
             continue;
         }
-        let old = replaced.and_then(|place| known[place].id.parse().ok());
-        if let Some(id) = old {
+        if let Some(id) = replaced.and_then(|id| id.parse().ok()) {
             found.changed.push(ChangeMemory {
                 tenant: owed.key.tenant,
                 id,
                 text: Some(text),
                 metadata: None,
                 expires_at: None,
+                source: Some(source),
             });
         } else {
             found.saved.push(NewMemory {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use mainspring_shared::id::BootId;
+use mainspring_shared::memory::Account;
 use mainspring_shared::message::ToolCall;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -62,6 +63,7 @@ impl Notebook {
             attempt: 1,
             stop: self.stop.clone(),
             skills: Skills::default(),
+            account: Account::default(),
         };
         if let Err(error) = tool.call(invocation).await {
             tracing::warn!(send.id = %self.at.send, %error, "a fold's note is not saved");

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use mainspring_shared::id::BootId;
+use mainspring_shared::memory::Account;
 use mainspring_shared::message::plain_text;
 use mainspring_shared::session::fold::FoldKind;
 use mainspring_shared::tool::{DeclaredTool, HttpTool, Repeat};
@@ -54,6 +55,7 @@ pub(crate) async fn ask(
         attempt: 1,
         stop: CancellationToken::new(),
         skills: Skills::default(),
+        account: Account::default(),
     };
     let output = tool.call(invocation).await;
     let output = output.map_err(|error| Fault::Service(error.to_string()))?;

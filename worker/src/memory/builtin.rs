@@ -6,10 +6,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use mainspring_shared::id::{MemoryId, SendId};
 use mainspring_shared::memory::{
-    Embedder, Embedding, Forget, Memory, MemoryError, Recall, Recalled, Remember, TEXT_CHARS_MAX,
+    Account, Embedder, Embedding, Forget, Memory, MemoryError, Recall, Recalled, Remember,
+    TEXT_CHARS_MAX,
 };
 use mainspring_shared::store::{
-    self, NewMemory, SaveMemory, SaveMemoryOutcome, SearchMemories, Store,
+    self, ChangeMemory, NewMemory, SaveMemory, SaveMemoryOutcome, SearchMemories, Store,
 };
 use mainspring_shared::time::Clock;
 use sha2::{Digest, Sha256};
@@ -53,33 +54,67 @@ impl Builtin {
         self.saved.notify_one();
     }
 
+    /// Brings an entry up to date; none where there is none of this id.
+    async fn replace(&self, new: &Remember) -> Result<Option<String>, MemoryError> {
+        let id = new.replaces.as_deref().and_then(|id| id.parse().ok());
+        let Some(id): Option<MemoryId> = id else {
+            return Ok(None);
+        };
+        let found = self.store.get_memory(new.tenant, id).await;
+        let found = found.map_err(|error| away(&error))?;
+        if found.is_none_or(|entry| !new.namespace.covers(&entry.namespace)) {
+            return Ok(None);
+        }
+        let change = ChangeMemory {
+            tenant: new.tenant,
+            id,
+            text: Some(new.text.clone()),
+            metadata: None,
+            expires_at: None,
+            source: new.source,
+        };
+        let changed = self.store.change_memory(change).await;
+        let changed = changed.map_err(|error| away(&error))?;
+        self.has_saved();
+        Ok(changed.map(|entry| entry.id.to_string()))
+    }
+
     /// A question's vector. None where there is nothing to make it, or it is away: words are searched all
     /// the same.
-    async fn embed(&self, text: &str) -> Option<Embedding> {
+    async fn embed(&self, text: &str, account: &Account) -> Option<Embedding> {
         let (embedder, limit) = self.embedder.as_ref()?;
+        let texts = vec![text.to_owned()];
+        // Whoever asks may stop waiting at any time: until the answer is here, it counts as expected.
+        let call = account.open(embedder.expected(&texts));
         let made = tokio::select! {
             biased;
-            made = embedder.embed(vec![text.to_owned()]) => made,
+            made = embedder.embed(texts) => made,
             () = self.clock.sleep(*limit) => {
-                tracing::warn!("no embedding was made in time; words alone are searched");
-                return None;
+                let why = "the embeddings did not answer in time";
+                return without_vector(why, account);
             }
         };
-        match made {
+        call.close(made.paid);
+        match made.vectors {
+            Ok(vectors) if vectors.is_empty() => without_vector("no vector was made", account),
             Ok(vectors) => vectors.into_iter().next(),
-            Err(error) => {
-                tracing::warn!(%error, "no embedding was made; words alone are searched");
-                None
-            }
+            Err(error) => without_vector(error, account),
         }
     }
+}
+
+fn without_vector(why: impl std::fmt::Display, account: &Account) -> Option<Embedding> {
+    let why = format!("only words were searched: {why}");
+    tracing::warn!(why, "a question has no vector");
+    account.note(why);
+    None
 }
 
 #[async_trait]
 impl Memory for Builtin {
     async fn recall(&self, ask: Recall) -> Result<Vec<Recalled>, MemoryError> {
         let mut question = SearchMemories::new(ask.tenant, ask.namespace, &ask.query, ask.limit);
-        question.embedding = self.embed(&ask.query).await;
+        question.embedding = self.embed(&ask.query, &ask.account).await;
         let found = self
             .store
             .search_memories(question)
@@ -100,6 +135,9 @@ impl Memory for Builtin {
             return Err(MemoryError::Refused { why });
         }
         let id = entry_id(&entry.key, entry.source.map(|source| source.send_id));
+        if let Some(replaced) = self.replace(&entry).await? {
+            return Ok(replaced);
+        }
         let item = SaveMemory {
             tenant: entry.tenant,
             entry: NewMemory {

@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use futures::{FutureExt as _, StreamExt as _};
 use mainspring_shared::error::Coded as _;
-use mainspring_shared::memory::{Embedder, MemoryError};
-use mainspring_shared::store::{ClaimUnembedded, SetEmbedding, Unembedded};
+use mainspring_shared::id::{SendId, SessionId};
+use mainspring_shared::memory::{Embedded, Embedder, MemoryError, PaidCall};
+use mainspring_shared::store::{ClaimUnembedded, PaidVectors, SetEmbedding, Unembedded};
 
-use crate::{Kernel, metrics};
+use crate::{Kernel, Parts, metrics};
 
 /// How long a worker keeps entries from others.
 const LEASE: Duration = Duration::from_mins(5);
@@ -123,24 +124,59 @@ async fn one(
     let away = |why: &str| MemoryError::Unavailable {
         why: why.to_owned(),
     };
+    let texts = vec![entry.text.clone()];
+    let expected = embedder.expected(&texts);
     // One that panics fails this entry, and not the loop.
-    let made = AssertUnwindSafe(embedder.embed(vec![entry.text.clone()])).catch_unwind();
+    let made = AssertUnwindSafe(embedder.embed(texts)).catch_unwind();
     let made = tokio::select! {
         biased;
-        made = made => made.unwrap_or_else(|_| Err(away("the embeddings failed badly")))?,
-        () = parts.clock.sleep(LIMIT) => return Err(away("the embeddings did not answer in time")),
+        made = made => made.unwrap_or_else(|_| Embedded::nothing(away("the embeddings failed badly"))),
+        () = parts.clock.sleep(LIMIT) => Embedded {
+            paid: Some(expected),
+            ..Embedded::nothing(away("the embeddings did not answer in time"))
+        },
     };
-    let embedding = made.into_iter().next();
-    let item = SetEmbedding {
-        tenant: entry.tenant,
-        id: entry.id,
-        text: entry.text,
-        embedding: embedding.ok_or_else(|| away("the embeddings made no vector"))?,
+    let vector = made.vectors.and_then(|vectors| {
+        let first = vectors.into_iter().next();
+        first.ok_or_else(|| away("the embeddings made no vector"))
+    });
+    let (embedding, failed) = match vector {
+        Ok(embedding) => (Some(embedding), None),
+        Err(error) => (None, Some(error)),
     };
-    // An entry that has changed or gone meanwhile needs none of this text.
-    let stored = parts.store.set_embedding(item).await;
-    stored.map(drop).map_err(|error| {
-        let code = error.code().as_str();
-        away(&format!("a vector could not be stored ({code})"))
-    })
+    let paid = made.paid.map(|call| {
+        let payer = entry.source.map(|it| (it.session_id, it.send_id));
+        paid(parts, payer, call)
+    });
+    if embedding.is_some() || paid.is_some() {
+        let item = SetEmbedding {
+            tenant: entry.tenant,
+            id: entry.id,
+            text: entry.text,
+            embedding,
+            paid,
+        };
+        // An entry that has changed or gone meanwhile needs none of this text.
+        let stored = parts.store.set_embedding(item).await;
+        stored.map(drop).map_err(|error| {
+            let code = error.code().as_str();
+            away(&format!("a vector could not be stored ({code})"))
+        })?;
+    }
+    failed.map_or(Ok(()), Err)
+}
+
+/// A call for vectors behind the end of the send that pays, or of none.
+pub(crate) fn paid(
+    parts: &Parts,
+    payer: Option<(SessionId, SendId)>,
+    call: PaidCall,
+) -> PaidVectors {
+    let paid = PaidVectors {
+        id: parts.entropy.ordered_id(),
+        payer,
+        call,
+    };
+    metrics::model_used(&paid.row());
+    paid
 }

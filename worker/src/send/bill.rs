@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use mainspring_shared::budget::{Budget, Short, Spent, Used};
 use mainspring_shared::error::Code;
+use mainspring_shared::memory::PaidCall;
 use mainspring_shared::session::shown::Background;
 use mainspring_shared::store::{SendTotals, StartedSend, UsageRow};
 use mainspring_shared::tool::{Approval, CallRecord};
@@ -29,6 +30,8 @@ pub(super) struct Bill<'a> {
     pub(super) unpaid: Vec<UsageRow>,
     /// Model calls begun in the present round, as of the last step.
     pub(super) stored_attempts: i32,
+    /// Calls for vectors under the present grant.
+    vectors: i32,
 }
 
 impl<'a> Bill<'a> {
@@ -40,6 +43,7 @@ impl<'a> Bill<'a> {
             aside: None,
             unpaid: Vec::new(),
             stored_attempts: send.record.attempts,
+            vectors: 0,
         }
     }
 
@@ -138,6 +142,23 @@ impl<'a> Bill<'a> {
             aside.usage.add(&usage);
         }
         let row = UsageRow::of_fold(epoch, call, model, usage);
+        metrics::model_used(&row);
+        self.unpaid.push(row.clone());
+        (row, self.purse.session(&self.totals))
+    }
+
+    /// Enters what vectors cost that the send waited for, under the grant with this number.
+    pub(super) fn enter_vectors(
+        &mut self,
+        epoch: i64,
+        call: PaidCall,
+    ) -> (UsageRow, Option<Spent>) {
+        self.totals.usage.add(&call.usage);
+        if let Some(aside) = &mut self.aside {
+            aside.usage.add(&call.usage);
+        }
+        self.vectors += 1;
+        let row = UsageRow::of_vectors(epoch, self.vectors, call.model, call.usage);
         metrics::model_used(&row);
         self.unpaid.push(row.clone());
         (row, self.purse.session(&self.totals))

@@ -1,5 +1,6 @@
 //! Calls under way: each as a future of the run, so that nothing of them outlives it.
 
+use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -8,6 +9,7 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{BootId, SessionKey};
+use mainspring_shared::memory::{Account, PaidCall};
 use mainspring_shared::message::{ContentPart, plain_text};
 use mainspring_shared::time::Clock;
 use mainspring_shared::tool::{CallRecord, CallResult, Repeat, bounded};
@@ -32,6 +34,8 @@ pub(super) enum Over {
 pub(super) struct Calls {
     running: FuturesUnordered<BoxFuture<'static, (usize, Over)>>,
     stops: Vec<(OnInterrupt, CancellationToken)>,
+    /// What each call has its providers paid, by its place.
+    accounts: BTreeMap<usize, Account>,
 }
 
 /// A call to begin.
@@ -61,7 +65,10 @@ impl Calls {
         let stop = CancellationToken::new();
         let traits = begin.offer.traits;
         self.stops.push((traits.on_interrupt, stop.clone()));
+        let account = Account::default();
+        self.accounts.insert(begin.place, account.clone());
         let invocation = Invocation {
+            account,
             call_id: record.call_id.clone(),
             arguments: Map::new(),
             session: key,
@@ -109,6 +116,17 @@ impl Calls {
             Some(over) => over,
             None => std::future::pending().await,
         }
+    }
+
+    /// What the call of this place had providers paid, or all of them; each once.
+    pub(super) fn take_paid(&mut self, place: Option<usize>) -> Vec<PaidCall> {
+        let over = match place {
+            Some(place) => self.accounts.remove(&place).into_iter().collect(),
+            None => std::mem::take(&mut self.accounts)
+                .into_values()
+                .collect::<Vec<_>>(),
+        };
+        over.iter().flat_map(Account::take).collect()
     }
 
     /// Tells all calls to stop, or those that an interruption may stop.

@@ -1,19 +1,22 @@
 //! What the memory holds for a send, at its begin.
 
 use mainspring_shared::agent::{ExtractMode, MemorySpec, RecallMode};
-use mainspring_shared::memory::{MemoryError, Namespace, Recall, Recalled, TEXT_CHARS_MAX};
-use mainspring_shared::message::plain_text;
+use mainspring_shared::budget::Spent;
+use mainspring_shared::memory::{
+    Account, MemoryError, Namespace, PaidCall, Recall, Recalled, TEXT_CHARS_MAX,
+};
+use mainspring_shared::message::{ContentPart, NewMessage, Role, plain_text};
 use mainspring_shared::session::shown::ShownMemory;
-use mainspring_shared::store::{ExtractionSpec, NewExtraction, StartedSend};
+use mainspring_shared::store::{ExtractionSpec, NewExtraction, SendTotals, StartedSend};
 use mainspring_shared::stored::Extra;
 use serde_json::{Map, Value};
 
 use super::load;
 use super::run::Run;
-use crate::Parts;
 use crate::llm::estimate_tokens;
-use crate::memory::ENTRIES_MAX;
+use crate::memory::{ENTRIES_MAX, embedding};
 use crate::metrics;
+use crate::{Parts, extracting};
 
 /// Characters of an input that are looked for in the memory.
 const QUERY_CHARS_MAX: usize = 4_000;
@@ -44,7 +47,11 @@ impl Run<'_> {
             Err(note) => memory.note = Some(note),
             Ok(namespace) => {
                 if spec.recall == RecallMode::Auto {
-                    match self.recalled(&spec, &namespace).await {
+                    let account = Account::default();
+                    let found = self.recalled(&spec, &namespace, &account).await;
+                    self.enter_vectors(account.take());
+                    memory.note = account.take_note();
+                    match found {
                         Ok(found) => match self.permitted_of(found).await {
                             Ok(found) => show(&mut memory, found, u64::from(spec.budget_tokens)),
                             Err(why) => memory.note = Some(format!("nothing is shown: {why}")),
@@ -69,6 +76,56 @@ impl Run<'_> {
         true
     }
 
+    /// Pays for vectors that a call waited for, or all calls.
+    pub(super) fn pay_for_vectors(&mut self, place: Option<usize>) {
+        let paid = self.round.calls.take_paid(place);
+        self.enter_vectors(paid);
+    }
+
+    fn enter_vectors(&mut self, paid: Vec<PaidCall>) {
+        for call in paid {
+            let (row, session) = self.bill.enter_vectors(self.hold.lease.epoch, call);
+            let mut owed = self.hold.owed();
+            owed.rows.push(row);
+            owed.session = session;
+        }
+    }
+
+    /// Sets aside in the sums of a send that completes what its extraction may cost, where that is limited.
+    pub(super) fn set_aside_for_extraction(
+        &mut self,
+        totals: &mut SendTotals,
+        ends_with: &[NewMessage],
+    ) {
+        let memory = self.send.agent.memory.as_ref();
+        let spec = memory.filter(|memory| memory.extract == ExtractMode::AfterSend);
+        let Some(spec) = spec.filter(|_| !self.bill.purse.is_unlimited()) else {
+            return;
+        };
+        let id = self.send.record.id;
+        let held = self.prompt.window.held().iter();
+        let held = held.filter(|message| message.send_id == id && message.role != Role::Tool);
+        let new = ends_with
+            .iter()
+            .filter(|message| message.role != Role::Tool);
+        let said: Vec<&[ContentPart]> = held
+            .map(|message| message.content.as_slice())
+            .chain(new.map(|message| message.content.as_slice()))
+            .collect();
+        let parts = &self.kernel.parts;
+        let configured = parts.config.extract_model.as_deref();
+        let model = spec.extract_model.as_deref().or(configured);
+        let model = model.or(load::model(&self.send));
+        let left = self.bill.purse.left(totals);
+        if let Some(aside) = extracting::set_aside(parts, model, &said, left) {
+            totals.held.0.insert(extracting::ASIDE.to_owned(), aside);
+            totals.session = totals.session.map(|spent| spent.plus(aside));
+            if let Some(session) = totals.session {
+                *self.bill.spent = session;
+            }
+        }
+    }
+
     /// Writes down that something is to be remembered of the send once it has ended: whoever dies in
     /// between, it is known. False when the database does not take it.
     async fn owe_extraction(&mut self, spec: &MemorySpec, namespace: &Namespace) -> bool {
@@ -83,6 +140,9 @@ impl Run<'_> {
                 provider: spec.provider.clone(),
                 namespace: namespace.clone(),
                 model: model.or(load::model(&self.send)).map(str::to_owned),
+                spent: Spent::default(),
+                ended: 0,
+                refund: None,
                 extra: Extra::default(),
             },
         };
@@ -120,10 +180,11 @@ impl Run<'_> {
         &mut self,
         spec: &MemorySpec,
         namespace: &Namespace,
+        account: &Account,
     ) -> Result<Vec<Recalled>, MemoryError> {
         let memories = &self.kernel.parts.sources.memories;
         let provider = memories.get(&spec.provider)?;
-        let ask = question(&self.send, namespace);
+        let ask = question(&self.send, namespace, account);
         let limit = self.kernel.parts.config.recall_timeout;
         let found = memories.within(limit, provider.recall(ask));
         tokio::select! {
@@ -135,7 +196,7 @@ impl Run<'_> {
     }
 }
 
-/// What a send that has not begun would be shown of the memory. Nothing is written.
+/// What a send that has not begun would be shown of the memory. Nothing is written but what a vector cost.
 pub(crate) async fn foreseen(
     parts: &Parts,
     send: &StartedSend,
@@ -143,30 +204,39 @@ pub(crate) async fn foreseen(
 ) -> Option<ShownMemory> {
     let spec = send.agent.memory.as_ref();
     let spec = spec.filter(|spec| spec.recall == RecallMode::Auto)?;
+    let tenant = send.record.key.tenant;
     let namespace = Namespace::render(&spec.namespace, metadata, send.record.key.session).ok()?;
     let provider = parts.sources.memories.get(&spec.provider).ok()?;
-    let recall = provider.recall(question(send, &namespace));
+    let account = Account::default();
+    let recall = provider.recall(question(send, &namespace, &account));
     let found = parts
         .sources
         .memories
         .within(parts.config.recall_timeout, recall);
+    let found = found.await;
+    let paid = account.take().into_iter();
+    let paid: Vec<_> = paid
+        .map(|call| embedding::paid(parts, None, call))
+        .collect();
+    if !paid.is_empty()
+        && let Err(error) = parts.store.pay_for_vectors(tenant, paid).await
+    {
+        tracing::warn!(%error, "what a preview cost was not stored");
+    }
     let mut memory = ShownMemory::default();
-    show(
-        &mut memory,
-        found.await.ok()?,
-        u64::from(spec.budget_tokens),
-    );
+    show(&mut memory, found.ok()?, u64::from(spec.budget_tokens));
     Some(memory)
 }
 
 /// What the memory is asked for a send.
-fn question(send: &StartedSend, namespace: &Namespace) -> Recall {
+fn question(send: &StartedSend, namespace: &Namespace, account: &Account) -> Recall {
     let input = plain_text(&send.record.input);
     Recall {
         tenant: send.record.key.tenant,
         namespace: namespace.clone(),
         query: input.chars().take(QUERY_CHARS_MAX).collect(),
         limit: ENTRIES_MAX,
+        account: account.clone(),
     }
 }
 

@@ -295,6 +295,7 @@ impl<'a> Run<'a> {
                 self.round.calls.is_empty().then_some(Event::CallsAborted)
             }
             Command::AbortCalls => {
+                self.pay_for_vectors(None);
                 self.round.calls = Calls::default();
                 None
             }

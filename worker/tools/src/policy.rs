@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use mainspring_shared::id::BootId;
+use mainspring_shared::memory::Account;
 use mainspring_shared::memory::Recalled;
 use mainspring_shared::message::{ContentPart, plain_text};
 use mainspring_shared::stored::Extra;
@@ -155,6 +156,7 @@ impl HttpPolicy {
             attempt: at.attempt,
             stop: CancellationToken::new(),
             skills: mainspring_worker::tool::Skills::default(),
+            account: Account::default(),
         };
         let output = self
             .tool

@@ -112,6 +112,30 @@ async fn entries_are_listed_searched_and_erased_by_namespace() {
         .send()
         .await;
     assert_eq!(again.ok(200), json!({ "deleted": 0 }));
+    // What remains says when, by whom and how many, and not what.
+    let path = "/v1/memories/erasures";
+    let all = api.get(path).await.ok(200);
+    let counts: Vec<_> = all["data"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|erasure| (erasure["deleted"].clone(), erasure["by"].clone()))
+        .collect();
+    let by = json!("operator");
+    assert_eq!(counts, [(json!(0), by.clone()), (json!(2), by)]);
+    assert!(!all.to_string().contains("user/1"), "{all}");
+    assert!(!all.to_string().contains("Rex"), "{all}");
+    let first = &all["data"][1];
+    assert!(id(first).starts_with("era_"), "{first}");
+    assert!(first["erased_at"].is_string(), "{first}");
+    let mine = api.get(&format!("{path}?namespace=user/1")).await.ok(200);
+    assert_eq!(mine["data"], all["data"]);
+    let other = api.get(&format!("{path}?namespace=user/12")).await.ok(200);
+    assert_eq!(other["data"], json!([]));
+    let page = api.get(&format!("{path}?limit=1")).await.ok(200);
+    let cursor = page["next_cursor"].as_str().expect("more follow");
+    let rest = api.get(&format!("{path}?cursor={cursor}")).await.ok(200);
+    assert_eq!(rest["data"], json!([first]));
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
 -- Writes an entry with another text. The vector of the old one goes.
 UPDATE memories
-SET metadata = $3, updated_at = $4, expires_at = $5, text = $6, words = $7, embedding = NULL,
-    embedding_model = NULL, embed_at = $4
+SET metadata = $3, updated_at = $4, expires_at = $5, source = $6, text = $7, words = $8,
+    embedding = NULL, embedding_model = NULL, embed_at = $4
 WHERE tenant = $1 AND memory_id = $2;

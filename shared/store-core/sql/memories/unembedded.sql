@@ -1,5 +1,5 @@
 -- Entries of which a vector is to be made by $1, at most $2, by memories_unembedded.
-SELECT tenant, memory_id, text
+SELECT tenant, memory_id, text, source
 FROM memories
 WHERE embed_at <= $1
 ORDER BY embed_at

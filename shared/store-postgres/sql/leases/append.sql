@@ -83,7 +83,7 @@ new_usage AS (
     )
     SELECT
         t.tenant, t.session_id, t.send_id, u.round, u.attempt, u.model, u.usage, t.now,
-        CASE u.round WHEN -2 THEN 'fold' END
+        CASE u.round WHEN -2 THEN 'fold' WHEN -3 THEN 'embed' END
     FROM unnest($25::bigint[], $26::integer[], $27::integer[], $28::text[], $29::text[])
         AS u (ord, round, attempt, model, usage)
     JOIN told t ON t.ord = u.ord

@@ -135,7 +135,7 @@ new_usage AS (
     )
     SELECT
         e.tenant, e.session_id, e.send_id, u.round, u.attempt, u.model, u.usage, e.now,
-        CASE u.round WHEN -2 THEN 'fold' END
+        CASE u.round WHEN -2 THEN 'fold' WHEN -3 THEN 'embed' END
     FROM unnest($31::bigint[], $32::integer[], $33::integer[], $34::text[], $35::text[])
         AS u (ord, round, attempt, model, usage)
     JOIN ended e ON e.ord = u.ord AND NOT e.undelivered

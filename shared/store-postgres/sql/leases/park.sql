@@ -98,7 +98,7 @@ new_usage AS (
     )
     SELECT
         t.tenant, t.session_id, t.send_id, u.round, u.attempt, u.model, u.usage, t.now,
-        CASE u.round WHEN -2 THEN 'fold' END
+        CASE u.round WHEN -2 THEN 'fold' WHEN -3 THEN 'embed' END
     FROM unnest($15::bigint[], $16::integer[], $17::integer[], $18::text[], $19::text[])
         AS u (ord, round, attempt, model, usage)
     JOIN told t ON t.ord = u.ord

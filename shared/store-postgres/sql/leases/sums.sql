@@ -17,7 +17,7 @@ INSERT INTO usage_rows (
 )
 SELECT
     t.tenant, t.session_id, t.send_id, u.round, u.attempt, u.model, u.usage, $1::bigint,
-    CASE u.round WHEN -2 THEN 'fold' END
+    CASE u.round WHEN -2 THEN 'fold' WHEN -3 THEN 'embed' END
 FROM unnest($8::bigint[], $9::integer[], $10::integer[], $11::text[], $12::text[])
     AS u (ord, round, attempt, model, usage)
 JOIN summed t ON t.ord = u.ord

@@ -1,4 +1,5 @@
 -- Writes an entry whose text stays.
 -- Index: the primary key.
-UPDATE memories SET metadata = $3::text, updated_at = $4::bigint, expires_at = $5::bigint
+UPDATE memories
+SET metadata = $3::text, updated_at = $4::bigint, expires_at = $5::bigint, source = $6::text
 WHERE tenant = $1::integer AND memory_id = $2::uuid

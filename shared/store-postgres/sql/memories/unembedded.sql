@@ -10,4 +10,4 @@ FROM (
     FOR UPDATE SKIP LOCKED
 ) o
 WHERE d.tenant = o.tenant AND d.memory_id = o.memory_id
-RETURNING d.tenant, d.memory_id, d.text
+RETURNING d.tenant, d.memory_id, d.text, d.source

@@ -8,6 +8,7 @@ WITH
         WHERE k.tenant = $2::integer AND k.revoked_at IS NULL
     ),
     m AS (DELETE FROM memories d WHERE d.tenant = $2::integer),
+    mu AS (DELETE FROM memory_usage d WHERE d.tenant = $2::integer),
     e AS (DELETE FROM extractions d WHERE d.tenant = $2::integer),
     aa AS (DELETE FROM agent_aliases d WHERE d.tenant = $2::integer),
     av AS (DELETE FROM agent_versions d WHERE d.tenant = $2::integer),

@@ -1,5 +1,5 @@
--- What the sends of a tenant from $2 until $3 cost.
--- Indexes: sends_pkey, the primary key of usage_rows.
+-- What the sends of a tenant from $2 until $3 cost, and vectors that none of them pays for.
+-- Indexes: sends_pkey, the primary keys of usage_rows and memory_usage.
 SELECT
     (
         SELECT count(*) FROM sends s
@@ -17,4 +17,8 @@ FROM (
     SELECT r.usage::jsonb AS usage
     FROM usage_rows r
     WHERE r.tenant = $1::integer AND r.send_id >= $2::uuid AND r.send_id < $3::uuid
+    UNION ALL
+    SELECT m.usage::jsonb
+    FROM memory_usage m
+    WHERE m.tenant = $1::integer AND m.call_id >= $2::uuid AND m.call_id < $3::uuid
 ) u

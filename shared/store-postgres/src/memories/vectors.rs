@@ -1,19 +1,21 @@
 //! Vectors of entries. The column `embedding` holds each of them; where the server has the extension
 //! pgvector, a second column holds what the extension compares by itself.
 
-use mainspring_shared::id::{MemoryId, TenantId};
+use mainspring_shared::id::{MemoryId, SessionKey, TenantId};
 use mainspring_shared::memory::Embedding;
 use mainspring_shared::memory::rank::{Alike, PLACES_MAX, Placed, compared};
 use mainspring_shared::store::{
-    ClaimUnembedded, Result, SearchMemories, SetEmbedding, Unembedded, VECTORS_MAX,
+    ClaimUnembedded, PaidVectors, Result, SearchMemories, SetEmbedding, Unembedded, VECTORS_MAX,
     VECTORS_MAX_INSIDE,
 };
 use mainspring_shared::time::Timestamp;
 use sqlx::{Connection, PgConnection, Row};
 
 use super::search::{place, within};
-use crate::columns::text;
-use crate::retry::{Fault, Pool, execute, fetch, sql};
+use crate::columns::{json, text};
+use crate::extractions;
+use crate::ledger::now;
+use crate::retry::{Fault, Pool, fetch, repeatable, sql};
 use crate::rows::Fields;
 
 /// What is to become of pgvector when the store is opened.
@@ -97,31 +99,109 @@ pub(super) async fn claim(
             tenant: TenantId(fields.take("tenant")?),
             id: MemoryId(fields.take("memory_id")?),
             text: fields.take("text")?,
+            source: fields.maybe_json("source")?,
         })
     });
     claimed.collect()
 }
 
-pub(super) async fn set(pool: &Pool, inside: bool, item: &SetEmbedding) -> Result<bool> {
-    let done = execute(pool, || {
+pub(super) async fn set(
+    pool: &Pool,
+    (at, inside): (Option<Timestamp>, bool),
+    item: &SetEmbedding,
+) -> Result<bool> {
+    repeatable!(pool, |connection| set_once(connection, at, inside, item))
+}
+
+async fn set_once(
+    connection: &mut PgConnection,
+    at: Option<Timestamp>,
+    inside: bool,
+    item: &SetEmbedding,
+) -> std::result::Result<bool, Fault> {
+    let mut tx = connection.begin().await?;
+    if let Some(paid) = &item.paid {
+        let now = now(&mut tx, at).await?;
+        pay(&mut tx, now, item.tenant, paid).await?;
+    }
+    let mut is_set = false;
+    if let Some(embedding) = &item.embedding {
         let query = if inside {
             sql!("pgvector/embed")
         } else {
             sql!("memories/embed")
         };
-        let query = query
+        let mut query = query
             .bind(item.tenant.0)
             .bind(item.id.0)
             .bind(text(&item.text).into_owned())
-            .bind(item.embedding.bytes())
-            .bind(text(&item.embedding.model).into_owned());
+            .bind(embedding.bytes())
+            .bind(text(&embedding.model).into_owned());
         if inside {
-            query.bind(written(&item.embedding))
-        } else {
-            query
+            query = query.bind(written(embedding));
         }
-    });
-    Ok(done.await? > 0)
+        is_set = query.execute(&mut *tx).await?.rows_affected() > 0;
+    }
+    tx.commit().await?;
+    Ok(is_set)
+}
+
+pub(super) async fn pay_for(
+    pool: &Pool,
+    at: Option<Timestamp>,
+    tenant: TenantId,
+    paid: &[PaidVectors],
+) -> Result<()> {
+    repeatable!(pool, |connection| pay_once(connection, at, tenant, paid))
+}
+
+async fn pay_once(
+    connection: &mut PgConnection,
+    at: Option<Timestamp>,
+    tenant: TenantId,
+    paid: &[PaidVectors],
+) -> std::result::Result<(), Fault> {
+    let mut tx = connection.begin().await?;
+    let now = now(&mut tx, at).await?;
+    for one in paid {
+        pay(&mut tx, now, tenant, one).await?;
+    }
+    tx.commit().await?;
+    Ok(())
+}
+
+/// Pays for vectors: their send, if it is there.
+async fn pay(
+    connection: &mut PgConnection,
+    now: Timestamp,
+    tenant: TenantId,
+    paid: &PaidVectors,
+) -> std::result::Result<(), Fault> {
+    if let Some((session, send)) = paid.payer {
+        let there = sql!("memories/payer")
+            .bind(tenant.0)
+            .bind(session.0)
+            .bind(send.0)
+            .fetch_optional(&mut *connection)
+            .await?;
+        if there.is_some() {
+            let key = SessionKey { tenant, session };
+            return extractions::pay(connection, now, (key, send), &paid.row()).await;
+        }
+    }
+    sql!("memories/pay")
+        .bind(tenant.0)
+        .bind(paid.id)
+        .bind(text(&paid.call.model).into_owned())
+        .bind(json(&paid.call.usage))
+        .execute(&mut *connection)
+        .await?;
+    sql!("memories/paid_long_ago")
+        .bind(tenant.0)
+        .bind(paid.kept_from())
+        .execute(connection)
+        .await?;
+    Ok(())
 }
 
 /// A vector as the extension reads it.

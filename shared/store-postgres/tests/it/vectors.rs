@@ -66,10 +66,11 @@ async fn enter(store: &PostgresStore, n: u64, within: &str, size: usize) {
         tenant: TENANT,
         id,
         text: format!("entry {n}"),
-        embedding: Embedding {
+        embedding: Some(Embedding {
             model: "m".to_owned(),
             vector: vector(n, size),
-        },
+        }),
+        paid: None,
     };
     assert!(store.set_embedding(set).await.expect("is stored"));
 }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use mainspring_shared::id::{MemoryId, SendId, TenantId};
+use mainspring_shared::budget::Spent;
+use mainspring_shared::id::{ErasureId, MemoryId, SendId, TenantId};
 use mainspring_shared::store::{
     ChangeMemory, ClaimExtractions, EXTRACT_AGAIN_MS, EXTRACT_ROUND, EndExtraction, EraseMemories,
     Extraction, ExtractionSpec, Inspect, NewExtraction, NewMemory, SaveMemory, Then, UsageRow,
@@ -26,6 +27,9 @@ pub fn owed(namespace: &str) -> NewExtraction {
             provider: "builtin".to_owned(),
             namespace: namespace.parse().expect("a namespace"),
             model: Some("cheap".to_owned()),
+            spent: Spent::default(),
+            ended: 0,
+            refund: None,
             extra: Extra::default(),
         },
     }
@@ -58,6 +62,8 @@ pub fn ending_with(token: Uuid) -> EndExtraction {
             usage: cost(7),
         }],
         again_after: None,
+        spec: owed("user/1").spec,
+        refund: Spent::default(),
     }
 }
 
@@ -217,6 +223,7 @@ pub async fn an_entry_is_brought_up_to_date(store: &dyn Inspect) {
             text: Some("likes tea now".to_owned()),
             metadata: None,
             expires_at: None,
+            source: None,
         }],
         ..ending_with(TOKEN)
     };
@@ -228,6 +235,48 @@ pub async fn an_entry_is_brought_up_to_date(store: &dyn Inspect) {
         .map(|(_, entry)| entry.text.as_str())
         .collect();
     assert_eq!(texts, ["likes tea now"]);
+}
+
+/// What a session has set aside and nobody used is given back while nobody has the session.
+pub async fn what_an_extraction_did_not_use_is_given_back(store: &dyn Inspect) {
+    let claimed = running(store).await;
+    let spent = |tokens| Spent {
+        tokens,
+        ..Spent::default()
+    };
+    let mut item = ending(&claimed, Then::Release);
+    item.totals.session = Some(spent(100));
+    owe(store, 15, owed("user/1")).await;
+    complete(store, 20, item).await;
+    let session_spent = async || {
+        let dump = store.dump().await.expect("the store answers");
+        dump.sessions[0].hot.spent.expect("it is counted").tokens
+    };
+    take(store, 40, claiming(mine())).await;
+    // Somebody has the session.
+    accept(store, 45, sending(2, 1)).await;
+    let next = claim(store, 46, 1, 1, 2).await;
+    let item = EndExtraction {
+        refund: spent(30),
+        ..ending_with(TOKEN)
+    };
+    assert!(end(store, 50, item.clone()).await);
+    assert_eq!((session_spent().await, left(store).await), (100, 1));
+    let mut rest = ending(&next, Then::Release);
+    rest.totals.session = Some(spent(110));
+    complete(store, 60, rest).await;
+    let due = 50 + EXTRACT_AGAIN_MS;
+    let taken = take(store, due, claiming(None)).await;
+    assert_eq!(taken[0].spec.refund, Some(spent(30)));
+    let settled = EndExtraction {
+        saved: Vec::new(),
+        usage: Vec::new(),
+        ..item
+    };
+    assert!(end(store, due + 1, settled.clone()).await);
+    assert_eq!((session_spent().await, left(store).await), (80, 0));
+    assert!(!end(store, due + 2, settled).await);
+    assert_eq!(session_spent().await, 80);
 }
 
 pub async fn what_failed_or_is_gone_is_not_extracted(store: &dyn Inspect) {
@@ -264,9 +313,10 @@ pub async fn an_erased_namespace_takes_what_is_owed_along(store: &dyn Inspect) {
     let erase = EraseMemories {
         tenant: TenantId::DEFAULT,
         namespace: "user/1".parse().expect("a namespace"),
-        erasure: Uuid::from_u128(1),
+        erasure: ErasureId(Uuid::from_u128(1)),
         fingerprint: "print".to_owned(),
         limit: 10,
+        by: "operator".to_owned(),
     };
     let erased = store.at(time(50)).erase_memories(erase).await;
     erased.expect("the store answers");

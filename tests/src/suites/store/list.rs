@@ -5,6 +5,12 @@
 macro_rules! store_cases {
     ($($callback:tt)*) => {
         $($callback)*! {
+            accounts {
+                erasures_are_listed_without_what_they_erased,
+                vectors_are_paid_for_once_by_whoever_there_is,
+                vectors_of_long_ago_are_forgotten,
+                a_changed_entry_keeps_where_it_came_from,
+            }
             accept {
                 an_accepted_send_is_stored_as_queued,
                 only_the_send_that_makes_a_session_ready_rings,
@@ -238,6 +244,7 @@ macro_rules! store_cases {
                 an_attempt_is_stored_once_with_what_it_cost,
                 an_attempt_whose_worker_died_is_followed_by_another,
                 an_entry_is_brought_up_to_date,
+                what_an_extraction_did_not_use_is_given_back,
                 what_failed_or_is_gone_is_not_extracted,
                 nothing_is_stored_for_a_deleted_session,
                 an_erased_namespace_takes_what_is_owed_along,

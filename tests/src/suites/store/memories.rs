@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures::future::join_all;
-use mainspring_shared::id::{MemoryId, SendId, SessionId, TenantId};
+use mainspring_shared::id::{ErasureId, MemoryId, SendId, SessionId, TenantId};
 use mainspring_shared::memory::{Embedding, MemoryEntry, MemorySource, Namespace};
 use mainspring_shared::store::{
     ChangeMemory, ClaimUnembedded, EraseMemories, IdempotencyKey, Inspect, ListMemories, NewMemory,
@@ -120,11 +120,11 @@ fn ns(text: &str) -> Namespace {
     text.parse().expect("a namespace")
 }
 
-fn id(n: u128) -> MemoryId {
+pub(super) fn id(n: u128) -> MemoryId {
     MemoryId(Uuid::from_u128(n))
 }
 
-fn new(n: u128, namespace: &str, text: &str) -> NewMemory {
+pub(super) fn new(n: u128, namespace: &str, text: &str) -> NewMemory {
     NewMemory {
         id: id(n),
         namespace: ns(namespace),
@@ -152,7 +152,7 @@ async fn save(store: &dyn Inspect, ms: i64, item: SaveMemory) -> SaveMemoryOutco
     saved.expect("the store answers")
 }
 
-async fn enter(store: &dyn Inspect, n: u128, namespace: &str, text: &str) {
+pub(super) async fn enter(store: &dyn Inspect, n: u128, namespace: &str, text: &str) {
     let saved = save(store, n as i64, saving(n, namespace, text)).await;
     assert!(matches!(saved, SaveMemoryOutcome::Saved(_)), "{saved:?}");
 }
@@ -190,12 +190,13 @@ async fn listed(store: &dyn Inspect, namespace: Option<&str>) -> Vec<MemoryId> {
     }
 }
 
-fn erasure(n: u128, namespace: &str, limit: u32) -> EraseMemories {
+pub(super) fn erasure(n: u128, namespace: &str, limit: u32) -> EraseMemories {
     EraseMemories {
         tenant: TenantId::DEFAULT,
         namespace: ns(namespace),
-        erasure: Uuid::from_u128(n),
+        erasure: ErasureId(Uuid::from_u128(n)),
         fingerprint: "of a person".to_owned(),
+        by: "operator".to_owned(),
         limit,
     }
 }
@@ -258,6 +259,7 @@ pub async fn an_entry_is_changed_in_what_is_named(store: &dyn Inspect) {
         text: None,
         metadata: None,
         expires_at: None,
+        source: None,
     };
     let change = async |ms: i64, item: ChangeMemory| {
         let changed = store.at(time(ms)).change_memory(item).await;
@@ -397,7 +399,7 @@ pub async fn questions_mean_nothing_to_a_database(store: &dyn Inspect) {
     }
 }
 
-fn embedding(model: &str, vector: &[f32]) -> Embedding {
+pub(super) fn embedding(model: &str, vector: &[f32]) -> Embedding {
     Embedding {
         model: model.to_owned(),
         vector: vector.to_vec(),
@@ -409,7 +411,8 @@ async fn embed(store: &dyn Inspect, n: u128, text: &str, embedding: Embedding) -
         tenant: TenantId::DEFAULT,
         id: id(n),
         text: text.to_owned(),
-        embedding,
+        embedding: Some(embedding),
+        paid: None,
     };
     let set = store.set_embedding(item).await;
     set.expect("the store answers")
@@ -448,6 +451,7 @@ pub async fn vectors_find_what_words_do_not(store: &dyn Inspect) {
         text: Some("a puppy".to_owned()),
         metadata: None,
         expires_at: None,
+        source: None,
     };
     let changed = store.at(time(30)).change_memory(reworded).await;
     changed.expect("the store answers");
@@ -497,6 +501,7 @@ pub async fn entries_without_vectors_are_taken_by_one_at_a_time(store: &dyn Insp
         text: Some("uno".to_owned()),
         metadata: None,
         expires_at: None,
+        source: None,
     };
     let changed = store.at(time(1_100)).change_memory(reworded).await;
     changed.expect("the store answers");

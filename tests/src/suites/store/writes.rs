@@ -9,7 +9,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use mainspring_shared::agent::OnBusy;
 use mainspring_shared::blob::{BlobHash, BlobPlace};
-use mainspring_shared::id::{LeaseToken, MemoryId, TenantId};
+use mainspring_shared::id::{ErasureId, LeaseToken, MemoryId, TenantId};
 use mainspring_shared::lease::Lease;
 use mainspring_shared::list::{Bounds, Change, List, ListName, NewEntry, WhenFull};
 use mainspring_shared::memory::Embedding;
@@ -26,6 +26,7 @@ use mainspring_shared::tool::CallResult;
 use mainspring_shared::webhook::event_id;
 use mainspring_shared::workflow::run::{DSL_VERSION, RunAsk};
 
+use super::accounts::paid_vectors;
 use super::agents::{agent_key, pointing, publish, publishing};
 use super::calibrations::learned;
 use super::extractions::{claiming, ending_with, owed};
@@ -350,6 +351,7 @@ writes! {
             text: Some("other".to_owned()),
             metadata: None,
             expires_at: None,
+            source: None,
         }).await;
     delete_memory: |store| { remember(store).await; None },
         |store, _c| store.at(time(NOW)).delete_memory(
@@ -359,8 +361,9 @@ writes! {
         |store, _c| store.at(time(NOW)).erase_memories(EraseMemories {
             tenant: TenantId::DEFAULT,
             namespace: "user".parse().expect("a namespace"),
-            erasure: Uuid::from_u128(3),
+            erasure: ErasureId(Uuid::from_u128(3)),
             fingerprint: "print".to_owned(),
+            by: "operator".to_owned(),
             limit: 500,
         }).await;
     claim_unembedded: |store| { remember(store).await; None },
@@ -373,8 +376,13 @@ writes! {
             tenant: TenantId::DEFAULT,
             id: MemoryId(Uuid::from_u128(1)),
             text: "likes tea".to_owned(),
-            embedding: Embedding { model: "m".to_owned(), vector: vec![1.0, 0.0] },
+            embedding: Some(Embedding { model: "m".to_owned(), vector: vec![1.0, 0.0] }),
+            paid: None,
         }).await;
+    pay_for_vectors: |_store| None,
+        |store, _c| store.at(time(NOW)).pay_for_vectors(
+            TenantId::DEFAULT, vec![paid_vectors(1, None)],
+        ).await;
     expire_memories: |store| {
         let saved = store.at(time(0)).save_memory(remembered(Some(time(NOW)))).await;
         saved.expect("the store answers");

@@ -224,6 +224,9 @@ impl Run<'_> {
                 memory.text = None;
             }
         }
+        if result.status == SendStatus::Completed {
+            self.set_aside_for_extraction(&mut totals, &messages);
+        }
         CompleteSend {
             key: self.send.record.key,
             lease: self.hold.lease(),

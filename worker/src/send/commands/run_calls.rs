@@ -151,11 +151,13 @@ impl Run<'_> {
 
     /// Takes a result in; an event when all calls are over.
     pub(in crate::send) async fn call_over(&mut self, place: usize, over: Over) -> Option<Event> {
+        self.pay_for_vectors(Some(place));
         match over {
             Over::Abort(message) => {
                 let result = CallResult::error(Code::ToolFailed, format!("error: {message}"));
                 self.settle(place, result);
                 self.ending.failure = Some(Failure::new(Code::ToolFailed, message));
+                self.pay_for_vectors(None);
                 self.round.calls = Calls::default();
                 return Some(Event::CallsAborted);
             }

@@ -56,6 +56,11 @@ impl Desk {
         self.patiently(|| self.store.get_session(key)).await
     }
 
+    /// The sessions that one started, oldest first.
+    pub(super) async fn children(&self, key: SessionKey) -> Result<Vec<SessionKey>, ToolError> {
+        self.patiently(|| self.store.list_children(key)).await
+    }
+
     /// Messages of a session, newest first.
     pub(super) async fn find_messages(
         &self,

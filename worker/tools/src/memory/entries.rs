@@ -205,6 +205,7 @@ impl Tool for Entries {
                     namespace,
                     query: given.query,
                     limit: given.limit.unwrap_or(FOUND_DEFAULT),
+                    account: invocation.account.clone(),
                 };
                 let limit = ask.limit as usize;
                 let found = self.memories.within(ANSWER_MAX, memory.recall(ask)).await;
@@ -228,6 +229,7 @@ impl Tool for Entries {
                         from_seq: None,
                         to_seq: None,
                     }),
+                    replaces: None,
                     key: invocation.call_id.clone(),
                 };
                 let kept = self.memories.within(ANSWER_MAX, memory.remember(entry));

@@ -33,6 +33,9 @@ const ROW_CHARS_MIN: usize = 240;
 /// Characters of one message that is read by its number.
 const ROW_CHARS: usize = 40_000;
 
+/// Characters of a conversation's first message in a list of conversations.
+const CHILD_CHARS: usize = 120;
+
 /// Messages that one search looks at: it says where it stopped.
 const SCANNED_MAX: usize = 2_000;
 
@@ -52,6 +55,8 @@ struct Arguments {
     query: Option<String>,
     #[serde(default)]
     session_id: Option<String>,
+    #[serde(default)]
+    children: bool,
     #[serde(default)]
     before_seq: Option<i64>,
     #[serde(default)]
@@ -86,13 +91,14 @@ impl Tool for Recall {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: NAME.into(),
-            description: "Reads earlier messages of this conversation, including those that you do \
+            description:
+                "Reads earlier messages of this conversation, including those that you do \
                           not see any more. Give `seq` for one message in full, `send` for all \
                           messages of one task (its id, or -1 for the one before this, -2 for the \
                           one before that), `query` to search, or nothing for the latest messages. \
-                          `session_id` reads a conversation that you started. Lists show the newest \
-                          matches in order; long messages are cut."
-                .into(),
+                          `session_id` reads a conversation that you started, and `children` lists \
+                          them. Lists show the newest matches in order; long messages are cut."
+                    .into(),
             parameters: json!({
                 "type": "object",
                 "additionalProperties": false,
@@ -101,6 +107,7 @@ impl Tool for Recall {
                     "seq": {"type": "integer", "minimum": 1},
                     "query": {"type": "string", "minLength": 1, "maxLength": 500},
                     "session_id": {"type": "string", "minLength": 1, "maxLength": 100},
+                    "children": {"type": "boolean"},
                     "before_seq": {"type": "integer", "minimum": 1},
                     "after_seq": {"type": "integer", "minimum": 0},
                     "offset": {
@@ -127,6 +134,10 @@ impl Tool for Recall {
             None => asking,
             Some(text) => self.child(asking, text).await?,
         };
+        if arguments.children {
+            let limit = arguments.limit.unwrap_or(LIMIT_DEFAULT);
+            return self.children(key, limit.clamp(1, LIMIT_MAX)).await;
+        }
         if let Some(seq) = arguments.seq {
             return self.one(key, seq, arguments.offset.unwrap_or(0)).await;
         }
@@ -167,6 +178,46 @@ impl Recall {
                 message: format!("{text:?} is no conversation that this one started"),
             }),
         }
+    }
+
+    /// The conversations that a session started, the newest ones, in order: the calls that started them may
+    /// not be shown any more.
+    async fn children(&self, key: SessionKey, limit: usize) -> Result<Output, ToolError> {
+        let all = self.desk.children(key).await?;
+        let older = all.len().saturating_sub(limit);
+        let mut text = match all.len() {
+            0 => "no conversations were started".to_owned(),
+            n if older > 0 => format!("the last {limit} of {n} conversations, in order"),
+            n => format!("{n} conversations, in order"),
+        };
+        for child in &all[older..] {
+            let Some(found) = self.desk.find_session(*child).await? else {
+                continue;
+            };
+            let _ = write!(
+                text,
+                "\n{}, {} messages, {}",
+                child.session, found.messages, found.created_at
+            );
+            if let Some(parent) = &found.parent {
+                let _ = write!(text, ", started by call {}", parent.call_id);
+            }
+            let query = FindMessages {
+                key: *child,
+                send: None,
+                call: None,
+                after: 0,
+                before: found.first_seq + 1,
+                limit: 1,
+            };
+            if let Some(first) = self.desk.find_messages(query).await?.first() {
+                let task = plain_text(&first.content);
+                let line = task.split_whitespace().collect::<Vec<_>>().join(" ");
+                text.push_str(": ");
+                text.extend(line.chars().take(CHILD_CHARS));
+            }
+        }
+        Ok(Output::text(text))
     }
 
     /// A send by its id, or by how many sends before the present one.

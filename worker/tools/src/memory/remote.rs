@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey, TenantId};
-use mainspring_shared::memory::{Forget, Memory, MemoryError, Recall, Recalled, Remember};
+use mainspring_shared::memory::{Account, Forget, Memory, MemoryError, Recall, Recalled, Remember};
 use mainspring_shared::message::plain_text;
 use mainspring_shared::stored::Extra;
 use mainspring_shared::time::Span;
@@ -105,6 +105,7 @@ impl Question {
             attempt: 1,
             stop: CancellationToken::new(),
             skills: Skills::default(),
+            account: Account::default(),
         };
         let output = tool.call(invocation).await.map_err(|error| match error {
             ToolError::Reply { message, .. } | ToolError::Abort { message } => {
@@ -135,10 +136,13 @@ impl Memory for HttpMemory {
     }
 
     async fn remember(&self, entry: Remember) -> Result<String, MemoryError> {
-        let arguments = json!({
+        let mut arguments = json!({
             "tenant": entry.tenant, "namespace": entry.namespace, "text": entry.text,
             "metadata": entry.metadata, "source": entry.source, "key": entry.key,
         });
+        if let Some(replaced) = &entry.replaces {
+            arguments["replaces"] = json!(replaced);
+        }
         let mut question = Question::of(entry.tenant, header(&entry.key), arguments);
         if let Some(source) = entry.source {
             question.session.session = source.session_id;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use mainspring_shared::id::BootId;
+use mainspring_shared::memory::Account;
 use mainspring_shared::time::Clock;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio_util::sync::CancellationToken;
@@ -64,6 +65,7 @@ pub async fn run(
                             attempt,
                             stop,
                             skills: Skills::default(),
+                            account: Account::default(),
                         };
                         let tool = tools.get(&tool);
                         running.push(async move {

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use mainspring_runtime::SystemClock;
 use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey, TenantId};
+use mainspring_shared::memory::Account;
 use mainspring_shared::message::plain_text;
 use mainspring_shared::tool::ToolEntry;
 use serde_json::Value;
@@ -137,6 +138,7 @@ impl Bed {
             attempt: 1,
             stop: CancellationToken::new(),
             skills: mainspring_worker::tool::Skills::default(),
+            account: Account::default(),
         }
     }
 

@@ -9,6 +9,7 @@ use mainspring_runtime::{Lifecycle, OsEntropy, SystemClock};
 use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{BootId, SendId};
+use mainspring_shared::memory::Account;
 use mainspring_shared::message::plain_text;
 use mainspring_shared::time::{Clock, Timestamp};
 use mainspring_shared::tool::ToolEntry;
@@ -108,6 +109,7 @@ impl Cell {
             attempt: 1,
             stop: CancellationToken::new(),
             skills: mainspring_worker::tool::Skills::default(),
+            account: Account::default(),
         }
     }
 

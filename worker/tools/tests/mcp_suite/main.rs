@@ -19,6 +19,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey, TenantId};
+use mainspring_shared::memory::Account;
 use mainspring_shared::message::plain_text;
 use mainspring_shared::time::{Clock, Timestamp};
 use mainspring_shared::tool::McpTools;
@@ -129,6 +130,7 @@ fn invocation(arguments: Value) -> Invocation {
         attempt: 1,
         stop: CancellationToken::new(),
         skills: mainspring_worker::tool::Skills::default(),
+        account: Account::default(),
     }
 }
 

@@ -10,6 +10,7 @@ use std::sync::{Mutex, Once};
 
 use mainspring_runtime::OsEntropy;
 use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey, TenantId};
+use mainspring_shared::memory::Account;
 use mainspring_shared::time::{Clock, Span, Timestamp};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
@@ -159,6 +160,7 @@ fn invocation() -> Invocation {
         attempt: 1,
         stop: CancellationToken::new(),
         skills: mainspring_worker::tool::Skills::default(),
+        account: Account::default(),
     }
 }
 

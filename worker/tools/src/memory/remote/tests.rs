@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 
 use mainspring_runtime::{OsEntropy, SystemClock};
+use mainspring_shared::memory::Account;
 use mainspring_shared::time::Clock as _;
 use mainspring_worker::llm::Secret;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -96,6 +97,7 @@ fn question() -> Recall {
         namespace: "user/1".parse().expect("a namespace"),
         query: "tea?".to_owned(),
         limit: 5,
+        account: Account::default(),
     }
 }
 
@@ -106,6 +108,7 @@ fn entry() -> Remember {
         text: "likes tea".to_owned(),
         metadata: Map::new(),
         source: None,
+        replaces: Some("b".to_owned()),
         key: "call_7".to_owned(),
     }
 }

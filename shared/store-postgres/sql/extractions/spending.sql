@@ -1,0 +1,6 @@
+-- What a session has spent, and who has it; it stays so until the transaction ends.
+-- Index: the primary key.
+SELECT h.owner_boot, h.spent
+FROM session_hot h
+WHERE h.tenant = $1::integer AND h.session_id = $2::uuid
+FOR UPDATE

@@ -1,0 +1,330 @@
+//! What extractions may cost, what they do with memory behind a URL or of a program's own, and what tools say of
+//! memory that is away.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use mainspring_shared::agent::{AgentSpec, ExtractMode, MemorySpec};
+use mainspring_shared::budget::Budget;
+use mainspring_shared::error::Code;
+use mainspring_shared::memory::{Forget, Memory, MemoryError, Recall, Recalled, Remember};
+use mainspring_shared::send::SendStatus;
+use mainspring_shared::tool::ToolEntry;
+use mainspring_shared::usage::Purpose;
+use mainspring_tests::world::{Manner, World, alone};
+use serde_json::json;
+
+use super::memory::{done, memory, personal, rememberer, session_of};
+
+fn extracting() -> MemorySpec {
+    MemorySpec {
+        extract: ExtractMode::AfterSend,
+        ..personal()
+    }
+}
+
+/// What a session with this budget used in the end: by its rows, by what it has spent, and whether something was
+/// extracted. Each send says so many words.
+async fn used(tokens: u64, words: usize) -> (u64, u64, bool) {
+    let world = World::new().await;
+    world.script.set_manner(Manner {
+        counts: Some(1.0),
+        ..Manner::default()
+    });
+    let _worker = world.worker("w", world.store.clone());
+    let agent = AgentSpec {
+        budget: Some(Budget {
+            tokens: Some(tokens),
+            ..Budget::default()
+        }),
+        ..rememberer(extracting())
+    };
+    let key = session_of(&world, 1, Some("ann"), agent).await;
+    let facts = json!({"memories": [{"text": "the dog is called Rex"}]});
+    let text = format!("extract {facts}\n\n{}", "about the dog ".repeat(words));
+    for _ in 0..3 {
+        let send = world.send(key, &text).await;
+        world.settle(&[send]).await;
+        // The next one comes while the extraction is under way, or behind it.
+        world.pass(Duration::from_millis(500)).await;
+    }
+    world.pass(Duration::from_mins(10)).await;
+    world.audit().await;
+    let dump = world.dump().await;
+    assert_eq!(dump.extractions, []);
+    let session = &dump.sessions[0];
+    let rows = session.paid.iter();
+    let rows = rows.map(|usage| usage.input_tokens + usage.output_tokens);
+    let spent = session.hot.spent.unwrap_or_default().tokens;
+    let bills = world.script.bills();
+    let extracted = bills.iter().any(|bill| bill.purpose == Purpose::Extract);
+    assert_eq!(bills.len(), session.usage.len());
+    (rows.sum(), spent, extracted)
+}
+
+#[test]
+fn an_extraction_never_passes_the_budget_of_its_session() {
+    let (mut with, mut without) = (0, 0);
+    for words in [10, 400] {
+        for tokens in (500..9_000).step_by(1_700) {
+            let (rows, spent, extracted) = alone(used(tokens, words));
+            assert!(rows <= tokens, "{rows} of {tokens}");
+            assert!(spent <= tokens, "{spent} of {tokens}");
+            // What was set aside and not used was given back; what the extraction used stays spent.
+            assert!(spent >= rows, "{spent} spent, {rows} used");
+            assert!(spent - rows < 10, "{spent} spent, {rows} used");
+            if extracted {
+                with += 1;
+            } else {
+                without += 1;
+            }
+        }
+    }
+    assert!(with > 2 && without > 0, "{with} with, {without} without");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_extraction_keeps_to_the_budget_of_its_send() {
+    let world = World::new().await;
+    world.script.set_manner(Manner {
+        counts: Some(1.0),
+        ..Manner::default()
+    });
+    let _worker = world.worker("w", world.store.clone());
+    let key = session_of(&world, 1, Some("ann"), rememberer(extracting())).await;
+    let mut extracted = 0;
+    for tokens in (2_000..20_000).step_by(3_000) {
+        let before = world.script.bills().len();
+        let facts = json!({"memories": []});
+        let input = vec![mainspring_shared::message::ContentPart::text(format!(
+            "extract {facts}\n\n{}",
+            "about the dog ".repeat(100)
+        ))];
+        let options = mainspring_shared::agent::SendOptions {
+            budget: Some(Budget {
+                tokens: Some(tokens),
+                ..Budget::default()
+            }),
+            ..Default::default()
+        };
+        let send = world.send_parts(key, input, options).await;
+        world.settle(&[send]).await;
+        world.pass(Duration::from_mins(10)).await;
+        let bills = world.script.bills();
+        let own = bills[before..].iter();
+        let sum: u64 = own
+            .map(|bill| bill.usage.input_tokens + bill.usage.output_tokens)
+            .sum();
+        assert!(sum <= tokens, "{sum} of {tokens}");
+        extracted += bills[before..]
+            .iter()
+            .filter(|bill| bill.purpose == Purpose::Extract)
+            .count();
+    }
+    assert!(extracted > 1, "{extracted}");
+    world.audit().await;
+}
+
+/// A provider of a program's own, which knows one thing and writes down what it is asked to keep.
+#[derive(Debug, Default)]
+struct Own(Mutex<Vec<Remember>>);
+
+#[async_trait]
+impl Memory for Own {
+    async fn recall(&self, _ask: Recall) -> Result<Vec<Recalled>, MemoryError> {
+        Ok(vec![Recalled {
+            id: "note-1".to_owned(),
+            text: "Ann likes coffee".to_owned(),
+            updated_at: None,
+        }])
+    }
+
+    async fn remember(&self, entry: Remember) -> Result<String, MemoryError> {
+        let mut kept = self.0.lock().expect("nobody panics under it");
+        kept.push(entry);
+        Ok(format!("note-{}", kept.len() + 1))
+    }
+
+    async fn forget(&self, _entry: Forget) -> Result<bool, MemoryError> {
+        Ok(false)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_is_told_which_entry_a_fact_brings_up_to_date() {
+    let mut world = World::new().await;
+    let own = Arc::new(Own::default());
+    world.memories.push(("own".to_owned(), own.clone()));
+    let _worker = world.worker("w", world.store.clone());
+    let spec = MemorySpec {
+        provider: "own".to_owned(),
+        ..extracting()
+    };
+    let key = session_of(&world, 1, Some("ann"), rememberer(spec)).await;
+    let facts = json!({"memories": [
+        {"text": "Ann drinks only tea now", "replaces": 1},
+        {"text": "the dog is called Rex"},
+        {"text": "the cat is called Tom", "replaces": 7},
+    ]});
+    let send = world.send(key, &format!("extract {facts}")).await;
+    done(&world, send).await;
+    world.pass(Duration::from_mins(1)).await;
+    let kept = own.0.lock().expect("nobody panics under it");
+    let told: Vec<_> = kept
+        .iter()
+        .map(|entry| (entry.text.as_str(), entry.replaces.as_deref()))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("Ann drinks only tea now", Some("note-1")),
+            ("the dog is called Rex", None),
+            ("the cat is called Tom", None),
+        ]
+    );
+    let source = kept[0].source.expect("it says where it comes from");
+    assert_eq!((source.from_seq, source.to_seq), (Some(1), Some(2)));
+}
+
+/// A provider that is away.
+#[derive(Debug)]
+struct Away;
+
+#[async_trait]
+impl Memory for Away {
+    async fn recall(&self, _ask: Recall) -> Result<Vec<Recalled>, MemoryError> {
+        Err(away())
+    }
+
+    async fn remember(&self, _entry: Remember) -> Result<String, MemoryError> {
+        Err(away())
+    }
+
+    async fn forget(&self, _entry: Forget) -> Result<bool, MemoryError> {
+        Err(away())
+    }
+}
+
+fn away() -> MemoryError {
+    MemoryError::Unavailable {
+        why: "scripted".to_owned(),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn tools_of_memory_that_is_away_say_so_and_the_send_goes_on() {
+    let mut world = World::new().await;
+    world.memories.push(("away".to_owned(), Arc::new(Away)));
+    let _worker = world.worker("w", world.store.clone());
+    let spec = MemorySpec {
+        provider: "away".to_owned(),
+        ..personal()
+    };
+    let key = session_of(&world, 1, Some("ann"), rememberer(spec)).await;
+    let rounds = json!([[
+        ["memory_search", {"query": "tea"}],
+        ["memory_save", {"text": "likes tea"}],
+        ["memory_forget", {"id": "note-1"}],
+    ]]);
+    let send = world.send(key, &format!("plan {rounds}")).await;
+    let record = done(&world, send).await;
+    assert_eq!(record.status, SendStatus::Completed);
+    let note = memory(&record).note.expect("it says what was wrong");
+    assert!(note.contains("scripted"), "{note}");
+    let dump = world.dump().await;
+    let codes: Vec<_> = dump.sessions[0]
+        .calls
+        .iter()
+        .map(|call| call.result.as_ref().and_then(|result| result.code))
+        .collect();
+    assert_eq!(codes, [Some(Code::MemoryUnavailable); 3]);
+    world.audit().await;
+}
+
+/// The calls that started conversations may be behind folds: they are listed all the same.
+#[tokio::test(start_paused = true)]
+async fn children_are_recalled_whatever_of_the_transcript_is_folded() {
+    use mainspring_shared::agent::{ContextSpec, FoldSpec, FoldStrategy};
+    use mainspring_worker::llm::FactsOverride;
+
+    let mut world = World::new().await;
+    let facts = FactsOverride {
+        window: Some(16_000),
+        ..FactsOverride::default()
+    };
+    world.facts.insert("model".to_owned(), facts);
+    world.script.set_manner(Manner {
+        counts: Some(1.0),
+        summary_chars: 200,
+        ..Manner::default()
+    });
+    let _worker = world.worker("w", world.store.clone());
+    let agent = AgentSpec {
+        tools: ["spawn_agent", "recall"]
+            .map(|name| ToolEntry::Named(name.into()))
+            .into(),
+        max_tokens: Some(1_000),
+        context: ContextSpec {
+            fold: FoldSpec {
+                strategy: FoldStrategy::Summary,
+                soft: Some(0.04),
+                hard: Some(0.05),
+                keep_sends: Some(1),
+                ..FoldSpec::default()
+            },
+            ..ContextSpec::default()
+        },
+        ..AgentSpec::default()
+    };
+    let key = session_of(&world, 1, None, agent).await;
+    let spawn = json!([[["spawn_agent", {"task": "count the zebras"}]]]);
+    let delegating = world.send(key, &format!("plan {spawn}")).await;
+    done(&world, delegating).await;
+    for n in 0..4 {
+        let words = "what was decided about it, and why. ".repeat(40);
+        let send = world.send(key, &format!("say {n} {words}")).await;
+        done(&world, send).await;
+        world.pass(Duration::from_secs(10)).await;
+    }
+    let dump = world.dump().await;
+    let session = dump.sessions.iter().find(|it| it.key == key);
+    let session = session.expect("it is there");
+    let call = &session.calls[0];
+    let asked_at = session
+        .messages
+        .iter()
+        .find(|message| message.tool_calls.iter().any(|it| it.id == call.call_id));
+    let asked_at = asked_at.expect("it was asked").seq;
+    let folded = session.folds.iter().any(|fold| fold.to_seq >= asked_at);
+    assert!(folded, "{:?}", session.folds);
+    let child = dump.sessions.iter().find(|it| it.key != key);
+    let child = child.expect("it was started").key.session;
+    let rounds = json!([
+        [["recall", {"children": true}]],
+        [["recall", {"session_id": child.to_string()}]],
+        [["recall", {"children": true, "session_id": child.to_string()}]],
+    ]);
+    let send = world.send(key, &format!("plan {rounds}")).await;
+    done(&world, send).await;
+    let dump = world.dump().await;
+    let session = dump.sessions.iter().find(|it| it.key == key);
+    let calls = &session.expect("it is there").calls;
+    let said: Vec<String> = calls
+        .iter()
+        .filter(|it| it.name == "recall")
+        .map(|it| it.result.as_ref().expect("it is settled"))
+        .map(|result| mainspring_shared::message::plain_text(&result.content))
+        .collect();
+    assert!(
+        said[0].contains(&child.to_string())
+            && said[0].contains(&call.call_id)
+            && said[0].contains("count the zebras"),
+        "{said:#?}"
+    );
+    assert!(said[1].contains("count the zebras"), "{said:#?}");
+    assert!(
+        said[2].contains("no conversations were started"),
+        "{said:#?}"
+    );
+}
