@@ -25,7 +25,9 @@ fn agent() -> AgentSpec {
 }
 
 fn counted(to: u32) -> String {
-    (0..to).map(|n| format!("{n} ")).collect()
+    (0..to)
+        .flat_map(|n| [n.to_string(), " ".to_owned()])
+        .collect()
 }
 
 async fn said(world: &World) -> Vec<(Role, String)> {

@@ -12,7 +12,6 @@ mod checkpoints;
 mod clocks;
 mod ends;
 mod extractions;
-||||||| 9b042766
 mod fired;
 mod fold_service;
 mod folding;

@@ -4,6 +4,7 @@
 use mainspring_shared::agent::OnBusy;
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::store::Then;
+use mainspring_shared::timer::{CatchUp, Merge};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -65,9 +66,9 @@ pub(super) struct Timing {
     pub(super) session: u8,
     pub(super) ms: i64,
     pub(super) recurring: bool,
-    pub(super) skips: bool,
-    pub(super) queues: bool,
-    pub(super) bounded: bool,
+    pub(super) catch_up: CatchUp,
+    pub(super) on_busy: Merge,
+    pub(super) armed_max: Option<u32>,
     pub(super) most: Option<u32>,
     pub(super) request: Option<(u8, u8)>,
 }
@@ -290,20 +291,20 @@ fn timing() -> impl Strategy<Value = Timing> {
         proptest::num::u8::ANY,
         proptest::sample::select(&[1_000, 2_000, 9_999, 20_000][..]),
         prop::bool::weighted(0.6),
-        prop::bool::weighted(0.3),
-        prop::bool::weighted(0.4),
-        prop::bool::weighted(0.3),
+        prop_oneof![2 => Just(CatchUp::Once), 1 => Just(CatchUp::Skip)],
+        prop_oneof![3 => Just(Merge::Coalesce), 2 => Just(Merge::Enqueue)],
+        option::weighted(0.3, Just(2)),
         option::weighted(0.3, 1u32..4),
         request(),
     );
     fields.prop_map(
-        |(session, ms, recurring, skips, queues, bounded, most, request)| Timing {
+        |(session, ms, recurring, catch_up, on_busy, armed_max, most, request)| Timing {
             session,
             ms,
             recurring,
-            skips,
-            queues,
-            bounded,
+            catch_up,
+            on_busy,
+            armed_max,
             most,
             request,
         },

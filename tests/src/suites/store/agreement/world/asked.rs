@@ -8,7 +8,7 @@ use mainspring_shared::store::{
     WriteList,
 };
 use mainspring_shared::time::Span;
-use mainspring_shared::timer::{CatchUp, Merge, Schedule, TimerRule, TimerTarget};
+use mainspring_shared::timer::{Schedule, TimerRule, TimerTarget};
 use uuid::Uuid;
 
 use super::super::op::{Agent, Noted, Op, Timing};
@@ -36,16 +36,8 @@ fn rule(timing: &Timing) -> TimerRule {
         Schedule::After(length)
     };
     TimerRule {
-        catch_up: if timing.skips {
-            CatchUp::Skip
-        } else {
-            CatchUp::Once
-        },
-        on_busy: if timing.queues {
-            Merge::Enqueue
-        } else {
-            Merge::Coalesce
-        },
+        catch_up: timing.catch_up,
+        on_busy: timing.on_busy,
         max_occurrences: timing.most,
         ..TimerRule::new(schedule)
     }
@@ -66,7 +58,7 @@ impl World<'_> {
                         options: Box::new(SendOptions::default()),
                     },
                     rule: rule(&timing),
-                    armed_max: timing.bounded.then_some(2),
+                    armed_max: timing.armed_max,
                 };
                 let items = vec![(new, timing.request.map(request))];
                 both!(self, |store| store
@@ -76,8 +68,8 @@ impl World<'_> {
             Op::ChangeTimer(pick, change) => {
                 let item = ChangeTimer {
                     tenant: TenantId::DEFAULT,
-                    id: timer(self.one_of(self.timers, pick)),
-                    session: (pick % 5 == 0).then(|| self.session(pick).session),
+                    id: timer(1 + u128::from(pick) % self.timers.max(1)),
+                    session: pick.is_multiple_of(5).then(|| self.session(pick).session),
                     change: [
                         TimerChange::Pause,
                         TimerChange::Resume,
@@ -99,10 +91,6 @@ impl World<'_> {
             other => unreachable!("{other:?} is no step of timers"),
         }
         Ok(())
-    }
-
-    fn one_of(&self, count: u128, pick: u8) -> u128 {
-        1 + u128::from(pick) % count.max(1)
     }
 
     pub(super) async fn write_list(&mut self, noted: Noted) -> Result<(), String> {
@@ -129,7 +117,7 @@ impl World<'_> {
                     text: Some(text),
                     status: None,
                     pinned: None,
-                    if_version: (noted.entry % 3 == 0).then_some(1),
+                    if_version: noted.entry.is_multiple_of(3).then_some(1),
                 },
                 2 => Change::Remove { id },
                 _ => Change::Replace(vec![entry(text.clone()), entry(text)]),
@@ -171,7 +159,7 @@ impl World<'_> {
             more: false,
         };
         let first_call = messages.iter().position(|m| !m.tool_calls.is_empty());
-        if let Some(first) = first_call.filter(|first| *first > 0 && pick % 2 == 0) {
+        if let Some(first) = first_call.filter(|first| *first > 0 && pick.is_multiple_of(2)) {
             let rest = item.messages.split_off(first);
             item.more = true;
             both!(self, |store| store
@@ -204,7 +192,7 @@ impl World<'_> {
             let query = ListOccurrences {
                 tenant: TenantId::DEFAULT,
                 timer: timer(n),
-                before: (n % 2 == 0).then_some(3),
+                before: n.is_multiple_of(2).then_some(3),
                 limit: 2,
             };
             both!(self, |store| store.list_occurrences(query.clone()));
