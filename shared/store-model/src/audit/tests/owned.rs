@@ -86,6 +86,7 @@ fn a_memory_of_another_tenants_send_is_found() {
                 text: "likes tea".to_owned(),
                 metadata: serde_json::Map::new(),
                 source: Some(source),
+                earlier_sources: Vec::new(),
                 created_at: NOW,
                 updated_at: NOW,
                 expires_at: None,
