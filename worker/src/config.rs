@@ -53,6 +53,10 @@ settings! {
         answer_within: Option<Duration> => Key::span("tools.answer_within", MS, YEAR);
         /// How long one hook may take at one point.
         hook_timeout: Duration = Duration::from_secs(20) => Key::span("hooks.limit", MS, DAY);
+        /// Times that hooks may have one send go on that is about to end.
+        continues_max: u32 = 4 => Key::integer("hooks.continues_max", 0, 1_000);
+        /// Rounds in all that hooks may give one send beyond its limit of rounds or its budget.
+        extra_rounds_max: u32 = 8 => Key::integer("hooks.extra_rounds_max", 0, 10_000);
         /// How long a provider of memory may take when a send begins; the send goes on without it.
         recall_timeout: Duration = Duration::from_secs(1)
             => Key::span("memory.recall_timeout", MS, HOUR);

@@ -4,17 +4,18 @@
 //! | point | when | may |
 //! |---|---|---|
 //! | [`Moment::SendStarted`] | a worker takes a send, once per life | observe |
-//! | [`Hook::timer_fired`] | before a send that a timer fired begins, and before anything of it is stored | say something else, refuse, end the send without a word |
+//! | [`Hook::timer_fired`] | before a send that a timer fired begins, and before anything of it is stored | say something else, put it off, refuse, end the send without a word |
 //! | [`Hook::memory_recalled`] | entries were found for a send, before anything of it is stored | change what is shown, show nothing |
 //! | [`Moment::RoundStarted`] | before the first model call of a round | observe |
-//! | [`Hook::before_model`] | before each model call, attempts counted singly | change the request, answer instead, refuse, end the send |
+//! | [`Hook::round_started`] | the same, once in each worker's life | say something first, refuse, end the send |
+//! | [`Hook::before_model`] | before each model call, attempts counted singly | change the request, say something first, answer instead, refuse, end the send |
 //! | [`Hook::after_model`] | after each answer, before anything of it is stored | change the answer, refuse, end the send with it |
 //! | [`Hook::before_calls`] | after an answer that asks for calls, before any of them is stored | answer all of them instead, refuse them all, end the send without them |
 //! | [`Hook::before_tool`] | before each call is made, or waited for; again when a call is repeated after a worker's death | change the arguments, answer instead, refuse |
 //! | [`Hook::tool_failed`] | after each call that failed, where a worker made it | have it made once more, answer instead |
-//! | [`Hook::after_tool`] | after each call that a worker made | change the result |
+//! | [`Hook::after_tool`] | after each call that a worker made | change the result, say something behind the round's results |
 //! | [`Moment::CallsOver`] | once all calls of a round have results, before the model is asked with them; again when that is repeated after a worker's death | observe |
-//! | [`Hook::before_end`] | before a final answer ends its send | send the model back with a message |
+//! | [`Hook::before_end`] | before a send ends: with an answer, because the model has passed its turn, at the limit of rounds or the end of the budget | have it go on with a message |
 //! | [`Hook::before_fold`] | before a part of the transcript is folded | write the fold instead, let nothing be folded in this round |
 //! | [`Moment::FoldStored`] | a fold is durable | observe |
 //! | [`Moment::MessagesStored`] | messages of the send are durable | observe |
@@ -27,8 +28,13 @@
 //! happen. A call that a policy refuses is answered with `tool.denied`; a model call that it refuses
 //! ends its send as `policy.denied`, one that it could not judge is tried again as
 //! `policy.unavailable`.
+//!
+//! What a hook says ([`Verdict::Say`]) is a message of the transcript, as the user's, stored with the step that
+//! stores what it led to. Its id is made of the send, the round, the point and the hook: a hook that is asked
+//! again, by whatever worker, says it once.
 
 mod chain;
+mod ending;
 mod fired;
 
 use std::fmt;
@@ -42,9 +48,11 @@ use mainspring_shared::session::fold::NewFold;
 use mainspring_shared::tool::CallResult;
 use serde_json::{Map, Value};
 
+pub(crate) use self::chain::{Heard, Judged, Refusal, Words};
 pub use self::chain::{Hooks, NameError};
-pub(crate) use self::chain::{Judged, Refusal};
-pub use self::fired::FiredTimer;
+pub use self::ending::{EndReason, Ending, GoOn};
+pub(crate) use self::fired::Fate;
+pub use self::fired::{FiredTimer, OnFired};
 use crate::fold::Part;
 use crate::llm::{Reply, Request};
 
@@ -81,6 +89,9 @@ pub enum Verdict<T> {
     Instead(T),
     /// It must not happen, for this reason, which the model or the caller is told.
     Refuse(String),
+    /// It may happen once the model is told this, as the user's words. Where it was told so in this round
+    /// already, it happens. Before a round or a model call only.
+    Say(Vec<ContentPart>),
     /// The send ends here, completed. Before a model call: with what the model said last. After one, or
     /// before its calls: with what it said now, and none of its calls is made. Before a call of a tool
     /// it is a refusal, as the calls beside it may be under way.
@@ -92,11 +103,14 @@ pub enum Verdict<T> {
 pub enum OnFailure {
     /// The model is told.
     Tell,
-    /// It is made once more, if its tool may be asked twice.
+    /// It is made once more, if its tool may be asked twice and was not too often.
     Retry,
     /// This is its result.
     Instead(CallResult),
 }
+
+/// Times that hooks may have a call made again that failed, in one life of its worker.
+pub const RETRIES_MAX: u32 = 3;
 
 /// A part of a transcript that is about to be folded.
 #[derive(Debug, Clone)]
@@ -172,10 +186,15 @@ pub trait Hook: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// A timer fired a send, which is about to begin. `Instead` is said in place of its input; `Refuse`
+    /// A timer fired a send, which is about to begin. `Instead` is said or done in place of its input; `Refuse`
     /// fails it, and `End` ends it as completed without anything being said. What is decided is stored: a send
     /// that was let go is not asked about again once anything of it is durable.
-    async fn timer_fired(&self, _at: At, _fired: &FiredTimer) -> Decision<Vec<ContentPart>> {
+    async fn timer_fired(&self, _at: At, _fired: &FiredTimer) -> Decision<OnFired> {
+        Ok(Verdict::Go)
+    }
+
+    /// A round is about to begin. `Say` is told to the model first; `Refuse` and `End` end the send.
+    async fn round_started(&self, _at: At) -> Decision<()> {
         Ok(Verdict::Go)
     }
 
@@ -216,7 +235,8 @@ pub trait Hook: fmt::Debug + Send + Sync {
         Ok(Verdict::Go)
     }
 
-    /// A tool was called.
+    /// A tool was called. What it adds to [`CallResult::said`] is told to the model as the user's words, behind
+    /// the results of the round, and stored with the result.
     async fn after_tool(
         &self,
         _at: At,
@@ -227,7 +247,8 @@ pub trait Hook: fmt::Debug + Send + Sync {
     }
 
     /// A call failed that this worker made. The first hook that wants anything is the last that is
-    /// asked; of one call, none is asked a second time.
+    /// asked. They are asked again about a call that failed once more, until it was repeated
+    /// [`RETRIES_MAX`] times.
     async fn tool_failed(
         &self,
         _at: At,
@@ -237,9 +258,10 @@ pub trait Hook: fmt::Debug + Send + Sync {
         Ok(OnFailure::Tell)
     }
 
-    /// The model gave a final answer. A text is said to the model as the user's, after the answer,
-    /// which is stored as a round like any other; the send goes on, as long as rounds are left.
-    async fn before_end(&self, _at: At, _reply: &Reply) -> Result<Option<String>, HookError> {
+    /// A send is about to end. It goes on where a hook wants it: an answer becomes a round like any other, and
+    /// the message is stored behind it. How often that may be, and how many rounds a send gets beyond its own, is
+    /// configured, and counted with the send.
+    async fn before_end(&self, _at: At, _ending: &Ending) -> Result<Option<GoOn>, HookError> {
         Ok(None)
     }
 }

@@ -69,13 +69,21 @@ settings! {
     /// Policies behind URLs.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct HooksConfig {
+        /// Asked when a round begins, in this order.
+        round_started: Vec<String> = Vec::new() => Key::list("hooks.round_started");
         /// Asked before each model call, in this order.
         before_model: Vec<String> = Vec::new() => Key::list("hooks.before_model");
+        /// Asked after each answer of a model, in this order.
+        after_model: Vec<String> = Vec::new() => Key::list("hooks.after_model");
         /// Asked before each call of a tool, in this order.
         before_tool: Vec<String> = Vec::new() => Key::list("hooks.before_tool");
+        /// Asked after each call that failed, in this order.
+        tool_failed: Vec<String> = Vec::new() => Key::list("hooks.tool_failed");
+        /// Asked after each call of a tool, in this order.
+        after_tool: Vec<String> = Vec::new() => Key::list("hooks.after_tool");
         /// Asked before the calls of an answer, all together, in this order.
         before_calls: Vec<String> = Vec::new() => Key::list("hooks.before_calls");
-        /// Asked before a final answer ends its send, in this order.
+        /// Asked before a send ends, in this order.
         before_end: Vec<String> = Vec::new() => Key::list("hooks.before_end");
         /// Asked before entries of the memory are shown, in this order.
         memory_recalled: Vec<String> = Vec::new() => Key::list("hooks.memory_recalled");

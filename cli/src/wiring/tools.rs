@@ -51,7 +51,27 @@ pub(crate) fn hooks(
     type Policy = fn(String, &str, &Caller) -> HttpPolicy;
     let caller = caller(config, (config.hooks.timeout, &[]), clock, entropy)?;
     let mut hooks = Hooks::default();
-    let points: [(&str, &[String], Policy); 7] = [
+    let points: [(&str, &[String], Policy); 11] = [
+        (
+            "round_started",
+            &config.hooks.round_started,
+            HttpPolicy::round_started,
+        ),
+        (
+            "after_model",
+            &config.hooks.after_model,
+            HttpPolicy::after_model,
+        ),
+        (
+            "tool_failed",
+            &config.hooks.tool_failed,
+            HttpPolicy::tool_failed,
+        ),
+        (
+            "after_tool",
+            &config.hooks.after_tool,
+            HttpPolicy::after_tool,
+        ),
         (
             "before_model",
             &config.hooks.before_model,

@@ -33,6 +33,8 @@ pub struct Rules {
     pub lost: u32,
     /// What to do with a round that was open when its worker died.
     pub recovery: Recovery,
+    /// Whether somebody is asked before the send ends.
+    pub decides: bool,
 }
 
 /// What a round's calls still need.
@@ -116,6 +118,19 @@ pub enum State {
         /// The round.
         round: u32,
         /// Whether the worker is to give the session back then.
+        draining: bool,
+    },
+    /// Somebody is asked whether the send may end.
+    Deciding {
+        /// The round of the answer, or the one that comes next where there is no answer.
+        round: u32,
+        /// The attempt at that round which was made, or comes next.
+        attempt: u32,
+        /// The round with which the send ends.
+        last: u32,
+        /// How it ends.
+        why: End,
+        /// Whether the worker is to give the session back if it goes on.
         draining: bool,
     },
     /// Its end is being stored.
@@ -204,6 +219,8 @@ pub enum Event {
         /// What is left.
         open: Open,
     },
+    /// Somebody decided whether it ends.
+    Decided(Decision),
     /// It was to end, but the inbox has something for it.
     Undelivered,
     /// The end, the park or the release is durable.
@@ -237,6 +254,22 @@ pub enum Answer {
     Calls,
     /// The round counts, but the model has to be asked again: its answer does not fit.
     Again,
+    /// Somebody ends the send here, whatever the model asks for: nobody else is asked.
+    Ended,
+}
+
+/// What somebody decided who was asked whether a send may end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision {
+    /// It ends.
+    End,
+    /// It goes on behind its answer, which becomes a round.
+    Again,
+    /// It goes on without an answer: what the model is told is durable.
+    Asked {
+        /// Whether a cancel was raised by then.
+        cancelled: bool,
+    },
 }
 
 /// What the worker is to do.
@@ -267,6 +300,10 @@ pub enum Command {
     AbortCalls,
     /// Store the results that came.
     StoreResults,
+    /// Ask whether the send may end like this.
+    Decide(End),
+    /// Drop that question.
+    AbortDeciding,
     /// Store the end. The answer's messages and the results go with it where there are some.
     End(End),
     /// Wait in memory, then report `BackoffOver`.

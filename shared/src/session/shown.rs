@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::memory::Namespace;
 use crate::message::ContentPart;
 use crate::model::Measured;
+use crate::time::Timestamp;
 
 /// What the rounds of a send have in common, fixed when the send begins and stored with the first
 /// step that stores anything of it. Whoever takes the send over shows the model the same, whatever
@@ -20,8 +21,8 @@ pub struct Shown {
     /// The session's notes, of an agent that keeps any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notes: Option<String>,
-    /// The beginning of an answer whose worker had to stop in the middle of it. Whoever goes on shows
-    /// it to the model and asks for the rest.
+    /// The beginning of an answer whose worker had to stop in the middle of it, or may be in the middle of it
+    /// still. Whoever goes on shows it to the model and asks for the rest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub begun: Option<Begun>,
     /// The answer that a provider works on whether or not anybody waits for it. Whoever goes on takes it up.
@@ -37,9 +38,45 @@ pub struct Shown {
     /// Whether hooks let a send go that a timer had fired: they are not asked again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub let_go: bool,
+    /// When it is said instead of now, by a timer of its own: hooks put it off. It ends without a word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub put_off: Option<Timestamp>,
     /// What hooks put in the place of its input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Vec<ContentPart>>,
+    /// How often hooks had it go on that was to end, and with what.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent_back: Option<SentBack>,
+    /// What hooks have said in a round that is not stored yet, where their words are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub injected: Option<SaidInRound>,
+}
+
+/// Messages of hooks that a round begins with, by ids that are the same whoever asks the hooks.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct SaidInRound {
+    /// The round.
+    pub round: i32,
+    /// The ids.
+    pub ids: Vec<String>,
+}
+
+/// How often hooks had a send go on that was to end, and what they allowed it for that: whoever takes it over
+/// counts on from there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct SentBack {
+    /// Times.
+    #[serde(default)]
+    pub times: u32,
+    /// Rounds that they gave it beyond its limits, in all.
+    #[serde(default)]
+    pub granted: u32,
+    /// Of these, rounds beyond its limit of rounds.
+    #[serde(default)]
+    pub rounds: u32,
+    /// Rounds before this one are not held to its budget.
+    #[serde(default)]
+    pub unpriced_before: i32,
 }
 
 /// What a send has of the memory.
@@ -95,6 +132,9 @@ pub struct Begun {
     pub round: i32,
     /// What the model said.
     pub text: String,
+    /// The model call that said it, where its worker was about to go on and had not paid for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<i32>,
 }
 
 /// An answer that a provider works on by itself.

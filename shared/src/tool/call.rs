@@ -123,6 +123,9 @@ pub struct CallResult {
     /// The output's value, where the tool gave one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Value>,
+    /// What hooks say to the model behind the results of the round.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub said: Vec<String>,
 }
 
 impl CallResult {
@@ -135,6 +138,7 @@ impl CallResult {
             whole: None,
             whole_blob: None,
             value: None,
+            said: Vec::new(),
         }
     }
 

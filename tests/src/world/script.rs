@@ -36,7 +36,7 @@ pub struct Asked {
 
 /// The model. What it does is written in the user's text: `tools N` asks for tools in its first N
 /// rounds, `sleep MS` thinks so long, `stream COUNTxMS` says so many
-/// pieces with such pauses, `break N` breaks off in the middle of its first N answers, `crash` is a defect
+/// pieces with such pauses, those that it has not said yet, `break N` breaks off in the middle of its first N answers, `crash` is a defect
 /// in the middle of one, `fail N` fails the first N calls of this text, `fail-late N`
 /// asks to be called again a minute later, `held N` is not to be called for a minute N times, `plan ROUNDS` makes the calls of a JSON list of rounds, each a
 /// list of `[tool, arguments]` (a tool `panic` is a defect there), `empty` says nothing, `refuse` declines, `panic` is a
@@ -256,6 +256,21 @@ fn parts_given(list: &[Value], said: &str) -> usize {
     given.count()
 }
 
+/// What was asked of an answer that goes on, and how much of it is said.
+fn going_on(shown: &[(Role, String)]) -> Option<(String, String)> {
+    let [
+        ..,
+        (Role::User, asked),
+        (Role::Assistant, said),
+        (Role::User, told),
+    ] = shown
+    else {
+        return None;
+    };
+    let goes_on = told.contains("Go on exactly") && asked.starts_with("stream ");
+    goes_on.then(|| (asked.clone(), said.clone()))
+}
+
 /// The next answer of the last list that was asked for; the last of it once it is used up.
 fn listed(shown: &[(Role, String)]) -> Option<Value> {
     let (at, list) = shown
@@ -330,6 +345,7 @@ impl Script {
         let user = user.map(|(_, text)| text.clone()).unwrap_or_default();
         let rounds = rounds_since(&request.messages);
         let listed = listed(&shown);
+        let going_on = going_on(&shown);
         let asked = Asked {
             system: request.system.clone(),
             tail: request.tail.clone(),
@@ -384,6 +400,7 @@ impl Script {
                 calls => reply("calling", planned(&calls), Finish::ToolCalls),
             });
         }
+        let (user, before) = going_on.unwrap_or((user, String::new()));
         let (verb, argument) = user.split_once(' ').unwrap_or((user.as_str(), ""));
         let number: u64 = argument.parse().unwrap_or(0);
         match verb {
@@ -405,6 +422,9 @@ impl Script {
                 let mut text = String::new();
                 for n in 0..count {
                     let piece = format!("{n} ");
+                    if before.split_inclusive(' ').any(|said| said == piece) {
+                        continue;
+                    }
                     on_chunk(Chunk::Text(&piece));
                     text.push_str(&piece);
                     self.clock.sleep(Duration::from_millis(ms)).await;

@@ -15,7 +15,9 @@ use mainspring_shared::store::NewTimer;
 use mainspring_shared::time::Span;
 use mainspring_shared::timer::{Schedule, TimerRule, TimerTarget};
 use mainspring_tests::world::{Fault, FaultPlan, Faulty, World};
-use mainspring_worker::hook::{At, Decision, FiredTimer, Hook, HookError, HookTraits, Verdict};
+use mainspring_worker::hook::{
+    At, Decision, FiredTimer, Hook, HookError, HookTraits, OnFired, Verdict,
+};
 
 /// What a judge says of every fired timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,14 +51,15 @@ impl Hook for Judge {
         }
     }
 
-    async fn timer_fired(&self, _at: At, fired: &FiredTimer) -> Decision<Vec<ContentPart>> {
+    async fn timer_fired(&self, _at: At, fired: &FiredTimer) -> Decision<OnFired> {
         let before = self.asked.fetch_add(1, Ordering::Relaxed);
         self.seen.lock().expect("no panic").push(fired.clone());
         match self.says {
             Says::Go => Ok(Verdict::Go),
-            Says::Other => Ok(Verdict::Instead(vec![ContentPart::text(format!(
-                "other words {before}"
-            ))])),
+            Says::Other => {
+                let words = vec![ContentPart::text(format!("other words {before}"))];
+                Ok(Verdict::Instead(OnFired::Input(words)))
+            }
             Says::Skip => Ok(Verdict::End),
             Says::No => Ok(Verdict::Refuse("not today".into())),
             Says::FailsOnce if before > 0 => Ok(Verdict::Go),
@@ -207,4 +210,91 @@ async fn other_sends_are_not_asked_about() {
     let record = world.settle(&[id]).await.remove(0);
     assert_eq!(record.status, SendStatus::Completed);
     assert_eq!(judge.asked.load(Ordering::Relaxed), 0);
+}
+
+/// Puts off what fires first, by an hour.
+#[derive(Debug, Default)]
+struct Later {
+    asked: Mutex<Vec<(TimerId, String)>>,
+}
+
+#[async_trait]
+impl Hook for Later {
+    fn name(&self) -> &'static str {
+        "later"
+    }
+
+    fn traits(&self) -> HookTraits {
+        HookTraits {
+            fails_closed: true,
+            ..HookTraits::default()
+        }
+    }
+
+    async fn timer_fired(&self, _at: At, fired: &FiredTimer) -> Decision<OnFired> {
+        let seen = (fired.timer, plain_text(&fired.input));
+        self.asked.lock().expect("no panic").push(seen);
+        Ok(if fired.timer == TimerId(uuid::Uuid::from_u128(7)) {
+            Verdict::Instead(OnFired::After(Duration::from_hours(1)))
+        } else {
+            Verdict::Go
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_put_off_is_said_later_and_once_whatever_dies() {
+    let faults = [Fault::DieBefore, Fault::DieAfter, Fault::FailAfter];
+    let plans = faults
+        .into_iter()
+        .flat_map(|fault| (0..8).map(move |at| FaultPlan { at, fault }));
+    let mut deaths = 0;
+    for plan in std::iter::once(FaultPlan::NEVER).chain(plans) {
+        let mut world = World::new().await;
+        let later = Arc::new(Later::default());
+        world.hooks.register(later.clone()).expect("a new name");
+        let key = world.session(AgentSpec::default()).await;
+        let mortal = Arc::new(Faulty::new(world.store.clone(), plan));
+        world.worker("mortal", mortal.clone());
+        let timer = NewTimer {
+            id: TimerId(uuid::Uuid::from_u128(7)),
+            tenant: key.tenant,
+            target: TimerTarget::Send {
+                session: key.session,
+                input: vec![ContentPart::text("tick")],
+                options: Box::default(),
+            },
+            rule: TimerRule::new(Schedule::After(Span(Duration::from_secs(1)))),
+            armed_max: None,
+        };
+        let armed = world.store.create_timers(vec![(timer, None)]).await;
+        armed.expect("never fails");
+        world.pass(Duration::from_secs(3)).await;
+        world.worker("w", world.store.clone());
+        world.pass(Duration::from_mins(10)).await;
+        // The session is free meanwhile.
+        let between = world.send(key, "between").await;
+        let between = world.settle(&[between]).await.remove(0);
+        assert_eq!(between.status, SendStatus::Completed, "{plan:?}");
+        world.pass(Duration::from_hours(1)).await;
+        let session = world.dump().await.sessions.remove(0);
+        let mut sends = session.sends;
+        sends.sort_by_key(|send| send.created_at);
+        assert_eq!(sends.len(), 3, "{plan:?}: {sends:#?}");
+        let all = sends
+            .iter()
+            .all(|send| send.status == SendStatus::Completed);
+        assert!(all, "{plan:?}: {sends:#?}");
+        let waited = sends[2].created_at.since(sends[0].created_at);
+        assert!(waited >= Duration::from_mins(59), "{plan:?}: {waited:?}");
+        assert_eq!(said(&world).await, ["between", "tick"], "{plan:?}");
+        let asked = later.asked.lock().expect("no panic").clone();
+        assert!(asked.iter().all(|(_, text)| text == "tick"));
+        deaths += usize::from(asked.len() > 2);
+        world.audit().await;
+    }
+    assert!(
+        deaths > 0,
+        "no worker died between the answer and its write"
+    );
 }

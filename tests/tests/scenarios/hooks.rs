@@ -13,7 +13,7 @@ use mainspring_shared::store::CallAnswer;
 use mainspring_shared::tool::{CallResult, ToolEntry};
 use mainspring_tests::world::{FaultPlan, Faulty, World};
 use mainspring_worker::hook::{
-    At, Decision, Hook, HookError, HookTraits, Moment, OnFailure, ToolCall, Verdict,
+    At, Decision, Ending, GoOn, Hook, HookError, HookTraits, Moment, OnFailure, ToolCall, Verdict,
 };
 use mainspring_worker::llm::{Reply, Request};
 use serde_json::json;
@@ -427,9 +427,13 @@ impl Hook for Stubborn {
         )
     }
 
-    async fn before_end(&self, _at: At, reply: &Reply) -> Result<Option<String>, HookError> {
+    async fn before_end(&self, _at: At, ending: &Ending) -> Result<Option<GoOn>, HookError> {
+        let reply = ending.reply.as_ref().expect("it ends with an answer");
         let done = plain_text(&reply.content) == "done";
-        Ok((!done).then(|| "that is not done".to_owned()))
+        Ok((!done).then(|| GoOn {
+            message: "that is not done".to_owned(),
+            rounds: 0,
+        }))
     }
 
     async fn observe(&self, _at: At, moment: Moment<'_>) -> Result<(), HookError> {
@@ -463,7 +467,8 @@ async fn failed_calls_are_made_again_and_answers_are_sent_back_as_hooks_want_it(
     let id = world.send(key, &format!("answers {list}")).await;
     let record = world.settle(&[id]).await.remove(0);
     assert_eq!(record.output_text.as_deref(), Some("done"));
-    assert_eq!((record.rounds, world.acts.of("look").len()), (3, 4));
+    // The first one was made again as often as hooks may want it.
+    assert_eq!((record.rounds, world.acts.of("look").len()), (3, 6));
     assert_eq!(world.acts.of("act").len(), 1, "it may run once");
     let session = world.dump().await.sessions.remove(0);
     let failed = session

@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use mainspring_shared::error::Code;
 use mainspring_shared::memory::Recalled;
+use mainspring_shared::message::ContentPart;
 use mainspring_shared::time::Clock;
 use mainspring_shared::tool::CallResult;
 
@@ -51,6 +52,18 @@ pub(crate) enum Judged<T> {
     Instead(T),
     /// The send ends.
     End,
+}
+
+/// Words of hooks, each with an id that is the same whoever asks for them.
+pub(crate) type Words = Vec<(String, Vec<ContentPart>)>;
+
+/// What hooks make of something before which they may say something.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Heard<T> {
+    /// The same as where they may not.
+    Judged(Judged<T>),
+    /// This is said first.
+    Say(Words),
 }
 
 /// What a call gets that a policy does not permit.
@@ -132,7 +145,9 @@ impl Hooks {
             match self.judged(hook.as_ref(), decided).await {
                 Ok(Judged::Go) => {}
                 Ok(Judged::Instead(other)) => found = other,
-                Ok(Judged::End) => return Err(format!("{}: nothing is to be shown", hook.name())),
+                Ok(Judged::End) => {
+                    return Err(format!("{}: nothing is to be shown", hook.name()));
+                }
                 Err(refusal) => return Err(refusal.message),
             }
         }
@@ -150,7 +165,9 @@ impl Hooks {
             match self.judged(hook.as_ref(), decided).await {
                 Ok(Judged::Go) => {}
                 Ok(Judged::Instead(text)) => return Ok(Some(text)),
-                Ok(Judged::End) => return Err(format!("{}: nothing is to be folded", hook.name())),
+                Ok(Judged::End) => {
+                    return Err(format!("{}: nothing is to be folded", hook.name()));
+                }
                 Err(refusal) => return Err(refusal.message),
             }
         }
@@ -189,34 +206,59 @@ impl Hooks {
         OnFailure::Tell
     }
 
-    /// What the model is told instead of ending; none when the answer ends the send.
-    pub(crate) async fn before_end(&self, at: At, reply: &Reply) -> Option<String> {
-        for hook in &self.list {
-            match self.asked(hook.before_end(at, reply)).await {
-                Ok(None) => {}
-                Ok(Some(text)) => return Some(text),
-                Err(error) => {
-                    tracing::warn!(hook.name = hook.name(), error, "a hook failed");
-                }
-            }
-        }
-        None
-    }
-
-    /// An answer that is used instead of asking, if the model is not to be asked.
+    /// An answer that is used instead of asking, if the model is not to be asked for something besides the
+    /// conversation, in which nothing can be said.
     pub(crate) async fn before_model(
         &self,
         at: At,
         request: &mut Request,
     ) -> Result<Judged<Reply>, Refusal> {
+        match self.before_round_call(at, request, &[]).await? {
+            Heard::Judged(judged) => Ok(judged),
+            Heard::Say(_) => Ok(Judged::Go),
+        }
+    }
+
+    /// The same of a model call of a round, in which these words were said.
+    pub(crate) async fn before_round_call(
+        &self,
+        at: At,
+        request: &mut Request,
+        said: &[String],
+    ) -> Result<Heard<Reply>, Refusal> {
+        let mut words = Vec::new();
         for hook in &self.list {
             let decided = hook.before_model(at, request);
+            let decided = heard(decided, &mut words, said, (at, "before_model", hook.name()));
             match self.judged(hook.as_ref(), decided).await? {
                 Judged::Go => {}
-                judged => return Ok(judged),
+                judged => return Ok(Heard::Judged(judged)),
             }
         }
-        Ok(Judged::Go)
+        Ok(said_or_go(words))
+    }
+
+    /// What becomes of a round that begins.
+    pub(crate) async fn round_started(
+        &self,
+        at: At,
+        said: &[String],
+    ) -> Result<Heard<()>, Refusal> {
+        let mut words = Vec::new();
+        for hook in &self.list {
+            let decided = hook.round_started(at);
+            let decided = heard(
+                decided,
+                &mut words,
+                said,
+                (at, "round_started", hook.name()),
+            );
+            match self.judged(hook.as_ref(), decided).await? {
+                Judged::Go => {}
+                judged => return Ok(Heard::Judged(judged)),
+            }
+        }
+        Ok(said_or_go(words))
     }
 
     /// The answer that is used, and whether the send ends with it whatever it asks for.
@@ -300,6 +342,7 @@ impl Hooks {
             Ok(Verdict::Instead(outcome)) => return Ok(Judged::Instead(outcome)),
             Ok(Verdict::End) => return Ok(Judged::End),
             Ok(Verdict::Refuse(why)) => return Err(refusal(Code::PolicyDenied, why)),
+            Ok(Verdict::Say(_)) => "nothing can be said at this point".to_owned(),
             Err(error) => error,
         };
         tracing::warn!(hook.name = hook.name(), error, "a hook failed");
@@ -310,7 +353,7 @@ impl Hooks {
     }
 
     /// What a hook says within its time.
-    async fn asked<T>(
+    pub(super) async fn asked<T>(
         &self,
         says: impl Future<Output = Result<T, HookError>>,
     ) -> Result<T, String> {
@@ -328,6 +371,33 @@ impl Hooks {
             },
             () = late => Err("it did not answer in time".to_owned()),
         }
+    }
+}
+
+/// A decision without what is said first: that is kept for all hooks together, unless it was said before.
+async fn heard<T>(
+    decided: impl Future<Output = Decision<T>>,
+    say: &mut Words,
+    said: &[String],
+    (at, point, hook): (At, &str, &str),
+) -> Decision<T> {
+    match decided.await? {
+        Verdict::Say(words) => {
+            let id = format!("{}_{}_{point}_{hook}", at.send, at.round);
+            if !said.contains(&id) && !words.is_empty() {
+                say.push((id, words));
+            }
+            Ok(Verdict::Go)
+        }
+        verdict => Ok(verdict),
+    }
+}
+
+fn said_or_go<T>(words: Words) -> Heard<T> {
+    if words.is_empty() {
+        Heard::Judged(Judged::Go)
+    } else {
+        Heard::Say(words)
     }
 }
 

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::model_call::{Answered, NoReply, Partial};
 use super::run::Run;
 use super::settle;
-use crate::hook::Refusal;
+use crate::hook::{Refusal, Words};
 use crate::llm::{self, Reply};
 use crate::metrics;
 
@@ -35,7 +35,7 @@ impl Run<'_> {
             mut reply,
             calls,
             found,
-            back,
+            ends,
         } = match reply {
             Ok(answered) => answered,
             Err(NoReply::Model(error)) => return self.failed(&error),
@@ -44,8 +44,10 @@ impl Run<'_> {
                 // What the model said, if it was asked, is paid for.
                 self.pay_refused();
                 self.asking.partial = None;
-                return Event::Replied(Answer::Final);
+                return Event::Replied(Answer::Ended);
             }
+            // Whoever waits for the reply asks again.
+            Err(NoReply::Said(_)) => return Event::Interrupted,
         };
         let capped = self.asking.asked.as_ref().is_some_and(|asked| asked.capped);
         let model = reply.model.clone();
@@ -66,12 +68,6 @@ impl Run<'_> {
                     reply.tool_calls.clear();
                 }
                 let more = self.bill.totals.rounds.unsigned_abs() + 1 < self.rules.rounds_max;
-                if let Some(text) = back {
-                    self.asking.back.times += 1;
-                    self.asking.back.text = Some(text);
-                    self.asking.reply = Some(reply);
-                    return Event::Replied(Answer::Again);
-                }
                 let checked = match (&mut self.prompt.output, found) {
                     (Ok(Some(output)), Some(found)) => output.check(found, answer, more),
                     (Ok(_) | Err(_), _) => Ok(answer),
@@ -92,10 +88,29 @@ impl Run<'_> {
                     ));
                 }
                 self.asking.reply = Some(reply);
-                Event::Replied(answer)
+                Event::Replied(if ends && answer == Answer::Final {
+                    Answer::Ended
+                } else {
+                    answer
+                })
             }
             Err(error) => self.failed(&error),
         }
+    }
+
+    /// Tells the model first what hooks say: it is asked again with that, as if nobody had been.
+    pub(super) async fn said_first(&mut self, said: Words) -> Option<Event> {
+        let (round, attempt) = (self.bill.totals.rounds, self.bill.totals.attempts);
+        self.asking.asked = None;
+        self.hold.owed().asked = None;
+        for (id, content) in said {
+            if self.asking.injected.insert(round, id) {
+                let message = NewMessage::user(content, round);
+                self.prompt.unsaid.messages.push(message);
+            }
+        }
+        self.asking.again = true;
+        self.ask(round, attempt).await
     }
 
     /// Puts what was said before it in front of a reply.
@@ -159,8 +174,8 @@ impl Run<'_> {
 
     /// What the model is told after the answer that is stored now, if that did not fit.
     pub(super) fn correction(&mut self, round: i32) -> Option<NewMessage> {
-        if let Some(text) = self.asking.back.text.take() {
-            return Some(NewMessage::user(vec![ContentPart::text(text)], round));
+        if let Some(back) = self.deciding.back.take() {
+            return Some(back);
         }
         self.prompt
             .output

@@ -55,6 +55,11 @@ impl<'a> Bill<'a> {
         request: &mut Request,
         resolved: &Resolved,
     ) -> Result<bool, Short> {
+        let shown = self.totals.shown.as_ref();
+        let back = shown.and_then(|shown| shown.sent_back);
+        if back.is_some_and(|back| self.totals.rounds < back.unpriced_before) {
+            return Ok(false);
+        }
         let price = resolved.facts.price.as_ref();
         let aside = self.aside.as_mut();
         self.purse.allow(request, &mut self.totals, aside, price)
@@ -124,6 +129,16 @@ impl<'a> Bill<'a> {
         metrics::model_used(&row);
         self.unpaid.push(row.clone());
         (row, self.purse.session(&self.totals))
+    }
+
+    /// Enters what a row says.
+    pub(super) fn enter_row(&mut self, row: UsageRow) {
+        self.totals.usage.add(&row.usage);
+        if let Some(aside) = &mut self.aside {
+            aside.usage.add(&row.usage);
+        }
+        metrics::model_used(&row);
+        self.unpaid.push(row);
     }
 
     /// Enters what a model call for a fold cost: of the grant with this number, the so-manieth one.

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use crate::content::Content;
-use crate::hook::{At, Hooks, OnFailure, ToolCall};
+use crate::hook::{At, Hooks, OnFailure, RETRIES_MAX, ToolCall};
 use crate::tool::{Invocation, Offer, OnInterrupt, Output, Skills, Tool, ToolError, Traits};
 
 /// What became of a call.
@@ -151,21 +151,32 @@ async fn hooked(
         return invalid(fault);
     }
     invocation.arguments = call.arguments.clone();
-    let again = invocation.clone();
-    let mut over = run(clock.clone(), tool.as_ref(), offer.traits, invocation).await;
-    if let Over::Result(result) = &over
+    let make = |invocation| run(clock.clone(), tool.as_ref(), offer.traits, invocation);
+    let mut over = make(invocation.clone()).await;
+    let mut made = 0;
+    while let Over::Result(result) = &over
         && result.failed
     {
+        let at = At {
+            attempt: at.attempt + made as i32,
+            ..at
+        };
         match hooks.tool_failed(at, &call, result).await {
-            OnFailure::Tell => {}
+            // A tool that may run once has run.
+            OnFailure::Retry
+                if made < RETRIES_MAX
+                    && offer.traits.repeat != Repeat::Once
+                    && !invocation.stop.is_cancelled() =>
+            {
+                made += 1;
+                over = make(invocation.clone()).await;
+            }
+            OnFailure::Tell | OnFailure::Retry => break,
             OnFailure::Instead(other) => {
                 let bound = offer.traits.output_chars_max;
                 over = Over::Result(bounded(other, &call.call_id, bound));
+                break;
             }
-            // A tool that may run once has run.
-            OnFailure::Retry if offer.traits.repeat == Repeat::Once => {}
-            OnFailure::Retry if again.stop.is_cancelled() => {}
-            OnFailure::Retry => over = run(clock, tool.as_ref(), offer.traits, again).await,
         }
     }
     match over {

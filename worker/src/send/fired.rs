@@ -1,13 +1,23 @@
 //! A send that a timer fired, before it begins: hooks may let it go, change what it says, or end it.
 
+use std::time::Duration;
+
+use mainspring_shared::agent::SendOptions;
 use mainspring_shared::error::Code;
-use mainspring_shared::message::NewMessage;
+use mainspring_shared::id::TimerId;
+use mainspring_shared::message::{ContentPart, NewMessage};
 use mainspring_shared::send::machine::Event;
+use mainspring_shared::store::{CreateTimerOutcome, IdempotencyKey, NewTimer};
+use mainspring_shared::time::Timestamp;
+use mainspring_shared::timer::{Schedule, TimerRule, TimerTarget};
 
 use super::model_call::NoReply;
 use super::run::Run;
 use super::unsaid::Unsaid;
-use crate::hook::{FiredTimer, Refusal};
+use crate::hook::{Fate, FiredTimer, OnFired, Refusal};
+
+/// The shortest time for which something is put off: who puts it off at once again does not spin.
+const SOONEST: Duration = Duration::from_secs(1);
 
 /// What hooks made of the send, and what of that is still to be done.
 #[derive(Debug, Default)]
@@ -24,6 +34,8 @@ enum Judged {
     Goes,
     /// Nothing is said.
     Skipped,
+    /// Nothing is said now, but at this time.
+    PutOff(Timestamp),
     /// It must not be said, or nobody could judge it.
     Refused(Refusal),
     /// Nobody could judge it, and the machine was told: hooks are asked again with its next attempt.
@@ -38,6 +50,10 @@ impl Run<'_> {
             return;
         };
         let hooks = self.kernel.parts.hooks.clone();
+        if let Some(at) = record.shown.as_ref().and_then(|shown| shown.put_off) {
+            self.prompt.fired.judged = Judged::PutOff(at);
+            return;
+        }
         let decided = record.shown.as_ref().is_some_and(|shown| shown.let_go);
         if decided || record.rounds > 0 || hooks.is_empty() {
             return;
@@ -56,21 +72,41 @@ impl Run<'_> {
         let asked = async { judged = hooks.timer_fired(place, fired).await };
         self.observed(asked, true).await;
         self.prompt.fired.judged = match judged {
-            Ok(Some(input)) => {
-                let shown = self.bill.totals.shown.get_or_insert_default();
-                shown.let_go = true;
-                if input != self.send.record.input {
-                    shown.input = Some(input.clone());
-                    let words = NewMessage::user(input.clone(), 0);
-                    self.prompt.unsaid.reword(&self.send.record.input, words);
-                    self.send.record.input = input;
-                    self.prompt.fired.is_reworded = true;
-                }
+            Ok(Fate::PutOff(later, input)) => {
+                let soonest = self.now().after(SOONEST);
+                let at = match later {
+                    OnFired::At(at) => at,
+                    OnFired::After(wait) => self.now().after(wait),
+                    OnFired::Input(_) => soonest,
+                };
+                self.reword(input);
+                let at = at.max(soonest);
+                self.bill.totals.shown.get_or_insert_default().put_off = Some(at);
+                // It is as durable as what was reworded before anything is done about it.
+                self.prompt.fired.is_reworded = true;
+                Judged::PutOff(at)
+            }
+            Ok(Fate::Said(input)) => {
+                self.bill.totals.shown.get_or_insert_default().let_go = true;
+                self.reword(input);
                 Judged::Goes
             }
-            Ok(None) => Judged::Skipped,
+            Ok(Fate::Skipped) => Judged::Skipped,
             Err(refusal) => Judged::Refused(refusal),
         };
+    }
+
+    /// Puts these words in the place of the input.
+    fn reword(&mut self, input: Vec<ContentPart>) {
+        if input == self.send.record.input {
+            return;
+        }
+        let shown = self.bill.totals.shown.get_or_insert_default();
+        shown.input = Some(input.clone());
+        let words = NewMessage::user(input.clone(), 0);
+        self.prompt.unsaid.reword(&self.send.record.input, words);
+        self.send.record.input = input;
+        self.prompt.fired.is_reworded = true;
     }
 
     /// What becomes of the send where hooks did not just let it go. What they changed is stored before the
@@ -81,6 +117,18 @@ impl Run<'_> {
         }
         match std::mem::take(&mut self.prompt.fired.judged) {
             Judged::Goes => {}
+            Judged::PutOff(at) => {
+                if std::mem::take(&mut self.prompt.fired.is_reworded)
+                    && let Some(event) = self.store_changes(Vec::new()).await
+                {
+                    return Some(event);
+                }
+                if !self.fire_again(at).await {
+                    return Some(self.release_as_lost().await);
+                }
+                self.prompt.unsaid = Unsaid::default();
+                return Some(self.answered(Err(NoReply::Ended)));
+            }
             Judged::Skipped => {
                 self.prompt.unsaid = Unsaid::default();
                 return Some(self.answered(Err(NoReply::Ended)));
@@ -96,5 +144,44 @@ impl Run<'_> {
             return self.store_changes(Vec::new()).await;
         }
         None
+    }
+
+    /// Arms a timer that says later what was put off; one that was armed by an earlier worker stays the only
+    /// one. False when the database does not say.
+    async fn fire_again(&mut self, at: Timestamp) -> bool {
+        let record = &self.send.record;
+        let options = SendOptions {
+            fired_by: None,
+            ..record.options.clone()
+        };
+        let timer = NewTimer {
+            id: TimerId(self.kernel.parts.entropy.ordered_id()),
+            tenant: record.key.tenant,
+            target: TimerTarget::Send {
+                session: record.key.session,
+                input: record.input.clone(),
+                options: Box::new(options),
+            },
+            rule: TimerRule::new(Schedule::At(at)),
+            armed_max: None,
+        };
+        let key = IdempotencyKey {
+            tenant: record.key.tenant,
+            route: "hook timer_fired".to_owned(),
+            key: record.id.to_string(),
+            body_hash: [0; 32],
+        };
+        let store = &self.kernel.parts.store;
+        let arm = || store.create_timers(vec![(timer.clone(), Some(key.clone()))]);
+        let Some(outcomes) = self.patience().ask(arm).await else {
+            return false;
+        };
+        for outcome in outcomes {
+            if let CreateTimerOutcome::Refused(why) = outcome {
+                // A session that takes nothing more has nothing that could be said later.
+                tracing::warn!(send.id = %record.id, ?why, "what was put off is not said later");
+            }
+        }
+        true
     }
 }

@@ -27,10 +27,12 @@ pub(crate) fn model(send: &StartedSend) -> Option<&str> {
 }
 
 /// What the send may use.
-pub(super) fn rules(send: &StartedSend, config: &WorkerConfig) -> Rules {
+pub(super) fn rules(send: &StartedSend, config: &WorkerConfig, hooked: bool) -> Rules {
     let rounds = send.record.options.max_rounds.or(send.agent.max_rounds);
+    let shown = send.record.shown.as_ref();
+    let back = shown.and_then(|shown| shown.sent_back).unwrap_or_default();
     Rules {
-        rounds_max: rounds.unwrap_or(MAX_ROUNDS_DEFAULT),
+        rounds_max: rounds.unwrap_or(MAX_ROUNDS_DEFAULT) + back.rounds,
         crashes_max: config.crashes_max,
         attempts_max: config.attempts_max,
         retry: config.retry,
@@ -38,6 +40,7 @@ pub(super) fn rules(send: &StartedSend, config: &WorkerConfig) -> Rules {
         first_round: send.record.rounds.unsigned_abs(),
         lost: lost(send),
         recovery: send.agent.recovery,
+        decides: hooked && back.times < config.continues_max,
     }
 }
 

@@ -1,25 +1,28 @@
 //! One model call, with the hooks around it, and what is found out about its answer before anything of
 //! it is stored. All of it is one future that the run drops when something more urgent comes.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use mainspring_shared::message::plain_text;
 use mainspring_shared::model::{Digest, ModelFacts};
 use mainspring_shared::send::machine::Answer;
+use mainspring_shared::session::shown::SaidInRound;
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallResult;
 use mainspring_shared::tool::schema::Schema;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
+use super::checkpoint::Checkpoint;
 use super::output::Fault;
 use super::vet::{Vetted, Vetting};
 use super::{output, settle};
 use crate::content::Content;
-use crate::hook::{Judged, Moment, Refusal, ToolCall};
+use crate::hook::{At, Heard, Hooks, Judged, Moment, Refusal, ToolCall, Words};
 use crate::llm::{self, Chunk, Finish, Model, Reply, Request};
 
 pub(super) type Call = BoxFuture<'static, Result<Answered, NoReply>>;
@@ -32,8 +35,8 @@ pub(super) struct Answered {
     pub(super) calls: Vec<Vetted>,
     /// The value in it, where one was asked for.
     pub(super) found: Option<Result<Value, Fault>>,
-    /// What a hook says to the model instead of letting the send end.
-    pub(super) back: Option<String>,
+    /// Whether a hook ends the send with it.
+    pub(super) ends: bool,
 }
 
 /// Why a model call gave no answer.
@@ -45,6 +48,8 @@ pub(super) enum NoReply {
     Policy(Refusal),
     /// A hook ends the send.
     Ended,
+    /// Hooks say something first, with the ids of their words.
+    Said(Words),
 }
 
 /// What readers were told of a round.
@@ -103,8 +108,14 @@ pub(super) struct Asking {
     pub(super) background: Option<oneshot::Receiver<String>>,
     /// The attempts of the open round.
     pub(super) tries: Tries,
-    /// What hooks say to the model instead of letting the send end.
-    pub(super) back: Back,
+    /// What is kept of the answer that is under way.
+    pub(super) checkpoint: Checkpoint,
+    /// What hooks have said in the open round.
+    pub(super) injected: Injected,
+    /// The round that hooks were told of which begins, in this life.
+    pub(super) started: Arc<AtomicI32>,
+    /// Whether the model call that begins is the one that hooks were asked about before.
+    pub(super) again: bool,
 }
 
 /// The attempts of the open round.
@@ -125,13 +136,36 @@ pub(super) struct Tries {
     pub(super) results_at: Option<Timestamp>,
 }
 
-/// What hooks say to the model instead of letting the send end.
+/// What hooks have said in a round.
 #[derive(Debug, Default)]
-pub(super) struct Back {
-    /// What is said after the answer that is stored next.
-    pub(super) text: Option<String>,
-    /// Times that hooks sent the model back.
-    pub(super) times: u32,
+pub(super) struct Injected {
+    round: i32,
+    ids: BTreeSet<String>,
+}
+
+impl Injected {
+    /// What an earlier worker stored of them.
+    pub(super) fn of(stored: Option<&SaidInRound>) -> Self {
+        stored.map_or_else(Self::default, |stored| Self {
+            round: stored.round,
+            ids: stored.ids.iter().cloned().collect(),
+        })
+    }
+
+    /// The ids of what was said in this round.
+    pub(super) fn in_round(&self, round: i32) -> Vec<String> {
+        let here = self.ids.iter().filter(|_| self.round == round);
+        here.cloned().collect()
+    }
+
+    /// Takes note of what is said in a round; false where it was said before.
+    pub(super) fn insert(&mut self, round: i32, id: String) -> bool {
+        if self.round != round {
+            self.round = round;
+            self.ids.clear();
+        }
+        self.ids.insert(id)
+    }
 }
 
 impl Asking {
@@ -146,8 +180,10 @@ pub(super) struct Attempt {
     pub(super) vetting: Vetting,
     /// What a final answer has to fit.
     pub(super) shape: Option<Schema>,
-    /// Whether hooks may send the model back.
-    pub(super) may_go_back: bool,
+    /// What hooks have said in the round.
+    pub(super) injected: Vec<String>,
+    /// The round that they were told of which begins.
+    pub(super) started: Arc<AtomicI32>,
     /// The calls of the last round with their results, where hooks were not told of them.
     pub(super) over: Vec<(ToolCall, CallResult)>,
     pub(super) client: Arc<dyn Model>,
@@ -165,27 +201,23 @@ impl Attempt {
         on_chunk: &mut (dyn for<'c> FnMut(Chunk<'c>) + Send),
     ) -> Result<Answered, NoReply> {
         let (hooks, at) = (self.vetting.hooks.clone(), self.vetting.at);
-        let instead = if hooks.is_empty() {
-            Judged::Go
+        let heard = if hooks.is_empty() {
+            Heard::Judged(Judged::Go)
         } else {
+            self.begin(&hooks, at).await?;
             // What a hook changes of the request, it changes on its own account: the budget's
             // bound holds all the same.
-            if !self.over.is_empty() {
-                hooks.observe(at, Moment::CallsOver(&self.over)).await;
-            }
-            if at.attempt <= 1 {
-                hooks.observe(at, Moment::RoundStarted).await;
-            }
             let bound = self.request.max_tokens;
             let request = Arc::make_mut(&mut self.request);
-            let instead = hooks.before_model(at, request).await;
+            let heard = hooks.before_round_call(at, request, &self.injected).await;
             request.max_tokens = request.max_tokens.min(bound);
-            instead.map_err(NoReply::Policy)?
+            heard.map_err(NoReply::Policy)?
         };
-        let reply = match instead {
-            Judged::Instead(reply) => reply,
-            Judged::End => return Err(NoReply::Ended),
-            Judged::Go => {
+        let reply = match heard {
+            Heard::Say(said) => return Err(NoReply::Said(said)),
+            Heard::Judged(Judged::Instead(reply)) => reply,
+            Heard::Judged(Judged::End) => return Err(NoReply::Ended),
+            Heard::Judged(Judged::Go) => {
                 let filled = self
                     .content
                     .fill(at.session.tenant, &mut self.request)
@@ -199,7 +231,7 @@ impl Attempt {
         if ends {
             end_with(&mut reply);
         }
-        let (mut calls, mut found, mut back) = (Vec::new(), None, None);
+        let (mut calls, mut found) = (Vec::new(), None);
         match (settle::classify(&reply), &self.shape) {
             (Ok(Answer::Calls), _) => {
                 if let Some(vetted) = self.vetting.calls(&reply.tool_calls).await {
@@ -213,9 +245,6 @@ impl Attempt {
                 let clock = self.vetting.clock.as_ref();
                 found = Some(output::read(clock, &reply, schema).await);
             }
-            (Ok(Answer::Final), None) if self.may_go_back && !ends => {
-                back = hooks.before_end(at, &reply).await;
-            }
             (Ok(_) | Err(_), _) => {}
         }
         if ends && plain_text(&reply.content).trim().is_empty() {
@@ -225,8 +254,30 @@ impl Attempt {
             reply,
             calls,
             found,
-            back,
+            ends,
         })
+    }
+
+    /// Tells hooks of the last round's calls and of the round that begins, once in a life. They may say
+    /// something first, or end the send.
+    async fn begin(&self, hooks: &Hooks, at: At) -> Result<(), NoReply> {
+        if !self.over.is_empty() {
+            hooks.observe(at, Moment::CallsOver(&self.over)).await;
+        }
+        if self.started.load(Ordering::Relaxed) == at.round {
+            return Ok(());
+        }
+        if at.attempt <= 1 {
+            hooks.observe(at, Moment::RoundStarted).await;
+        }
+        let begun = hooks.round_started(at, &self.injected).await;
+        let begun = begun.map_err(NoReply::Policy)?;
+        self.started.store(at.round, Ordering::Relaxed);
+        match begun {
+            Heard::Judged(Judged::Go | Judged::Instead(())) => Ok(()),
+            Heard::Judged(Judged::End) => Err(NoReply::Ended),
+            Heard::Say(said) => Err(NoReply::Said(said)),
+        }
     }
 
     /// Asks the model, for no longer than is left.

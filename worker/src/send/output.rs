@@ -99,7 +99,7 @@ impl Output {
         let cut = match answer {
             Answer::Final => false,
             Answer::Cut => true,
-            Answer::Refused | Answer::Calls | Answer::Again | Answer::Part => {
+            Answer::Refused | Answer::Calls | Answer::Again | Answer::Part | Answer::Ended => {
                 return Ok(answer);
             }
         };

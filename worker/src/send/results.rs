@@ -1,7 +1,7 @@
 //! Results of the open round's calls: read from their rows, settled, and told to the model.
 
 use mainspring_shared::id::SessionKey;
-use mainspring_shared::message::Role;
+use mainspring_shared::message::{ContentPart, NewMessage, Role};
 use mainspring_shared::send::machine::{Event, Open};
 use mainspring_shared::tool::{CallRecord, CallResult, answers, cancelled_call};
 
@@ -55,7 +55,9 @@ impl Run<'_> {
     pub(super) fn tell_results(&mut self) {
         debug_assert!(self.round.given_up.is_empty(), "who was first is not known");
         let changes = self.round.fresh_changes(self.now());
-        if let Some(answers) = answers(&self.round.records) {
+        if let Some(mut answers) = answers(&self.round.records) {
+            let results = self.round.records.iter();
+            answers.extend(results.flat_map(beside));
             self.prompt.unsaid.answers(answers, changes);
             let hooked = !self.kernel.parts.hooks.is_empty();
             self.round.passed = self.passes();
@@ -120,7 +122,13 @@ impl Run<'_> {
     fn passes(&self) -> bool {
         let mut calls = self.round.records.iter();
         let wants_value = matches!(self.prompt.output, Ok(Some(_)));
+        // Whatever hooks said of the results, the model is to hear.
+        let is_told = |call: &CallRecord| {
+            let result = call.result.as_ref();
+            result.is_some_and(|result| !result.said.is_empty())
+        };
         !wants_value
+            && !self.round.records.iter().any(is_told)
             && calls.any(|call| {
                 let succeeded = call.result.as_ref().is_some_and(|result| !result.failed);
                 succeeded && self.effect(call) == Effect::PassTurn
@@ -142,6 +150,13 @@ impl Run<'_> {
         }
         None
     }
+}
+
+/// What hooks said about a call. Behind all results of its round it parts none from its call, and opens the
+/// next one.
+fn beside(record: &CallRecord) -> impl Iterator<Item = NewMessage> + '_ {
+    let said = record.result.iter().flat_map(|result| &result.said);
+    said.map(|text| NewMessage::user(vec![ContentPart::text(text)], record.round + 1))
 }
 
 /// A call that is over, as hooks are shown it.

@@ -3,6 +3,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicI32;
 use std::time::Duration;
 
 use mainspring_shared::agent::OutputFault;
@@ -21,16 +22,17 @@ use super::background::told;
 use super::bill::Bill;
 use super::calls::{Calls, Over};
 use super::commands::{Beside, Folding};
+use super::deciding::Deciding;
 use super::fired::Fired;
 use super::hold::{Hold, Reach};
 use super::load;
-use super::model_call::{Answered, Asking, Call, NoReply, Tries};
+use super::model_call::{Answered, Asking, Call, Injected, NoReply, Tries};
 use super::output::Output;
 use super::round::Round;
 use super::unsaid::Unsaid;
 use crate::Kernel;
 use crate::fold::{Fault, Writing, Written};
-use crate::hook::{At, Moment};
+use crate::hook::{At, GoOn, Moment};
 use crate::llm;
 use crate::tool::Offers;
 
@@ -55,6 +57,7 @@ pub(crate) struct Run<'a> {
     pub(super) folding: Folding,
     pub(super) round: Round,
     pub(super) bill: Bill<'a>,
+    pub(super) deciding: Deciding,
     pub(super) ending: Ending,
 }
 
@@ -117,13 +120,15 @@ impl<'a> Run<'a> {
             shown: load::shown(&send, turn.counters.next_seq),
             session: None,
         };
+        let injected = record.shown.as_ref();
+        let injected = injected.and_then(|shown| shown.injected.as_ref());
         let mut unsaid = Unsaid::default();
         if record.rounds == 0 {
             unsaid.input(NewMessage::user(record.input.clone(), 0));
         }
         Self {
             kernel,
-            rules: load::rules(&send, &kernel.parts.config),
+            rules: load::rules(&send, &kernel.parts.config, !kernel.parts.hooks.is_empty()),
             hold: Hold::new(turn.lease, reach, signals, send.resumed.is_some()),
             prompt: Prompt {
                 window: turn.window,
@@ -141,11 +146,14 @@ impl<'a> Run<'a> {
                     reset: send.resumed.map(Resumed::as_str),
                     ..Tries::default()
                 },
+                injected: Injected::of(injected),
+                started: Arc::new(AtomicI32::new(-1)),
                 ..Asking::default()
             },
             folding: Folding::default(),
             round: Round::default(),
             bill: Bill::new(&send, totals, turn.spent),
+            deciding: Deciding::default(),
             ending: Ending {
                 then: turn.then,
                 failure: None,
@@ -299,6 +307,11 @@ impl<'a> Run<'a> {
                 None
             }
             Command::StoreResults => Some(self.store_results().await),
+            Command::Decide(end) => self.decide(end),
+            Command::AbortDeciding => {
+                self.abort_deciding();
+                None
+            }
             Command::End(end) => {
                 // Who cancels wants no more of it.
                 if end == End::Cancelled {
@@ -337,6 +350,9 @@ impl<'a> Run<'a> {
             Happening::Event(event) => Some(event),
             Happening::Reply(reply) => {
                 self.asking.call = None;
+                if let Err(NoReply::Said(said)) = reply {
+                    return Box::pin(self.said_first(said)).await;
+                }
                 if let Err(NoReply::Model(llm::Error::CallFailed { message })) = reply {
                     return Some(self.call_failed(message).await);
                 }
@@ -349,12 +365,14 @@ impl<'a> Run<'a> {
                 }
                 Some(self.answered(reply))
             }
+            Happening::Decided(wish) => Some(self.decided(wish).await),
             Happening::Written(written) => Some(self.written(written).await),
             Happening::Beside(written) => self.written_beside(written).await,
             Happening::Over(place, over) => self.call_over(place, over).await,
             Happening::Background(id) => self.note_background(id).await,
             // The signal stays raised until the next step: what it is about may be known.
             Happening::Interrupt => self.has_news().await.then_some(Event::Interrupted),
+            Happening::Keep => self.keep_said().await,
             Happening::Flush => {
                 self.round.flush = None;
                 self.flush_results().await
@@ -371,6 +389,7 @@ impl<'a> Run<'a> {
         let now = kernel.boot.database_time(&kernel.parts);
         let deadline = pin!(sleep(clock.as_ref(), deadline.map(|at| at.since(now))));
         let pause = pin!(sleep(clock.as_ref(), self.asking.tries.wait));
+        let keep = pin!(sleep(clock.as_ref(), self.checkpoint_in()));
         let flush = pin!(sleep(clock.as_ref(), self.round.flush));
         let (cancel_seen, drain_seen) = (self.hold.seen.cancel, self.hold.seen.drain);
         let reach = self.hold.reach.clone();
@@ -396,11 +415,13 @@ impl<'a> Run<'a> {
                 Event::BackoffOver
             }
             reply = answer(&mut self.asking.call) => return Happening::Reply(reply),
+            wish = self.deciding.said() => return Happening::Decided(wish),
             written = written(&mut self.folding.writing) => return Happening::Written(written),
             written = beside(&mut self.folding.beside) => return Happening::Beside(written),
             id = told(&mut self.asking.background) => return Happening::Background(id),
             (place, over) = self.round.calls.next() => return Happening::Over(place, over),
             () = flush => return Happening::Flush,
+            () = keep => return Happening::Keep,
         };
         Happening::Event(event)
     }
@@ -453,12 +474,14 @@ impl<'a> Run<'a> {
 enum Happening {
     Event(Event),
     Reply(Result<Answered, NoReply>),
+    Decided(Option<GoOn>),
     Written(Result<Written, Fault>),
     Beside(Result<Written, Fault>),
     Over(usize, Over),
     Background(String),
     Interrupt,
     Flush,
+    Keep,
 }
 
 async fn sleep(clock: &dyn mainspring_shared::time::Clock, duration: Option<Duration>) {

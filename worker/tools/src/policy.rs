@@ -1,32 +1,40 @@
 //! A policy behind a URL.
 
+mod answer;
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use mainspring_shared::error::Code;
 use mainspring_shared::id::BootId;
 use mainspring_shared::memory::Recalled;
-use mainspring_shared::message::{ContentPart, plain_text};
+use mainspring_shared::message::ContentPart;
 use mainspring_shared::stored::Extra;
 use mainspring_shared::tool::schema::any_object;
 use mainspring_shared::tool::{CallResult, HttpTool, Repeat};
-use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use self::answer::{Action, Answer};
 use crate::http::Caller;
 use mainspring_worker::hook::{
-    At, Decision, FiredTimer, FoldPart, Hook, HookError, HookTraits, ToolCall, Verdict,
+    At, Decision, Ending, FiredTimer, FoldPart, GoOn, Hook, HookError, HookTraits, OnFailure,
+    OnFired, ToolCall, Verdict,
 };
 use mainspring_worker::llm::{Reply, Request};
-use mainspring_worker::tool::{Invocation, Output, Tool, ToolError};
+use mainspring_worker::tool::{Invocation, Tool, ToolError};
 
 /// Which point a policy is asked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Point {
+    Round,
     Model,
+    Answer,
     Calls,
     Tool,
+    Failed,
+    Result,
     End,
     Memory,
     Fold,
@@ -36,9 +44,13 @@ enum Point {
 impl Point {
     const fn as_str(self) -> &'static str {
         match self {
+            Self::Round => "round_started",
             Self::Model => "before_model",
+            Self::Answer => "after_model",
             Self::Calls => "before_calls",
             Self::Tool => "before_tool",
+            Self::Failed => "tool_failed",
+            Self::Result => "after_tool",
             Self::End => "before_end",
             Self::Memory => "memory_recalled",
             Self::Fold => "before_fold",
@@ -48,10 +60,9 @@ impl Point {
 }
 
 /// A policy that another service decides. It is asked by one signed `POST` in the form of a tool's
-/// call, named after its point, whose `arguments` say what is to happen; it answers
-/// `{"action": "allow" | "deny" | "end" | "continue", "reason"?, "arguments"?, "message"?, "entries"?, "input"?}`. Anything
-/// else, or no answer, is no decision: then what it was asked about does not happen. Only the end of a
-/// send happens all the same.
+/// call, named after its point, whose `arguments` say what is to happen; it answers with an `action` and what
+/// belongs to it at this point. Anything else, or no answer, is no decision: then what it was asked about does
+/// not happen. Only the end of a send happens all the same, and a call that failed stays as it is.
 #[derive(Debug)]
 pub struct HttpPolicy {
     name: String,
@@ -59,32 +70,27 @@ pub struct HttpPolicy {
     tool: Arc<dyn Tool>,
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Action {
-    Allow,
-    Deny,
-    End,
-    Continue,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Answer {
-    action: Action,
-    #[serde(default)]
-    reason: Option<String>,
-    #[serde(default)]
-    arguments: Option<Map<String, Value>>,
-    #[serde(default)]
-    message: Option<String>,
-    #[serde(default)]
-    entries: Option<Vec<String>>,
-    #[serde(default)]
-    input: Option<String>,
-}
-
 impl HttpPolicy {
+    /// A policy for rounds that begin.
+    pub fn round_started(name: impl Into<String>, url: &str, caller: &Caller) -> Self {
+        Self::new(name.into(), Point::Round, url, caller)
+    }
+
+    /// A policy for answers.
+    pub fn after_model(name: impl Into<String>, url: &str, caller: &Caller) -> Self {
+        Self::new(name.into(), Point::Answer, url, caller)
+    }
+
+    /// A policy for calls that failed.
+    pub fn tool_failed(name: impl Into<String>, url: &str, caller: &Caller) -> Self {
+        Self::new(name.into(), Point::Failed, url, caller)
+    }
+
+    /// A policy for results of calls.
+    pub fn after_tool(name: impl Into<String>, url: &str, caller: &Caller) -> Self {
+        Self::new(name.into(), Point::Result, url, caller)
+    }
+
     /// A policy for model calls.
     pub fn before_model(name: impl Into<String>, url: &str, caller: &Caller) -> Self {
         Self::new(name.into(), Point::Model, url, caller)
@@ -165,16 +171,22 @@ impl HttpPolicy {
                     HookError(message)
                 }
             })?;
-        read(&output)
+        answer::read(self.point, &output)
     }
 }
 
-fn read(output: &Output) -> Result<Answer, HookError> {
-    let parsed = match &output.value {
-        Some(value) => serde_json::from_value(value.clone()),
-        None => serde_json::from_str(&plain_text(&output.content)),
-    };
-    parsed.map_err(|error| HookError(format!("its answer is no decision: {error}")))
+/// What a policy reads of a call and its result.
+fn of_result(call: &ToolCall, result: &CallResult, round: i32) -> Value {
+    json!({
+        "call_id": call.call_id,
+        "name": call.name,
+        "arguments": call.arguments,
+        "content": result.content,
+        "value": result.value,
+        "failed": result.failed,
+        "code": result.code,
+        "round": round,
+    })
 }
 
 #[async_trait]
@@ -208,7 +220,38 @@ impl Hook for HttpPolicy {
             "round": at.round,
         });
         let answer = self.ask(at, id, asked).await?;
-        verdict(answer)
+        match answer.action {
+            Action::Answer => Ok(Verdict::Instead(answer.reply(&request.model)?)),
+            _ => answer.or_inject(),
+        }
+    }
+
+    async fn round_started(&self, at: At) -> Decision<()> {
+        if self.point != Point::Round {
+            return Ok(Verdict::Go);
+        }
+        let id = format!("round_{}_{}", at.send, at.round);
+        let answer = self.ask(at, id, json!({ "round": at.round })).await?;
+        answer.or_inject()
+    }
+
+    async fn after_model(&self, at: At, reply: &mut Reply) -> Decision<Reply> {
+        if self.point != Point::Answer {
+            return Ok(Verdict::Go);
+        }
+        let id = format!("answer_{}_{}_{}", at.send, at.round, at.attempt);
+        let calls = reply.tool_calls.iter();
+        let calls: Vec<_> = calls
+            .map(|call| json!({ "name": call.name, "arguments": call.arguments }))
+            .collect();
+        let asked = json!({
+            "content": reply.content, "calls": calls, "model": reply.model, "round": at.round,
+        });
+        let mut answer = self.ask(at, id, asked).await?;
+        if let Some(text) = answer.rewritten()? {
+            reply.content = vec![ContentPart::text(text)];
+        }
+        answer.verdict()
     }
 
     async fn before_calls(&self, at: At, calls: &[ToolCall]) -> Decision<CallResult> {
@@ -227,23 +270,24 @@ impl Hook for HttpPolicy {
         let answer = self
             .ask(at, id, json!({ "calls": calls, "round": at.round }))
             .await?;
-        verdict(answer)
+        instead_of_tool(answer)
     }
 
-    async fn before_end(&self, at: At, reply: &Reply) -> Result<Option<String>, HookError> {
+    async fn before_end(&self, at: At, ending: &Ending) -> Result<Option<GoOn>, HookError> {
         if self.point != Point::End {
             return Ok(None);
         }
         let id = format!("end_{}_{}_{}", at.send, at.round, at.attempt);
-        let asked = json!({ "content": reply.content, "model": reply.model, "round": at.round });
-        let answer = self.ask(at, id, asked).await?;
-        match (answer.action, answer.message) {
-            (Action::Allow | Action::End, _) => Ok(None),
-            (Action::Continue, Some(message)) if !message.trim().is_empty() => Ok(Some(message)),
-            (Action::Continue | Action::Deny, _) => Err(HookError(
-                "it has to say allow, or continue with a message".to_owned(),
-            )),
-        }
+        let reply = ending.reply.as_ref();
+        let asked = json!({
+            "why": ending.why.as_str(),
+            "content": reply.map_or(&[][..], |reply| &reply.content),
+            "model": reply.map(|reply| &reply.model),
+            "round": at.round,
+            "rounds_left": ending.rounds_left,
+            "sent_back": ending.sent_back,
+        });
+        self.ask(at, id, asked).await?.go_on()
     }
 
     async fn memory_recalled(&self, at: At, found: &[Recalled]) -> Decision<Vec<Recalled>> {
@@ -258,11 +302,11 @@ impl Hook for HttpPolicy {
                 let kept = kept.filter_map(|id| found.iter().find(|entry| entry.id == *id));
                 Ok(Verdict::Instead(kept.cloned().collect()))
             }
-            _ => verdict(answer),
+            _ => answer.verdict(),
         }
     }
 
-    async fn timer_fired(&self, at: At, fired: &FiredTimer) -> Decision<Vec<ContentPart>> {
+    async fn timer_fired(&self, at: At, fired: &FiredTimer) -> Decision<OnFired> {
         if self.point != Point::Timer {
             return Ok(Verdict::Go);
         }
@@ -271,14 +315,7 @@ impl Hook for HttpPolicy {
         let asked = json!({
             "timer_id": fired.timer, "n": fired.n, "due_at": fired.due_at, "input": fired.input,
         });
-        let answer = self.ask(at, id, asked).await?;
-        match (&answer.action, &answer.input) {
-            (Action::Allow, Some(text)) if text.trim().is_empty() => {
-                Err(HookError("its input is empty".to_owned()))
-            }
-            (Action::Allow, Some(text)) => Ok(Verdict::Instead(vec![ContentPart::text(text)])),
-            _ => verdict(answer),
-        }
+        self.ask(at, id, asked).await?.fired()
     }
 
     async fn before_fold(&self, at: At, part: &FoldPart) -> Decision<String> {
@@ -293,8 +330,7 @@ impl Hook for HttpPolicy {
             "beside": part.beside,
             "round": at.round,
         });
-        let answer = self.ask(at, id, asked).await?;
-        verdict(answer)
+        self.ask(at, id, asked).await?.fold()
     }
 
     async fn before_tool(&self, at: At, call: &mut ToolCall) -> Decision<CallResult> {
@@ -307,31 +343,75 @@ impl Hook for HttpPolicy {
             "arguments": call.arguments,
             "round": at.round,
         });
-        let answer = self.ask(at, call.call_id.clone(), asked).await?;
+        let mut answer = self.ask(at, call.call_id.clone(), asked).await?;
+        let arguments = answer.arguments.take();
+        if let Some(arguments) = arguments.filter(|_| answer.action == Action::Allow) {
+            call.arguments = arguments;
+        }
+        instead_of_tool(answer)
+    }
+
+    async fn tool_failed(
+        &self,
+        at: At,
+        call: &ToolCall,
+        result: &CallResult,
+    ) -> Result<OnFailure, HookError> {
+        if self.point != Point::Failed {
+            return Ok(OnFailure::Tell);
+        }
+        let id = format!("failed_{}_{}", call.call_id, at.attempt);
+        let asked = of_result(call, result, at.round);
+        let mut answer = self.ask(at, id, asked).await?;
         match answer.action {
-            Action::Allow => {
-                if let Some(arguments) = answer.arguments {
-                    call.arguments = arguments;
-                }
-                Ok(Verdict::Go)
-            }
-            Action::Deny | Action::End | Action::Continue => verdict(answer),
+            Action::Allow => Ok(OnFailure::Tell),
+            Action::Retry => Ok(OnFailure::Retry),
+            Action::Answer => Ok(OnFailure::Instead(answer.needed_output()?)),
+            Action::Deny | Action::End | Action::Continue | Action::Postpone => Err(HookError(
+                "it has to say allow, retry, or answer with an output".to_owned(),
+            )),
         }
     }
-}
 
-/// What an answer says where a call may happen or not.
-fn verdict<T>(answer: Answer) -> Decision<T> {
-    match answer.action {
-        Action::Allow => Ok(Verdict::Go),
-        Action::Deny => Ok(Verdict::Refuse(reason(answer.reason))),
-        Action::End => Ok(Verdict::End),
-        Action::Continue => Err(HookError("only a final answer can be continued".to_owned())),
+    async fn after_tool(
+        &self,
+        at: At,
+        call: &ToolCall,
+        result: &mut CallResult,
+    ) -> Result<(), HookError> {
+        if self.point != Point::Result {
+            return Ok(());
+        }
+        let id = format!("result_{}_{}", call.call_id, at.attempt);
+        let asked = of_result(call, result, at.round);
+        let mut answer = self.ask(at, id, asked).await?;
+        let said = answer.injected()?;
+        match answer.action {
+            Action::Allow => {
+                if let Some(output) = answer.output() {
+                    let said = std::mem::take(&mut result.said);
+                    *result = CallResult { said, ..output };
+                }
+            }
+            Action::Deny => {
+                let text = format!("error: this result is not to be seen: {}", answer.reason());
+                *result = CallResult::error(Code::ToolDenied, text);
+            }
+            Action::End | Action::Continue | Action::Answer | Action::Retry | Action::Postpone => {
+                return Err(HookError("it has to say allow or deny".to_owned()));
+            }
+        }
+        result.said.extend(said);
+        Ok(())
     }
 }
 
-fn reason(given: Option<String>) -> String {
-    given.unwrap_or_else(|| "the policy forbids it".to_owned())
+/// What an answer says where a tool would be called.
+fn instead_of_tool(mut answer: Answer) -> Decision<CallResult> {
+    match answer.action {
+        Action::Answer => Ok(Verdict::Instead(answer.needed_output()?)),
+        _ => answer.verdict(),
+    }
 }
 
 #[cfg(test)]

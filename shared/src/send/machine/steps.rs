@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use self::asking::{asking, backing_off, folding, taken};
 use self::calling::{calling, settling, stopping, storing};
-use self::leaving::{ending, left, parking, pausing, releasing};
+use self::leaving::{deciding, ending, left, parking, pausing, releasing};
 use super::{Command, End, Event, Open, Rules, State, Step};
 use crate::error::Code;
 use crate::send::{StopReason, WaitingOn};
@@ -49,6 +49,13 @@ pub(super) fn step(state: State, event: Event, rules: &Rules) -> Option<Step> {
         State::Calling { round, draining } => calling(round, draining, event, rules),
         State::Stopping { why } => stopping(why, event),
         State::Settling { round, draining } => settling(round, draining, event, rules),
+        State::Deciding {
+            round,
+            attempt,
+            last,
+            why,
+            draining,
+        } => deciding((round, attempt, last), why, draining, event),
         State::Ending { round } => ending(round, event),
         State::Parking { round, attempt } => parking(round, attempt, event, rules),
         State::Pausing => pausing(event),
@@ -77,6 +84,7 @@ fn lease_lost(state: State) -> Option<Step> {
         State::Calling { .. } | State::Stopping { .. } => {
             to(State::Left, [Command::AbortCalls, Command::Drop])
         }
+        State::Deciding { .. } => to(State::Left, [Command::AbortDeciding, Command::Drop]),
         State::Taken { .. }
         | State::BackingOff { .. }
         | State::Storing { .. }
@@ -102,6 +110,27 @@ fn end(round: u32, end: End) -> Option<Step> {
     to(State::Ending { round }, [Command::End(end)])
 }
 
+/// Ends the send, unless somebody who is to be asked has it go on: with this round and attempt.
+fn finish(
+    (round, attempt): (u32, u32),
+    last: u32,
+    why: End,
+    draining: bool,
+    rules: &Rules,
+) -> Option<Step> {
+    if !rules.decides {
+        return end(last, why);
+    }
+    let next = State::Deciding {
+        round,
+        attempt,
+        last,
+        why,
+        draining,
+    };
+    to(next, [Command::Decide(why)])
+}
+
 fn park(round: u32, attempt: u32, on: WaitingOn, after: Option<Duration>) -> Option<Step> {
     let next = State::Parking { round, attempt };
     to(next, [Command::Park { on, after }])
@@ -122,13 +151,16 @@ fn abort_and_end(round: u32, why: End) -> Option<Step> {
 
 /// What follows a stored round, by what its calls need.
 fn after_round(round: u32, draining: bool, open: Open, rules: &Rules) -> Option<Step> {
+    let next = (round + 1, lost(round + 1, rules) + 1);
     match open {
         Open::Here => to(State::Calling { round, draining }, [Command::RunCalls]),
         Open::Outside { on, within } => park(round, 0, on, within),
-        Open::Passed => end(round, PASSED),
-        Open::Nothing if round + 1 >= rules.rounds_max => end(round, ROUND_LIMIT),
+        Open::Passed => finish(next, round, PASSED, draining, rules),
+        Open::Nothing if round + 1 >= rules.rounds_max => {
+            finish(next, round, ROUND_LIMIT, draining, rules)
+        }
         Open::Nothing if draining => to(State::Releasing, [Command::Release]),
-        Open::Nothing => ask(round + 1, lost(round + 1, rules) + 1),
+        Open::Nothing => ask(next.0, next.1),
     }
 }
 

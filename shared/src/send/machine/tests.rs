@@ -18,6 +18,13 @@ const RULES: Rules = Rules {
     first_round: 0,
     lost: 0,
     recovery: Recovery::Auto,
+    decides: false,
+};
+
+/// The same, where somebody is asked before a send ends.
+const JUDGED: Rules = Rules {
+    decides: true,
+    ..RULES
 };
 
 #[test]
@@ -175,6 +182,26 @@ fn states() -> Vec<(&'static str, State)> {
                 draining: true,
             },
         ),
+        (
+            "deciding of an answer",
+            State::Deciding {
+                round,
+                attempt: 1,
+                last: round,
+                why: COMPLETED,
+                draining: false,
+            },
+        ),
+        (
+            "deciding of the round limit, draining",
+            State::Deciding {
+                round: last + 1,
+                attempt: 1,
+                last,
+                why: End::Completed(StopReason::RoundLimit),
+                draining: true,
+            },
+        ),
         ("ending", State::Ending { round }),
         ("parking for a retry", State::Parking { round, attempt: 1 }),
         ("parking for calls", State::Parking { round, attempt: 0 }),
@@ -194,9 +221,21 @@ fn failed(permanent: bool, retry_after: Option<u64>) -> Event {
     }
 }
 
+const BROKE: Event = Event::Failed {
+    code: Code::BudgetExceeded,
+    permanent: true,
+    retry_after: None,
+    fraction: 0.5,
+    not_failed: 0,
+};
+
 const PAUSED: Event = Event::Paused {
     within: Duration::from_hours(1),
 };
+
+const ASKED: Event = Event::Decided(Decision::Asked { cancelled: false });
+
+const ASKED_LATE: Event = Event::Decided(Decision::Asked { cancelled: true });
 
 const CANCELLED_ROUND: Event = Event::RoundStored {
     cancelled: true,
@@ -235,6 +274,7 @@ fn events() -> Vec<(&'static str, Event)> {
         ("replied, refused", Event::Replied(Answer::Refused)),
         ("replied, calls", Event::Replied(Answer::Calls)),
         ("replied, again", Event::Replied(Answer::Again)),
+        ("replied, ended", Event::Replied(Answer::Ended)),
         ("failed", failed(false, None)),
         ("failed, retry after 60 s", failed(false, Some(60))),
         ("failed for good", failed(true, None)),
@@ -266,6 +306,13 @@ fn events() -> Vec<(&'static str, Event)> {
         ),
         ("woken, one may run now", Event::Woken { open: Open::Here }),
         ("woken, others outside", Event::Woken { open: OUTSIDE }),
+        ("decided, it ends", Event::Decided(Decision::End)),
+        (
+            "decided, behind its answer",
+            Event::Decided(Decision::Again),
+        ),
+        ("decided, it goes on", ASKED),
+        ("decided, cancelled", ASKED_LATE),
         ("undelivered", Event::Undelivered),
         ("interrupted", Event::Interrupted),
         ("stored", Event::Stored),
@@ -318,6 +365,8 @@ fn possible(step: &Step) -> Vec<Event> {
             Event::Replied(Answer::Refused),
             Event::Replied(Answer::Calls),
             Event::Replied(Answer::Again),
+            Event::Replied(Answer::Ended),
+            BROKE,
             failed(false, None),
             failed(false, Some(60)),
             failed(true, None),
@@ -333,6 +382,12 @@ fn possible(step: &Step) -> Vec<Event> {
             PAUSED,
         ]),
         State::BackingOff { .. } => possible.push(Event::BackoffOver),
+        State::Deciding { .. } => possible.extend([
+            Event::Decided(Decision::End),
+            Event::Decided(Decision::Again),
+            ASKED,
+            ASKED_LATE,
+        ]),
         State::Storing { .. } => possible.extend([
             stored(Open::Nothing),
             stored(Open::Here),
@@ -398,6 +453,8 @@ fn is_write(command: Command) -> bool {
         | Command::StopCalls
         | Command::AbortCalls
         | Command::Wait(_)
+        | Command::Decide(_)
+        | Command::AbortDeciding
         | Command::Drop => false,
     }
 }
@@ -409,6 +466,9 @@ struct Watch {
     asking: bool,
     folding: bool,
     calling: bool,
+    deciding: bool,
+    /// Times that somebody had it go on without an answer.
+    asked: u32,
     /// Ends, parks and releases that were not taken back.
     ends: u32,
     lost: bool,
@@ -435,6 +495,10 @@ impl Watch {
             }
             Event::Folded { .. } => self.folding = false,
             Event::CallsOver { .. } | Event::CallsAborted => self.calling = false,
+            Event::Decided(decision) => {
+                self.deciding = false;
+                self.asked += u32::from(matches!(decision, Decision::Asked { .. }));
+            }
             Event::Woken { .. } | Event::Undelivered => self.ends -= 1,
             Event::Interrupted => self.interrupts += 1,
             Event::LeaseLost => self.lost = true,
@@ -453,9 +517,9 @@ impl Watch {
     fn command(&mut self, command: Command) -> Result<(), TestCaseError> {
         match command {
             Command::Ask { round, attempt } => {
-                let idle = !self.asking && !self.folding && !self.calling;
+                let idle = !self.asking && !self.folding && !self.calling && !self.deciding;
                 prop_assert!(idle, "asks beside other work");
-                prop_assert!(round < RULES.rounds_max);
+                prop_assert!(round < RULES.rounds_max + self.asked);
                 let more = self.interrupts + self.parts + self.overflows;
                 prop_assert!(attempt <= RULES.retry.attempts_max + more);
                 self.asking = true;
@@ -484,6 +548,15 @@ impl Watch {
                 prop_assert!(self.calling, "drops nothing");
                 self.calling = false;
             }
+            Command::Decide(_) => {
+                let idle = !self.asking && !self.folding && !self.calling && !self.deciding;
+                prop_assert!(idle, "decides beside other work");
+                self.deciding = true;
+            }
+            Command::AbortDeciding => {
+                prop_assert!(self.deciding, "aborts nothing");
+                self.deciding = false;
+            }
             Command::End(_) | Command::Park { .. } | Command::Release => self.ends += 1,
             Command::Wait(wait) => prop_assert!(wait <= RULES.hold_max),
             Command::StoreRound | Command::StoreResults | Command::Drop => {}
@@ -503,6 +576,7 @@ proptest! {
         picks in proptest::collection::vec(any::<prop::sample::Index>(), 1..200),
         crashes in 0u32..7,
         rounds in 0u32..5,
+        decides in any::<bool>(),
         open in prop_oneof![Just(Open::Nothing), Just(Open::Passed), Just(Open::Here), Just(OUTSIDE)],
     ) {
         let mut step = Step { next: taken(rounds, crashes, open), commands: vec![] };
@@ -512,12 +586,13 @@ proptest! {
             let event = *pick.get(&events);
             let (before, said) = (step.next, std::mem::take(&mut step.commands));
             watch.event(event);
-            step = transition(&before, event, &RULES).map_err(|e| TestCaseError::fail(e.to_string()))?;
+            let rules = if decides { &JUDGED } else { &RULES };
+            step = transition(&before, event, rules).map_err(|e| TestCaseError::fail(e.to_string()))?;
             for command in &step.commands {
                 watch.command(*command)?;
             }
             if watch.ends > 0 || watch.lost {
-                prop_assert!(!watch.asking && !watch.calling, "leaves work behind");
+                prop_assert!(!watch.asking && !watch.calling && !watch.deciding, "leaves work behind");
             }
             // What the world may answer is what it was asked last.
             if step.commands.is_empty() && step.next == before {
@@ -619,4 +694,38 @@ fn the_numbers_of_lost_calls_are_not_used_again_behind_calls_that_are_run_again(
     assert_eq!(asked(0), ask(1, 3));
     // Nobody asked for the rounds that follow.
     assert_eq!(asked(1), ask(2, 1));
+}
+
+#[test]
+fn whoever_is_asked_hears_of_every_end_that_is_not_forced() {
+    let final_answer = Event::Replied(Answer::Final);
+    let settling = State::Settling {
+        round: 0,
+        draining: false,
+    };
+    let limit = End::Completed(StopReason::RoundLimit);
+    let broke = End::Failed(StopReason::Budget, Code::BudgetExceeded);
+    for (state, event, why, next) in [
+        (asking(1, false), final_answer, COMPLETED, (0, 1)),
+        (asking(2, false), BROKE, broke, (0, 2)),
+        (settling, settled(Open::Passed), COMPLETED, (1, 1)),
+        (taken(3, 0, Open::Nothing), Event::Begun, limit, (3, 1)),
+        (taken(1, 0, Open::Passed), Event::Begun, COMPLETED, (1, 1)),
+    ] {
+        let step = transition(&state, event, &JUDGED).expect("legal");
+        assert_eq!(step.commands, [Command::Decide(why)], "{state:?}");
+        let State::Deciding { round, attempt, .. } = step.next else {
+            panic!("{step:?}");
+        };
+        assert_eq!((round, attempt), next, "{state:?}");
+        let ends = Event::Decided(Decision::End);
+        let ended = transition(&step.next, ends, &JUDGED).expect("legal");
+        assert_eq!(ended.commands, [Command::End(why)]);
+        // As if nobody had been asked.
+        let unasked = transition(&state, event, &RULES).expect("legal");
+        assert_eq!(ended, unasked);
+    }
+    let ended = Event::Replied(Answer::Ended);
+    let step = transition(&asking(1, false), ended, &JUDGED).expect("legal");
+    assert_eq!(step.commands, [Command::End(COMPLETED)]);
 }

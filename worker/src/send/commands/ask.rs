@@ -25,9 +25,6 @@ use crate::send::output::Output;
 use crate::send::run::Run;
 use crate::send::vet::Vetting;
 
-/// Times that hooks may send the model back in one life of a send.
-const SENT_BACK_MAX: u32 = 4;
-
 /// Where the pieces of an answer go.
 struct Heard {
     said: Arc<Said>,
@@ -70,6 +67,7 @@ impl Heard {
 impl Run<'_> {
     /// Begins a model call.
     pub(in crate::send) async fn ask(&mut self, round: i32, attempt: i32) -> Option<Event> {
+        let again = std::mem::take(&mut self.asking.again);
         if let Some(event) = self.catch_up(round, attempt).await {
             return Some(event);
         }
@@ -117,6 +115,7 @@ impl Run<'_> {
             return Some(event);
         }
         self.bill.totals.attempts = attempt;
+        self.pay_for_the_dead(&request, &resolved);
         if self.asking.partial.is_none() {
             let folded = fold::newest(self.prompt.window.folds());
             self.asking.question = (Some(request.digest()), Some(folded));
@@ -126,7 +125,7 @@ impl Run<'_> {
             Err(short) => return Some(self.short(short)),
         };
         let streamed = Arc::new(AtomicU64::new(0));
-        if !goes_on {
+        if !again && !goes_on {
             self.announce(round, label, &request.model, heard);
         }
         let heard = Arc::new(AtomicBool::new(goes_on));
@@ -154,6 +153,8 @@ impl Run<'_> {
             said.piece(&Chunk::Text(&plain_text(&partial.reply.content)));
             heard.store(true, Ordering::Relaxed);
         }
+        let now = self.kernel.parts.clock.monotonic();
+        self.asking.checkpoint.begin(now);
         let timing = Timing::begin(&self.kernel.parts.clock, &request.model);
         let attempt = self.attempt(client, request, left);
         metrics::model_call_started();
@@ -221,6 +222,7 @@ impl Run<'_> {
         let Some(begun) = shown.and_then(|shown| shown.begun.take()) else {
             return;
         };
+        self.asking.checkpoint.take_up(&begun);
         let is_its = begun.round == round && self.asking.partial.is_none();
         if is_its && self.may_go_on() {
             let reply = Reply {
@@ -236,7 +238,7 @@ impl Run<'_> {
     }
 
     /// Whether the rest of an answer may be asked for by itself.
-    fn may_go_on(&self) -> bool {
+    pub(in crate::send) fn may_go_on(&self) -> bool {
         let goes_on = self.send.agent.context.on_truncation == OnTruncation::Continue;
         goes_on && matches!(self.prompt.output, Ok(None))
     }
@@ -249,7 +251,11 @@ impl Run<'_> {
         if keeps {
             let round = self.bill.totals.rounds;
             let shown = self.bill.totals.shown.get_or_insert_default();
-            shown.begun = Some(Begun { round, text });
+            shown.begun = Some(Begun {
+                round,
+                text,
+                attempt: None,
+            });
         }
         keeps
     }
@@ -264,8 +270,6 @@ impl Run<'_> {
         let over = std::mem::take(&mut self.round.over);
         let parts = &self.kernel.parts;
         let shape = self.prompt.output.as_ref().ok().and_then(Option::as_ref);
-        // Where no round is left, nobody is asked in vain.
-        let more = self.bill.totals.rounds.unsigned_abs() + 1 < self.rules.rounds_max;
         Attempt {
             vetting: Vetting {
                 clock: parts.clock.clone(),
@@ -274,9 +278,8 @@ impl Run<'_> {
                 at: self.place(),
             },
             shape: shape.map(Output::schema),
-            may_go_back: more
-                && self.asking.back.times < SENT_BACK_MAX
-                && self.asking.partial.is_none(),
+            injected: self.asking.injected.in_round(self.bill.totals.rounds),
+            started: self.asking.started.clone(),
             over,
             client,
             content: self.kernel.kept.content.clone(),

@@ -219,6 +219,8 @@ impl Run<'_> {
         if let Some(shown) = &mut totals.shown {
             // Nobody goes on with it.
             shown.measured = None;
+            shown.begun = None;
+            shown.injected = None;
             if let Some(memory) = &mut shown.memory {
                 // Whoever is forgotten is not kept here: which entries they were says enough.
                 memory.text = None;

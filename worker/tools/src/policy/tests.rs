@@ -5,6 +5,8 @@ use mainspring_shared::id::{SendId, SessionId, SessionKey, TenantId};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
+use mainspring_worker::hook::EndReason;
+
 use super::*;
 use crate::http::CallerSettings;
 
@@ -58,29 +60,198 @@ fn place() -> At {
     }
 }
 
-#[tokio::test]
-async fn another_service_sends_the_model_back_or_lets_it_end() {
-    let (url, served) = service(vec![
-        r#"{"action":"allow"}"#,
-        r#"{"action":"continue","message":"and the sources?"}"#,
-        r#"{"action":"continue"}"#,
-    ])
-    .await;
-    let policy = HttpPolicy::before_end("policy", &url, &caller());
-    let reply = Reply {
-        content: vec![ContentPart::text("done")],
+fn reply(text: &str) -> Reply {
+    Reply {
+        content: vec![ContentPart::text(text)],
         tool_calls: Vec::new(),
         finish: mainspring_worker::llm::Finish::Stop,
         usage: mainspring_shared::usage::Usage::default(),
         model: "m".into(),
+    }
+}
+
+fn look() -> ToolCall {
+    ToolCall {
+        call_id: "call_1".into(),
+        name: "look".into(),
+        arguments: Map::new(),
+    }
+}
+
+#[tokio::test]
+async fn another_service_has_a_send_go_on_or_lets_it_end() {
+    let (url, served) = service(vec![
+        r#"{"action":"allow"}"#,
+        r#"{"action":"continue","message":"and the sources?","rounds":2}"#,
+        r#"{"action":"continue"}"#,
+        r#"{"action":"allow","entries":[]}"#,
+    ])
+    .await;
+    let policy = HttpPolicy::before_end("policy", &url, &caller());
+    let ending = Ending {
+        why: EndReason::RoundLimit,
+        reply: Some(reply("done")),
+        rounds_left: 0,
+        sent_back: 1,
     };
-    assert_eq!(policy.before_end(place(), &reply).await, Ok(None));
-    let back = policy.before_end(place(), &reply).await;
-    assert_eq!(back, Ok(Some("and the sources?".to_owned())));
-    assert!(policy.before_end(place(), &reply).await.is_err());
+    assert_eq!(policy.before_end(place(), &ending).await, Ok(None));
+    let back = policy.before_end(place(), &ending).await;
+    let go_on = GoOn {
+        message: "and the sources?".to_owned(),
+        rounds: 2,
+    };
+    assert_eq!(back, Ok(Some(go_on)));
+    assert!(policy.before_end(place(), &ending).await.is_err());
+    let strange = policy.before_end(place(), &ending).await.expect_err("no");
+    assert!(strange.0.contains("entries"), "{strange}");
     let asked = served.await.expect("served");
-    assert!(asked[0].contains(r#""name":"before_end""#), "{}", asked[0]);
-    assert!(asked[0].contains(r#""text":"done""#), "{}", asked[0]);
+    for part in [
+        r#""name":"before_end""#,
+        r#""text":"done""#,
+        r#""why":"round_limit""#,
+        r#""rounds_left":0"#,
+        r#""sent_back":1"#,
+    ] {
+        assert!(asked[0].contains(part), "{part}: {}", asked[0]);
+    }
+}
+
+#[tokio::test]
+async fn another_service_rewrites_refuses_and_ends_with_answers() {
+    let (url, served) = service(vec![
+        r#"{"action":"allow"}"#,
+        r#"{"action":"allow","content":"no\u0000thing"}"#,
+        r#"{"action":"deny","reason":"not that"}"#,
+        r#"{"action":"end"}"#,
+        r#"{"action":"allow","content":" "}"#,
+        r#"{"action":"retry"}"#,
+    ])
+    .await;
+    let policy = HttpPolicy::after_model("policy", &url, &caller());
+    let mut said = reply("a secret");
+    assert_eq!(
+        policy.after_model(place(), &mut said).await,
+        Ok(Verdict::Go)
+    );
+    assert_eq!(said, reply("a secret"));
+    assert_eq!(
+        policy.after_model(place(), &mut said).await,
+        Ok(Verdict::Go)
+    );
+    assert_eq!(said, reply("nothing"));
+    let refused = policy.after_model(place(), &mut said).await;
+    assert_eq!(refused, Ok(Verdict::Refuse("not that".into())));
+    let ended = policy.after_model(place(), &mut said).await;
+    assert_eq!(ended, Ok(Verdict::End));
+    assert!(policy.after_model(place(), &mut said).await.is_err());
+    assert!(policy.after_model(place(), &mut said).await.is_err());
+    assert_eq!(said, reply("nothing"), "no decision changes nothing");
+    let asked = served.await.expect("served");
+    assert!(asked[0].contains(r#""text":"a secret""#), "{}", asked[0]);
+    assert!(asked[0].contains(r#""name":"after_model""#), "{}", asked[0]);
+}
+
+#[tokio::test]
+async fn another_service_answers_in_the_place_of_a_tool() {
+    let (url, served) = service(vec![
+        r#"{"action":"answer","output":"cached"}"#,
+        r#"{"action":"answer","output":{"n":1},"failed":true}"#,
+        r#"{"action":"answer"}"#,
+    ])
+    .await;
+    let policy = HttpPolicy::before_tool("policy", &url, &caller());
+    let mut call = look();
+    let cached = policy.before_tool(place(), &mut call).await;
+    assert_eq!(cached, Ok(Verdict::Instead(CallResult::text("cached"))));
+    let failed = CallResult {
+        value: Some(json!({"n": 1})),
+        ..CallResult::error(Code::ToolFailed, r#"{"n":1}"#)
+    };
+    let given = policy.before_tool(place(), &mut call).await;
+    assert_eq!(given, Ok(Verdict::Instead(failed)));
+    assert!(policy.before_tool(place(), &mut call).await.is_err());
+    served.await.expect("served");
+}
+
+#[tokio::test]
+async fn another_service_judges_results_and_failures() {
+    let (url, served) = service(vec![
+        r#"{"action":"allow"}"#,
+        r#"{"action":"retry"}"#,
+        r#"{"action":"answer","output":"as of yesterday"}"#,
+        r#"{"action":"deny"}"#,
+    ])
+    .await;
+    let policy = HttpPolicy::tool_failed("policy", &url, &caller());
+    let broken = CallResult::error(Code::ToolTimeout, "too slow");
+    let other = OnFailure::Instead(CallResult::text("as of yesterday"));
+    for expected in [OnFailure::Tell, OnFailure::Retry, other] {
+        let wanted = policy.tool_failed(place(), &look(), &broken).await;
+        assert_eq!(wanted, Ok(expected));
+    }
+    let unclear = policy.tool_failed(place(), &look(), &broken).await;
+    assert!(unclear.is_err(), "{unclear:?}");
+    let asked = served.await.expect("served");
+    assert!(
+        asked[0].contains(r#""code":"tool.timeout""#),
+        "{}",
+        asked[0]
+    );
+    let (url, served) = service(vec![
+        r#"{"action":"allow","inject":"mind the date"}"#,
+        r#"{"action":"allow","output":"redacted"}"#,
+        r#"{"action":"deny","reason":"private"}"#,
+        r#"{"action":"end"}"#,
+    ])
+    .await;
+    let policy = HttpPolicy::after_tool("policy", &url, &caller());
+    let mut result = CallResult::text("found");
+    let done = policy.after_tool(place(), &look(), &mut result).await;
+    assert_eq!(
+        (done, &result.said[..]),
+        (Ok(()), &["mind the date".to_owned()][..])
+    );
+    assert_eq!(result.whole_text(), "found");
+    let done = policy.after_tool(place(), &look(), &mut result).await;
+    assert_eq!(
+        (done, result.said.len()),
+        (Ok(()), 1),
+        "what was said stays"
+    );
+    assert_eq!(result.whole_text(), "redacted");
+    let done = policy.after_tool(place(), &look(), &mut result).await;
+    assert_eq!((done, result.code), (Ok(()), Some(Code::ToolDenied)));
+    assert!(result.whole_text().contains("private"));
+    assert!(
+        policy
+            .after_tool(place(), &look(), &mut result)
+            .await
+            .is_err()
+    );
+    served.await.expect("served");
+}
+
+#[tokio::test]
+async fn another_service_says_something_before_a_round_or_a_model_call() {
+    let (url, served) = service(vec![
+        r#"{"action":"allow"}"#,
+        r#"{"action":"allow","inject":"it is Friday"}"#,
+        r#"{"action":"end"}"#,
+        r#"{"action":"deny","inject":"no"}"#,
+    ])
+    .await;
+    let policy = HttpPolicy::round_started("policy", &url, &caller());
+    let words = vec![ContentPart::text("it is Friday")];
+    for expected in [Verdict::Go, Verdict::Say(words), Verdict::End] {
+        assert_eq!(policy.round_started(place()).await, Ok(expected));
+    }
+    assert!(policy.round_started(place()).await.is_err());
+    let asked = served.await.expect("served");
+    assert!(
+        asked[0].contains(r#""name":"round_started""#),
+        "{}",
+        asked[0]
+    );
 }
 
 #[tokio::test]
@@ -186,6 +357,8 @@ async fn another_service_says_whether_a_part_is_folded() {
     let (url, served) = service(vec![
         r#"{"action":"allow"}"#,
         r#"{"action":"deny","reason":"not now"}"#,
+        r#"{"action":"allow","text":"they met in May"}"#,
+        r#"{"action":"allow","text":""}"#,
     ])
     .await;
     let policy = HttpPolicy::before_fold("policy", &url, &caller());
@@ -204,6 +377,9 @@ async fn another_service_says_whether_a_part_is_folded() {
     assert_eq!(policy.before_fold(place(), &part).await, Ok(Verdict::Go));
     let denied = policy.before_fold(place(), &part).await;
     assert_eq!(denied, Ok(Verdict::Refuse("not now".into())));
+    let written = policy.before_fold(place(), &part).await;
+    assert_eq!(written, Ok(Verdict::Instead("they met in May".into())));
+    assert!(policy.before_fold(place(), &part).await.is_err());
     let asked = served.await.expect("served");
     assert!(asked[0].contains(r#""to_seq":8"#), "{}", asked[0]);
 }
@@ -215,6 +391,9 @@ async fn another_service_judges_what_a_timer_fired() {
         r#"{"action":"allow","input":"other words"}"#,
         r#"{"action":"end"}"#,
         r#"{"action":"deny","reason":"not now"}"#,
+        r#"{"action":"postpone","seconds":600}"#,
+        r#"{"action":"postpone","until":"1970-01-01T00:00:05Z"}"#,
+        r#"{"action":"postpone"}"#,
         r#"{"action":"allow","input":" "}"#,
         r#"{"action":"continue"}"#,
     ])
@@ -226,15 +405,23 @@ async fn another_service_judges_what_a_timer_fired() {
         due_at: mainspring_shared::time::Timestamp(1_000),
         input: vec![ContentPart::text("tick")],
     };
-    let words = Verdict::Instead(vec![ContentPart::text("other words")]);
+    let words = OnFired::Input(vec![ContentPart::text("other words")]);
+    let later = OnFired::After(std::time::Duration::from_mins(10));
+    let then = OnFired::At(mainspring_shared::time::Timestamp(5_000));
     for expected in [
         Verdict::Go,
-        words,
+        Verdict::Instead(words),
         Verdict::End,
         Verdict::Refuse("not now".into()),
+        Verdict::Instead(later),
+        Verdict::Instead(then),
     ] {
         assert_eq!(policy.timer_fired(place(), &fired).await, Ok(expected));
     }
+    assert!(
+        policy.timer_fired(place(), &fired).await.is_err(),
+        "until when?"
+    );
     // Nothing is not said in the place of something, and only an answer can be continued.
     assert!(policy.timer_fired(place(), &fired).await.is_err());
     assert!(policy.timer_fired(place(), &fired).await.is_err());

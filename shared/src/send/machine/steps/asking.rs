@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    ATTEMPT_LIMIT, DEADLINE, PASSED, ROUND_LIMIT, abort_and_end, ask, end, lost, park, pause, stay,
-    to,
+    ATTEMPT_LIMIT, DEADLINE, PASSED, ROUND_LIMIT, abort_and_end, ask, end, finish, lost, park,
+    pause, stay, to,
 };
 use crate::agent::Recovery;
 use crate::error::Code;
@@ -40,8 +40,10 @@ pub(super) fn taken(
                 [Command::RunCalls],
             ),
             Open::Outside { on, within } => park(last, 0, on, within),
-            Open::Passed => end(last, PASSED),
-            Open::Nothing if rounds >= rules.rounds_max => end(rounds, ROUND_LIMIT),
+            Open::Passed => finish((rounds, attempts + 1), last, PASSED, false, rules),
+            Open::Nothing if rounds >= rules.rounds_max => {
+                finish((rounds, attempts + 1), rounds, ROUND_LIMIT, false, rules)
+            }
             Open::Nothing => ask(rounds, attempts + 1),
         },
         Event::CancelRaised => end(rounds, End::Cancelled),
@@ -67,6 +69,7 @@ pub(super) fn taken(
         | Event::TooLong
         | Event::Overflowed
         | Event::Folded { .. }
+        | Event::Decided(_)
         | Event::LeaseLost => None,
     }
 }
@@ -91,8 +94,15 @@ pub(super) fn asking(
             };
             to(next, [Command::Ask { round, attempt }])
         }
-        Event::Replied(Answer::Final) => end(round, End::Completed(StopReason::End)),
-        Event::Replied(Answer::Cut) => end(round, End::Completed(StopReason::Length)),
+        Event::Replied(Answer::Final) => {
+            let why = End::Completed(StopReason::End);
+            finish((round, attempt), round, why, draining, rules)
+        }
+        Event::Replied(Answer::Cut) => {
+            let why = End::Completed(StopReason::Length);
+            finish((round, attempt), round, why, draining, rules)
+        }
+        Event::Replied(Answer::Ended) => end(round, End::Completed(StopReason::End)),
         Event::Replied(Answer::Refused) => end(
             round,
             End::Failed(StopReason::ProviderError, Code::LlmRefused),
@@ -135,6 +145,7 @@ pub(super) fn asking(
         | Event::Undelivered
         | Event::Stored
         | Event::Folded { .. }
+        | Event::Decided(_)
         | Event::LeaseLost => None,
     }
 }
@@ -167,6 +178,10 @@ fn failed(round: u32, attempt: u32, draining: bool, event: Event, rules: &Rules)
         rules.retry.wait(tries, retry_after, fraction)
     };
     match wait {
+        None if code == Code::BudgetExceeded => {
+            let why = End::Failed(reason_of(code), code);
+            finish((round, attempt), round, why, draining, rules)
+        }
         None => end(round, End::Failed(reason_of(code), code)),
         Some(wait) if draining || wait > rules.hold_max => {
             park(round, attempt, WaitingOn::Retry, Some(wait))
@@ -219,6 +234,7 @@ pub(super) fn folding(
         | Event::Woken { .. }
         | Event::Undelivered
         | Event::Stored
+        | Event::Decided(_)
         | Event::LeaseLost => None,
     }
 }
@@ -269,6 +285,7 @@ pub(super) fn backing_off(round: u32, attempt: u32, event: Event, rules: &Rules)
         | Event::TooLong
         | Event::Overflowed
         | Event::Folded { .. }
+        | Event::Decided(_)
         | Event::LeaseLost => None,
     }
 }

@@ -1,6 +1,6 @@
 //! The states from a stored answer to the results of its calls.
 
-use super::{DEADLINE, PASSED, after_round, end, pause, stay, to};
+use super::{DEADLINE, after_round, end, pause, stay, to};
 use crate::error::Code;
 use crate::send::StopReason;
 use crate::send::machine::{Command, End, Event, Open, Rules, State, Step};
@@ -38,6 +38,7 @@ pub(super) fn storing(round: u32, draining: bool, event: Event, rules: &Rules) -
         | Event::TooLong
         | Event::Overflowed
         | Event::Folded { .. }
+        | Event::Decided(_)
         | Event::LeaseLost => None,
     }
 }
@@ -51,7 +52,7 @@ pub(super) fn calling(round: u32, draining: bool, event: Event, rules: &Rules) -
         Event::CallsOver {
             open: Open::Passed,
             may_ride: true,
-        } => end(round, PASSED),
+        } => after_round(round, draining, Open::Passed, rules),
         Event::CallsOver { .. } => to(State::Settling { round, draining }, [Command::StoreResults]),
         // Results that came are stored before it is parked.
         Event::Paused { within } => pause(within),
@@ -83,6 +84,7 @@ pub(super) fn calling(round: u32, draining: bool, event: Event, rules: &Rules) -
         | Event::TooLong
         | Event::Overflowed
         | Event::Folded { .. }
+        | Event::Decided(_)
         | Event::LeaseLost => None,
     }
 }
@@ -116,6 +118,7 @@ pub(super) fn stopping(why: End, event: Event) -> Option<Step> {
         | Event::TooLong
         | Event::Overflowed
         | Event::Folded { .. }
+        | Event::Decided(_)
         | Event::LeaseLost => None,
     }
 }
@@ -151,6 +154,7 @@ pub(super) fn settling(round: u32, draining: bool, event: Event, rules: &Rules) 
         | Event::TooLong
         | Event::Overflowed
         | Event::Folded { .. }
+        | Event::Decided(_)
         | Event::LeaseLost => None,
     }
 }

@@ -1,7 +1,62 @@
 //! The states in which the last write is made, and what follows it.
 
-use super::{after_round, ask, stay, to};
-use crate::send::machine::{Command, Event, Open, Rules, State, Step};
+use super::{after_round, ask, end, stay, to};
+use crate::send::machine::{Command, Decision, End, Event, Open, Rules, State, Step};
+
+/// The round and the attempt with which it goes on, and the round with which it ends.
+pub(super) fn deciding(
+    (round, attempt, last): (u32, u32, u32),
+    why: End,
+    draining: bool,
+    event: Event,
+) -> Option<Step> {
+    let state = |draining| State::Deciding {
+        round,
+        attempt,
+        last,
+        why,
+        draining,
+    };
+    let end_now = |why| {
+        let commands = [Command::AbortDeciding, Command::End(why)];
+        to(State::Ending { round: last }, commands)
+    };
+    match event {
+        Event::Decided(Decision::End) => end(last, why),
+        Event::Decided(Decision::Again) => {
+            to(State::Storing { round, draining }, [Command::StoreRound])
+        }
+        Event::Decided(Decision::Asked { cancelled: true }) => end(last, End::Cancelled),
+        Event::Decided(Decision::Asked { cancelled: false }) if draining => {
+            to(State::Releasing, [Command::Release])
+        }
+        Event::Decided(Decision::Asked { cancelled: false }) => ask(round, attempt),
+        Event::CancelRaised => end_now(End::Cancelled),
+        // Whatever there is came in time.
+        Event::DeadlinePassed => end_now(why),
+        // What came is found with the end, or read before the model is asked again.
+        Event::Interrupted => stay(state(draining)),
+        Event::DrainAsked => stay(state(true)),
+        // Nobody has allowed it to end.
+        Event::DrainOver => to(State::Releasing, [Command::AbortDeciding, Command::Release]),
+        Event::Begun
+        | Event::Replied(_)
+        | Event::Paused { .. }
+        | Event::Failed { .. }
+        | Event::BackoffOver
+        | Event::RoundStored { .. }
+        | Event::CallsOver { .. }
+        | Event::CallsAborted
+        | Event::ResultsStored { .. }
+        | Event::Woken { .. }
+        | Event::Undelivered
+        | Event::Stored
+        | Event::TooLong
+        | Event::Overflowed
+        | Event::Folded { .. }
+        | Event::LeaseLost => None,
+    }
+}
 
 pub(super) fn ending(round: u32, event: Event) -> Option<Step> {
     let state = State::Ending { round };
@@ -35,6 +90,7 @@ pub(super) fn ending(round: u32, event: Event) -> Option<Step> {
         | Event::TooLong
         | Event::Overflowed
         | Event::Folded { .. }
+        | Event::Decided(_)
         | Event::LeaseLost => None,
     }
 }
@@ -68,6 +124,7 @@ pub(super) fn parking(round: u32, attempt: u32, event: Event, rules: &Rules) -> 
         | Event::TooLong
         | Event::Overflowed
         | Event::Folded { .. }
+        | Event::Decided(_)
         | Event::LeaseLost => None,
     }
 }
@@ -95,6 +152,7 @@ pub(super) fn pausing(event: Event) -> Option<Step> {
         | Event::TooLong
         | Event::Overflowed
         | Event::Folded { .. }
+        | Event::Decided(_)
         | Event::LeaseLost => None,
     }
 }
@@ -122,6 +180,7 @@ pub(super) fn releasing(event: Event) -> Option<Step> {
         | Event::TooLong
         | Event::Overflowed
         | Event::Folded { .. }
+        | Event::Decided(_)
         | Event::LeaseLost => None,
     }
 }
@@ -149,6 +208,7 @@ pub(super) fn left(event: Event) -> Option<Step> {
         | Event::TooLong
         | Event::Overflowed
         | Event::Folded { .. }
+        | Event::Decided(_)
         | Event::LeaseLost => None,
     }
 }

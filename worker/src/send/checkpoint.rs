@@ -1,0 +1,113 @@
+//! The beginning of a long answer, kept while it is streamed: a worker that dies without a word leaves it to
+//! the next one, who shows it to the model and asks for the rest.
+//!
+//! Answers that take less than [`EVERY`] cost nothing. What is kept is cleared by the step that stores the
+//! answer, or that it was void.
+
+use std::time::Duration;
+
+use mainspring_shared::send::machine::Event;
+use mainspring_shared::session::shown::{BEGUN_BYTES_MAX, Begun};
+use mainspring_shared::session::{SIGNAL_CANCEL, SIGNAL_INTERRUPT, SIGNAL_RESULT};
+use mainspring_shared::store::UsageRow;
+use mainspring_shared::usage::Usage;
+
+use super::run::Run;
+use crate::llm::{Request, Resolved, estimate_request_tokens, estimate_tokens};
+
+/// How long is streamed until what was said is kept, and kept again.
+const EVERY: Duration = Duration::from_secs(5);
+
+/// What is kept of the answer that is under way.
+#[derive(Debug, Default)]
+pub(super) struct Checkpoint {
+    /// When it is looked next whether there is more.
+    due: Option<Duration>,
+    /// Bytes that are durable.
+    kept: usize,
+    /// An attempt of a worker that died in the middle of it, and the tokens that it is known to have said.
+    unpaid: Option<(i32, u64)>,
+}
+
+impl Checkpoint {
+    /// A model call begins at this time.
+    pub(super) fn begin(&mut self, now: Duration) {
+        self.due = Some(now + EVERY);
+        self.kept = 0;
+    }
+
+    /// The model goes on with an answer of which this is durable.
+    pub(super) fn take_up(&mut self, begun: &Begun) {
+        self.unpaid = begun
+            .attempt
+            .map(|attempt| (attempt, estimate_tokens(&begun.text)));
+    }
+}
+
+impl Run<'_> {
+    /// How long until what was said is kept; none while nobody says anything that could be gone on with.
+    pub(super) fn checkpoint_in(&self) -> Option<Duration> {
+        let due = self.asking.checkpoint.due?;
+        let shown = self.bill.totals.shown.as_ref();
+        // The provider keeps what it works on by itself.
+        let by_itself = shown.is_some_and(|shown| shown.background.is_some());
+        let is_asked = self.asking.call.is_some() && self.asking.asked.is_some();
+        (is_asked && !by_itself && self.may_go_on())
+            .then(|| due.saturating_sub(self.kernel.parts.clock.monotonic()))
+    }
+
+    /// Keeps what was said so far. An event when that did not work, or when something was raised that does
+    /// not wait for the answer.
+    pub(super) async fn keep_said(&mut self) -> Option<Event> {
+        let now = self.kernel.parts.clock.monotonic();
+        self.asking.checkpoint.due = Some(now + EVERY);
+        let text = self.hold.reach.said.text();
+        let bytes = text.len();
+        let grew = bytes > self.asking.checkpoint.kept && !text.trim().is_empty();
+        if !grew || bytes > BEGUN_BYTES_MAX {
+            return None;
+        }
+        let (round, attempt) = (self.bill.totals.rounds, self.bill.totals.attempts);
+        // From now on there is something to clear.
+        self.bill.totals.shown.get_or_insert_default();
+        let mut item = self.changes_only(Vec::new());
+        let shown = item.totals.shown.get_or_insert_default();
+        shown.begun = Some(Begun {
+            round,
+            text,
+            attempt: Some(attempt),
+        });
+        // Whoever finds this finds a worker's death, which is no failure of the model's.
+        item.totals.not_failed = (item.totals.not_failed + 1).min(attempt);
+        let signals = match self.append(item).await {
+            Ok(signals) => signals,
+            Err(event) => return Some(event),
+        };
+        self.asking.checkpoint.kept = bytes;
+        if signals & SIGNAL_CANCEL != 0 {
+            self.hold.reach.cancel.cancel();
+        }
+        self.hold.heard |= signals & (SIGNAL_RESULT | SIGNAL_INTERRUPT);
+        // It is lowered now: nobody else would look.
+        let interrupts = signals & SIGNAL_INTERRUPT != 0 && self.has_news().await;
+        interrupts.then_some(Event::Interrupted)
+    }
+
+    /// Enters what the call of a worker cost that died in the middle of an answer which is gone on with.
+    pub(super) fn pay_for_the_dead(&mut self, request: &Request, resolved: &Resolved) {
+        let Some((attempt, said)) = self.asking.checkpoint.unpaid.take() else {
+            return;
+        };
+        let mut usage = Usage {
+            input_tokens: estimate_request_tokens(request).saturating_sub(said),
+            output_tokens: said,
+            estimated: true,
+            ..Usage::default()
+        };
+        usage.cost_usd = resolved.facts.price.map(|price| price.at_most(&usage));
+        self.bill.enter_row(UsageRow {
+            attempt,
+            ..self.bill.row(request.model.clone(), usage)
+        });
+    }
+}

@@ -1,0 +1,141 @@
+//! `Decide`: hooks may have a send go on that is about to end.
+
+use futures::future::BoxFuture;
+use mainspring_shared::message::{ContentPart, NewMessage};
+use mainspring_shared::send::machine::{Decision, End, Event};
+use mainspring_shared::session::shown::{SaidInRound, SentBack};
+use mainspring_shared::session::{SIGNAL_CANCEL, SIGNAL_INTERRUPT, SIGNAL_RESULT};
+use mainspring_shared::store::AppendRound;
+
+use super::run::Run;
+use super::unsaid::Unsaid;
+use crate::hook::{EndReason, Ending, GoOn};
+
+/// What hooks are asked about the end, and what is to be done with what they say.
+#[derive(Default)]
+pub(super) struct Deciding {
+    asked: Option<(EndReason, BoxFuture<'static, Option<GoOn>>)>,
+    /// What is said behind the answer that is stored next.
+    pub(super) back: Option<NewMessage>,
+}
+
+impl Deciding {
+    /// What hooks say; never, while they are not asked.
+    pub(super) async fn said(&mut self) -> Option<GoOn> {
+        match &mut self.asked {
+            Some((_, asked)) => asked.await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl Run<'_> {
+    /// How often hooks had the send go on.
+    fn sent_back(&self) -> SentBack {
+        let shown = self.bill.totals.shown.as_ref();
+        shown.and_then(|shown| shown.sent_back).unwrap_or_default()
+    }
+
+    /// Asks hooks about an end. An event where there is nothing to ask.
+    pub(super) fn decide(&mut self, end: End) -> Option<Event> {
+        let reply = self.asking.reply.clone();
+        let rounds = self.bill.totals.rounds.unsigned_abs() + u32::from(reply.is_some());
+        // A send of which nothing is stored goes on with nothing.
+        let why = EndReason::of(end, reply.is_some()).filter(|_| rounds > 0);
+        let Some(why) = why else {
+            return Some(Event::Decided(Decision::End));
+        };
+        let ending = Ending {
+            why,
+            reply,
+            rounds_left: self.rules.rounds_max.saturating_sub(rounds),
+            sent_back: self.sent_back().times,
+        };
+        let (hooks, at) = (self.kernel.parts.hooks.clone(), self.place());
+        let asked = Box::pin(async move { hooks.before_end(at, &ending).await });
+        self.deciding.asked = Some((why, asked));
+        None
+    }
+
+    /// Nobody waits for what hooks would say. An answer that is dropped with the question was no failure.
+    pub(super) fn abort_deciding(&mut self) {
+        self.deciding.asked = None;
+        self.asking.tries.interrupted = self.asking.not_failed() + 1;
+    }
+
+    /// Does what hooks want: the send goes on as long as it may.
+    pub(super) async fn decided(&mut self, wish: Option<GoOn>) -> Event {
+        let ends = Event::Decided(Decision::End);
+        let Some((why, _)) = self.deciding.asked.take() else {
+            return ends;
+        };
+        let Some(wish) = wish else {
+            return ends;
+        };
+        let answered = self.asking.reply.is_some();
+        let next = self.bill.totals.rounds + i32::from(answered);
+        let config = &self.kernel.parts.config;
+        let mut back = self.sent_back();
+        let is_spent = why == EndReason::Budget;
+        let is_last = next.unsigned_abs() >= self.rules.rounds_max;
+        if is_spent || is_last {
+            let left = config.extra_rounds_max.saturating_sub(back.granted);
+            let granted = wish.rounds.min(left);
+            if granted == 0 {
+                return ends;
+            }
+            back.granted += granted;
+            if is_last {
+                back.rounds += granted;
+                self.rules.rounds_max += granted;
+            }
+            if is_spent {
+                back.unpriced_before = next.saturating_add_unsigned(granted);
+            }
+        }
+        back.times += 1;
+        self.rules.decides = back.times < config.continues_max;
+        self.ending.failure = None;
+        self.bill.totals.shown.get_or_insert_default().sent_back = Some(back);
+        // It opens the next round: an answer that is to fit a schema is corrected in its own.
+        let message = NewMessage::user(vec![ContentPart::text(wish.message)], next);
+        if answered {
+            self.deciding.back = Some(message);
+            return Event::Decided(Decision::Again);
+        }
+        self.round.passed = false;
+        self.prompt.unsaid.messages.push(message);
+        self.store_said().await
+    }
+
+    /// Stores what the model is told next, without an answer to it.
+    async fn store_said(&mut self) -> Event {
+        let round = self.bill.totals.rounds;
+        let ids = self.asking.injected.in_round(round);
+        if !ids.is_empty() {
+            let shown = self.bill.totals.shown.get_or_insert_default();
+            shown.injected = Some(SaidInRound { round, ids });
+        }
+        let Unsaid {
+            messages,
+            changes,
+            deliveries,
+            ..
+        } = std::mem::take(&mut self.prompt.unsaid);
+        let totals = self.sums();
+        let item = AppendRound {
+            messages,
+            deliveries,
+            totals,
+            ..self.changes_only(changes)
+        };
+        match self.append(item).await {
+            Ok(signals) => {
+                self.hold.heard |= signals & (SIGNAL_RESULT | SIGNAL_INTERRUPT);
+                let cancelled = signals & SIGNAL_CANCEL != 0;
+                Event::Decided(Decision::Asked { cancelled })
+            }
+            Err(event) => event,
+        }
+    }
+}
