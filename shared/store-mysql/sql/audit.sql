@@ -30,13 +30,14 @@ LIMIT $1;
 -- name: audit/budget.kept
 -- Sends that took more rounds, used more before their last answer, or set aside more than their budget
 -- has; and completed ones with something set aside for a child that reported to them, unless others work
--- on below that one.
+-- on below that one. A send whose budget a hook has let it exceed is left out.
 WITH capped AS (
     SELECT tenant, session_id, send_id, rounds, JSON_EXTRACT(options, '$.budget') AS budget
     FROM sends
-    WHERE JSON_EXTRACT(options, '$.budget.rounds') IS NOT NULL
-       OR JSON_EXTRACT(options, '$.budget.tokens') IS NOT NULL
-       OR JSON_EXTRACT(options, '$.budget.cost_usd') IS NOT NULL
+    WHERE (JSON_EXTRACT(options, '$.budget.rounds') IS NOT NULL
+           OR JSON_EXTRACT(options, '$.budget.tokens') IS NOT NULL
+           OR JSON_EXTRACT(options, '$.budget.cost_usd') IS NOT NULL)
+      AND coalesce(JSON_VALUE("usage", '$.shown.sent_back.unpriced_before'), 0) = 0
 ), ids AS (
     SELECT s.tenant, s.session_id, s.send_id, s.status, k.call_id,
            JSON_EXTRACT(s."usage", '$.held') AS held

@@ -2,6 +2,7 @@
 //! across workers have the machine to themselves; the others run beside each other.
 
 mod agent;
+mod checkpoint;
 mod conversation;
 mod crowd;
 mod daily_report;

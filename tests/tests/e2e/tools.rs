@@ -20,7 +20,7 @@ const WORK: &str = concat!(
     r#"!then !tool read_file {"path": "plan.txt"}"#,
 );
 
-fn start(program: &Program, name: &str, data: &Path) -> Result<Process> {
+pub(crate) fn start(program: &Program, name: &str, data: &Path) -> Result<Process> {
     let dev = blocking(|| program.dev(name, data))?;
     blocking(|| dev.wait_until_ready())?;
     Ok(dev)

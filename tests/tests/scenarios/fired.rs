@@ -234,7 +234,7 @@ impl Hook for Later {
     async fn timer_fired(&self, _at: At, fired: &FiredTimer) -> Decision<OnFired> {
         let seen = (fired.timer, plain_text(&fired.input));
         self.asked.lock().expect("no panic").push(seen);
-        Ok(if fired.timer == TimerId(uuid::Uuid::from_u128(7)) {
+        Ok(if fired.timer == TimerId(uuid::Uuid::from_u128(1 << 100)) {
             Verdict::Instead(OnFired::After(Duration::from_hours(1)))
         } else {
             Verdict::Go
@@ -257,7 +257,7 @@ async fn what_is_put_off_is_said_later_and_once_whatever_dies() {
         let mortal = Arc::new(Faulty::new(world.store.clone(), plan));
         world.worker("mortal", mortal.clone());
         let timer = NewTimer {
-            id: TimerId(uuid::Uuid::from_u128(7)),
+            id: TimerId(uuid::Uuid::from_u128(1 << 100)),
             tenant: key.tenant,
             target: TimerTarget::Send {
                 session: key.session,

@@ -13,6 +13,8 @@
 //! Asked for an answer of a shape, it gives a small value that fits, its texts made of what it would
 //! have said.
 //!
+//! Asked to go on with an answer that was cut, it says the rest of it.
+//!
 //! What is not a directive after all is only text. After results of tools, only `!stream` counts.
 
 mod directive;
@@ -34,6 +36,9 @@ use mainspring_worker::llm::{Error, Wait};
 
 /// Between what counts in one round and what counts in the next.
 const THEN: &str = "!then";
+
+/// In what a model is told whose answer was cut.
+const GO_ON: &str = "Go on exactly where it stops";
 
 /// The `demo` provider.
 #[derive(Debug)]
@@ -84,19 +89,20 @@ impl Model for Demo {
         request: &Request,
         on_chunk: &mut (dyn for<'c> FnMut(Chunk<'c>) + Send),
     ) -> Result<Reply, Error> {
-        let last_user = request.messages.iter().rev().find(|m| m.role == Role::User);
+        let (messages, before) = going_on(&request.messages);
+        let last_user = messages.iter().rev().find(|m| m.role == Role::User);
         let asked = last_user
             .map(|m| plain_text(&m.content))
             .unwrap_or_default();
         let asked = json::clean(&asked);
-        let since = request.messages.iter().rev();
+        let since = messages.iter().rev();
         let since = since.take_while(|m| m.role != Role::User);
         let turn = since.filter(|m| m.role == Role::Assistant).count();
         let stage = asked.split(THEN).nth(turn).map(str::to_owned);
         let directives = Directives::read(stage.as_deref().unwrap_or(&asked));
         let mut text = asked.into_owned();
         let mut tool_calls = Vec::new();
-        if let (None, Some(results)) = (&stage, results(&request.messages)) {
+        if let (None, Some(results)) = (&stage, results(messages)) {
             text = results;
         } else {
             if let Some(wait) = directives.sleep {
@@ -120,13 +126,29 @@ impl Model for Demo {
             let missing = count.saturating_sub(text.chars().count());
             text.extend(std::iter::repeat_n(padding, missing));
         }
-        self.say(
-            &text,
-            directives.pace.filter(|_| !text.is_empty()),
-            on_chunk,
-        )
-        .await;
+        let mut pace = directives.pace;
+        if let Some(rest) = text.strip_prefix(&before).filter(|_| !before.is_empty()) {
+            if let Some((count, _)) = &mut pace {
+                let (rest, whole) = (rest.chars().count(), text.chars().count());
+                *count = (*count * rest).div_ceil(whole.max(1));
+            }
+            text = rest.to_owned();
+        }
+        self.say(&text, pace.filter(|_| !text.is_empty()), on_chunk)
+            .await;
         Ok(reply(request, text, tool_calls))
+    }
+}
+
+/// The conversation up to an answer that goes on, and what is said of it.
+fn going_on(messages: &[Arc<Message>]) -> (&[Arc<Message>], String) {
+    match messages {
+        [before @ .., said, told]
+            if said.role == Role::Assistant && plain_text(&told.content).contains(GO_ON) =>
+        {
+            (before, plain_text(&said.content))
+        }
+        _ => (messages, String::new()),
     }
 }
 

@@ -78,6 +78,11 @@ impl Run<'_> {
         let mut back = self.sent_back();
         let is_spent = why == EndReason::Budget;
         let is_last = next.unsigned_abs() >= self.rules.rounds_max;
+        // What a child or a leaf has to spend is another's.
+        let record = &self.send.record;
+        if is_spent && (record.reports_to.is_some() || record.run.is_some()) {
+            return ends;
+        }
         if is_spent || is_last {
             let left = config.extra_rounds_max.saturating_sub(back.granted);
             let granted = wish.rounds.min(left);

@@ -1,10 +1,11 @@
 -- Sends that took more rounds, used more before their last answer, or set aside more than their budget
 -- has; and completed ones with something set aside for a child that reported to them, unless others work
--- on below that one.
+-- on below that one. A send whose budget a hook has let it exceed is left out.
 WITH capped AS MATERIALIZED (
     SELECT tenant, session_id, send_id, rounds, options -> 'budget' AS budget
     FROM sends
     WHERE options ->> 'budget' IS NOT NULL
+      AND coalesce(usage ->> '$.shown.sent_back.unpriced_before', 0) = 0
 ), held AS MATERIALIZED (
     SELECT s.tenant, s.session_id, s.send_id, s.status, h.key AS call_id,
            h.value ->> 'tokens' AS tokens, h.value ->> 'rounds' AS rounds,

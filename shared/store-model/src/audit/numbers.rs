@@ -222,7 +222,7 @@ fn has_others(session: &DumpSession, send: &SendRecord) -> bool {
 
 /// The rounds that a send took, what it used before its last answer and what it has set aside keep
 /// to its budget; one that completed has nothing set aside for a child that reported to it and below
-/// which nothing works on.
+/// which nothing works on. A send whose budget a hook has let it exceed is left out.
 pub(super) fn budgets(found: &mut Found<'_>) {
     let session = found.session;
     for send in &session.sends {
@@ -234,7 +234,9 @@ pub(super) fn budgets(found: &mut Found<'_>) {
         let before = before - tokens(&last);
         let passed = budget.rounds.is_some_and(|cap| rounds > u64::from(cap))
             || (budget.tokens).is_some_and(|cap| before > cap || held.tokens > cap);
-        if passed {
+        let back = send.shown.as_ref().and_then(|shown| shown.sent_back);
+        let is_let = back.is_some_and(|back| back.unpriced_before > 0);
+        if passed && !is_let {
             let row = json!({ "send": send.id, "rounds": rounds, "tokens": before, "held": held });
             found.add("budget.kept", row);
         }

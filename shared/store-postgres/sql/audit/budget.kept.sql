@@ -1,6 +1,6 @@
 -- The rounds that a send took, what it used before its last answer and what it has set aside keep to
 -- its budget; one that completed has nothing set aside for a child that reported to it, unless others
--- work on below that one.
+-- work on below that one. A send whose budget a hook has let it exceed is left out.
 WITH bound AS MATERIALIZED (
     SELECT
         coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now,
@@ -11,6 +11,9 @@ capped AS MATERIALIZED (
         s.tenant, s.session_id, s.send_id, s.rounds, s.usage, s.options::json -> 'budget' AS budget
     FROM sends s
     WHERE s.options::json -> 'budget' IS NOT NULL
+      AND coalesce(
+          (s.usage::json -> 'shown' -> 'sent_back' ->> 'unpriced_before')::bigint, 0
+      ) = 0
 ),
 held AS MATERIALIZED (
     SELECT

@@ -178,3 +178,19 @@ fn it_fails_and_sleeps_as_told() {
         assert!(heard.chunks.is_empty());
     }
 }
+
+#[test]
+fn an_answer_that_was_cut_goes_on_where_it_stops() {
+    let asked = "!stream 8x10ms abcdefghijklmnop";
+    let whole = ask(vec![message(Role::User, asked, None)]);
+    let begun = whole.chunks[..6].concat();
+    let rest = ask(vec![
+        message(Role::User, asked, None),
+        message(Role::Assistant, &begun, None),
+        message(Role::User, GO_ON, None),
+    ]);
+    assert_eq!(rest.chunks.len(), 2, "{:?}", rest.chunks);
+    assert_eq!(rest.chunks.concat(), whole.chunks[6..].concat());
+    let said = rest.reply.expect("an answer").content;
+    assert_eq!(plain_text(&said), whole.chunks[6..].concat());
+}
