@@ -25,6 +25,8 @@ pub(super) struct Checkpoint {
     due: Option<Duration>,
     /// Bytes that are durable.
     kept: usize,
+    /// The same of the answer that is gone on with next.
+    taken_up: usize,
     /// An attempt of a worker that died in the middle of it, and the tokens that it is known to have said.
     unpaid: Option<(i32, u64)>,
 }
@@ -33,11 +35,13 @@ impl Checkpoint {
     /// A model call begins at this time.
     pub(super) fn begin(&mut self, now: Duration) {
         self.due = Some(now + EVERY);
-        self.kept = 0;
+        // A life that adds nothing to what it took up keeps nothing: its death counts.
+        self.kept = std::mem::take(&mut self.taken_up);
     }
 
     /// The model goes on with an answer of which this is durable.
     pub(super) fn take_up(&mut self, begun: &Begun) {
+        self.taken_up = begun.text.len();
         self.unpaid = begun
             .attempt
             .map(|attempt| (attempt, estimate_tokens(&begun.text)));
@@ -77,8 +81,11 @@ impl Run<'_> {
             text,
             attempt: Some(attempt),
         });
-        // Whoever finds this finds a worker's death, which is no failure of the model's.
-        item.totals.not_failed = (item.totals.not_failed + 1).min(attempt);
+        // Whoever finds this finds a worker's death, which counts the call that nothing else tells of.
+        item.totals.attempts = self.bill.stored_attempts;
+        let counted = self.bill.purse.counted(round, item.totals.attempts);
+        item.totals.counted = counted;
+        item.totals.not_failed = item.totals.not_failed.min(item.totals.attempts);
         let signals = match self.append(item).await {
             Ok(signals) => signals,
             Err(event) => return Some(event),
@@ -105,6 +112,7 @@ impl Run<'_> {
             ..Usage::default()
         };
         usage.cost_usd = resolved.facts.price.map(|price| price.at_most(&usage));
+        self.bill.purse.found();
         self.bill.enter_row(UsageRow {
             attempt,
             ..self.bill.row(request.model.clone(), usage)

@@ -66,6 +66,11 @@ impl Purse {
         attempts.saturating_sub(lost).max(0)
     }
 
+    /// One of the calls of dead workers is known by what it has said: it is not counted at its worst.
+    pub(super) fn found(&mut self) {
+        self.lost = self.lost.saturating_sub(1);
+    }
+
     /// When the send's time is up.
     pub(super) fn ends_at(&self, started: Option<Timestamp>) -> Option<Timestamp> {
         Some(started?.after(self.wall?))
