@@ -25,9 +25,8 @@ fn agent() -> AgentSpec {
 }
 
 fn counted(to: u32) -> String {
-    (0..to)
-        .flat_map(|n| [n.to_string(), " ".to_owned()])
-        .collect()
+    let words: Vec<String> = (0..to).map(|n| n.to_string()).collect();
+    format!("{} ", words.join(" "))
 }
 
 async fn said(world: &World) -> Vec<(Role, String)> {
