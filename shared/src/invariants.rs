@@ -136,8 +136,8 @@ pub const INVARIANTS: &[(&str, &str)] = &[
     (
         "budget.kept",
         "a send's rounds, its usage before its last response and the amounts it has set aside \
-         are within its budget; a completed send has nothing set aside for a child that \
-         reported to it and below which nothing is active",
+         are within its budget, unless a hook gave it rounds beyond that; a completed send has \
+         nothing set aside for a child that reported to it and below which nothing is active",
     ),
     (
         "boot.in_flight",
