@@ -143,6 +143,19 @@ pub(crate) enum Command {
     /// Lists, searches, changes, exports and erases what agents remember
     #[command(subcommand)]
     Memories(MemoriesCommand),
+    /// Exports the skills, agents, memory and sessions of a tenant as JSON lines
+    Export {
+        /// File to write instead of stdout; replaced only once the export is complete
+        file: Option<PathBuf>,
+        /// Leaves out sessions, and the pictures, files and long outputs that they name
+        #[arg(long)]
+        no_sessions: bool,
+    },
+    /// Imports what a tenant had; what is there already stays as it is
+    Import {
+        /// The export; - reads it from stdin
+        file: PathBuf,
+    },
     /// Lists, creates, rotates and revokes API keys
     #[command(subcommand)]
     Keys(KeysCommand),

@@ -2,6 +2,7 @@
 
 mod events;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::config::Config;
@@ -57,6 +58,8 @@ pub(crate) struct Request {
     lines: Option<Vec<u8>>,
     /// A ZIP archive as the body.
     archive: Option<Vec<u8>>,
+    /// A file with lines of JSON as the body.
+    file: Option<PathBuf>,
     /// Makes a repeat of a creation harmless.
     key: Option<String>,
     wait: Duration,
@@ -71,6 +74,7 @@ impl Request {
             body: None,
             lines: None,
             archive: None,
+            file: None,
             key: None,
             wait: Duration::ZERO,
         }
@@ -107,6 +111,14 @@ impl Request {
     #[must_use]
     pub(crate) fn archive(mut self, archive: Vec<u8>) -> Self {
         self.archive = Some(archive);
+        self.wait = TRANSFER;
+        self
+    }
+
+    /// The lines of a file, which may be longer than what is kept in memory.
+    #[must_use]
+    pub(crate) fn file(mut self, file: PathBuf) -> Self {
+        self.file = Some(file);
         self.wait = TRANSFER;
         self
     }
@@ -189,6 +201,16 @@ impl Client {
         Ok((status, json))
     }
 
+    /// Asks for something to be made; returns it, and whether it was made now and not before.
+    pub(crate) async fn make(&self, request: Request) -> Result<(bool, Value), Failure> {
+        let response = self.response(request).await?;
+        let is_new = response.status() == StatusCode::CREATED
+            && !response.headers().contains_key("Idempotency-Replayed");
+        let json = response.json().await;
+        let json = json.map_err(|error| self.strange(&causes(&error)))?;
+        Ok((is_new, json))
+    }
+
     /// Asks, and hands the answer on as it arrives.
     pub(crate) async fn download(
         &self,
@@ -261,6 +283,18 @@ impl Client {
             builder = builder
                 .header("Content-Type", "application/x-ndjson")
                 .body(lines.clone());
+        }
+        if let Some(file) = &request.file {
+            let body = match tokio::fs::File::open(file).await {
+                Ok(body) => body,
+                Err(error) => {
+                    let message = format!("{}: {error}", file.display());
+                    return Attempt::Failed(Failure::new(Exit::Failure, message));
+                }
+            };
+            builder = builder
+                .header("Content-Type", "application/x-ndjson")
+                .body(body);
         }
         if let Some(key) = &request.key {
             builder = builder.header("Idempotency-Key", key);

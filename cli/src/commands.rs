@@ -33,6 +33,7 @@ mod tail;
 mod tenants;
 mod timers;
 mod tools;
+mod transfers;
 mod webhooks;
 mod worker;
 mod wrap;
@@ -75,6 +76,11 @@ pub(crate) fn run(
         Command::Skills(SkillsCommand::Check { dirs }) => skills::check(dirs, format),
         Command::Skills(args) => asking(skills::run(args, format, Client::new(config)?)),
         Command::Memories(args) => asking(memories::run(args, format, Client::new(config)?)),
+        Command::Export { file, no_sessions } => {
+            let client = Client::new(config)?;
+            asking(transfers::export(file.as_deref(), !no_sessions, client))
+        }
+        Command::Import { file } => asking(transfers::import(file, format, Client::new(config)?)),
         Command::Keys(args) => asking(keys::run(args, format, Client::new(config)?)),
         Command::Webhooks(args) => asking(webhooks::run(args, format, Client::new(config)?)),
         Command::Tenants(args) => asking(tenants::run(args, format, Client::new(config)?)),

@@ -34,3 +34,5 @@ mod runs;
 mod skills;
 #[path = "cli/timers.rs"]
 mod timers;
+#[path = "cli/transfers.rs"]
+mod transfers;

@@ -14,27 +14,66 @@ pub(crate) async fn export(
     request: Request,
     file: Option<&Path>,
 ) -> Result<(), Failure> {
-    let Some(file) = file else {
-        return client.download(request, output::bytes).await;
-    };
-    let part = beside(file);
-    let written = into(client, request, &part).await;
-    let written = written.and_then(|()| fs::rename(&part, file).map_err(|e| failed(file, &e)));
-    if written.is_err() {
-        // What is left of it is of no use; that it cannot be removed changes nothing.
-        let _ = fs::remove_file(&part);
-    }
-    written
+    let mut target = Target::open(file)?;
+    client
+        .download(request, |piece| target.write(piece))
+        .await?;
+    target.finish()
 }
 
-async fn into(client: &Client, request: Request, part: &Path) -> Result<(), Failure> {
-    let failed = |error: io::Error| failed(part, &error);
-    let mut writer = BufWriter::new(File::create(part).map_err(failed)?);
-    client
-        .download(request, |piece| writer.write_all(piece).map_err(failed))
-        .await?;
-    let file = writer.into_inner().map_err(|e| failed(e.into_error()))?;
-    file.sync_all().map_err(failed)
+/// Where an archive goes: stdout, or a file, which is replaced only once it is whole.
+#[derive(Debug)]
+pub(super) struct Target(Option<Part>);
+
+/// What is there of a file so far, beside it; removed unless it becomes the file.
+#[derive(Debug)]
+struct Part {
+    writer: BufWriter<File>,
+    path: PathBuf,
+    file: PathBuf,
+}
+
+impl Target {
+    pub(super) fn open(file: Option<&Path>) -> Result<Self, Failure> {
+        let Some(file) = file else {
+            return Ok(Self(None));
+        };
+        let path = beside(file);
+        let created = File::create(&path).map_err(|error| failed(&path, &error))?;
+        Ok(Self(Some(Part {
+            writer: BufWriter::new(created),
+            path,
+            file: file.to_owned(),
+        })))
+    }
+
+    pub(super) fn write(&mut self, piece: &[u8]) -> Result<(), Failure> {
+        match &mut self.0 {
+            None => output::bytes(piece),
+            Some(part) => {
+                let written = part.writer.write_all(piece);
+                written.map_err(|error| failed(&part.path, &error))
+            }
+        }
+    }
+
+    /// It is whole.
+    pub(super) fn finish(mut self) -> Result<(), Failure> {
+        let Some(part) = &mut self.0 else {
+            return Ok(());
+        };
+        let written = part.writer.flush();
+        let written = written.and_then(|()| part.writer.get_ref().sync_all());
+        written.map_err(|error| failed(&part.path, &error))?;
+        fs::rename(&part.path, &part.file).map_err(|error| failed(&part.file, &error))
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        // What is left of it is of no use, or it is not there any more; that it cannot be removed changes nothing.
+        let _ = fs::remove_file(&self.path);
+    }
 }
 
 fn beside(file: &Path) -> PathBuf {
@@ -53,7 +92,7 @@ pub(crate) fn read(file: &Path) -> Result<Vec<u8>, Failure> {
     fs::read(file).map_err(|error| failed(file, &error))
 }
 
-fn failed(file: &Path, error: &io::Error) -> Failure {
+pub(super) fn failed(file: &Path, error: &io::Error) -> Failure {
     let exit = match error.kind() {
         io::ErrorKind::NotFound => Exit::NotFound,
         _ => Exit::Failure,

@@ -4,6 +4,7 @@
 mod commits;
 mod detached;
 mod kill;
+mod memory;
 mod model;
 mod mysql;
 mod pause;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use mainspring_shared::agent::FoldStrategy;
+use mainspring_shared::budget::Caps;
 use mainspring_shared::id::SendId;
 use mainspring_shared::message::{Message, Role};
 use mainspring_shared::model::{expect_message_tokens, expect_request_tokens};
@@ -83,7 +84,7 @@ fn fold(
     };
     let caps =
         [agent.budget, record.options.budget].map(|budget| budget.unwrap_or_default().caps());
-    if when != FoldWhen::Before && !caps.iter().all(mainspring_shared::budget::Caps::is_none) {
+    if when != FoldWhen::Before && !caps.iter().all(Caps::is_none) {
         return None;
     }
     // Results are weighed as they are shown: some of them are forgotten.
