@@ -65,7 +65,6 @@ pub(super) async fn answer(
         return spoiled;
     }
     let said = said(&prompt, &script, &hash);
-    open.bills(said.usage);
     open.answers(
         if said.tools.is_empty() {
             "reply"
@@ -115,7 +114,6 @@ fn enter(
             .then(|| String::from_utf8_lossy(body).into_owned()),
         answer: String::new(),
         status: 0,
-        usage: None,
         ended_at: None,
         end: None,
     };

@@ -56,9 +56,6 @@ pub struct Entry {
     pub answer: String,
     /// The status that was answered.
     pub status: u16,
-    /// Words that it read and wrote, where an answer says so: what it bills.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub usage: Option<(usize, usize)>,
     /// When the answer ended.
     pub ended_at: Option<Timestamp>,
     /// How it ended; absent while it goes on.
@@ -205,11 +202,6 @@ impl Open {
             what.clone_into(&mut entry.answer);
             entry.status = status;
         });
-    }
-
-    /// Notes what the answer says that it cost.
-    pub(super) fn bills(&self, usage: Option<(usize, usize)>) {
-        self.entry(|entry| entry.usage = usage);
     }
 
     /// Notes that nothing is left to send.

@@ -4,7 +4,6 @@
 mod commits;
 mod detached;
 mod kill;
-mod memory;
 mod model;
 mod mysql;
 mod pause;

@@ -36,7 +36,6 @@ fn call(n: i64, at: i64) -> Entry {
         body: None,
         answer: "reply".into(),
         status: 200,
-        usage: None,
         ended_at: None,
         end: None,
     }
