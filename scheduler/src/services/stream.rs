@@ -469,7 +469,6 @@ mod tests {
                     usage: Usage::default(),
                     digest: None,
                     folded: None,
-                    aged_to: None,
                     recalled: None,
                 }),
                 ..StepRefs::default()

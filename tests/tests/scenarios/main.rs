@@ -15,7 +15,6 @@ mod extractions;
 mod fired;
 mod fold_service;
 mod folding;
-mod forgetting;
 mod grants;
 mod hooked_context;
 mod hooks;

@@ -44,8 +44,7 @@ impl Model for Direct {
             Some(result) => {
                 let text = plain_text(&result.content);
                 on_chunk(Chunk::Text(&text));
-                let content = result.content.iter().filter(|part| part.is_content());
-                (content.cloned().collect(), Vec::new(), Finish::Stop)
+                (result.content.clone(), Vec::new(), Finish::Stop)
             }
             None => (
                 Vec::new(),

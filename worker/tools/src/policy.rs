@@ -138,7 +138,6 @@ impl HttpPolicy {
             timeout: None,
             parallel: true,
             approval: false,
-            digest: None,
             pool: None,
             extra: Extra::default(),
         };

@@ -404,7 +404,6 @@ fn round_ref(round: i32) -> RoundRef {
         usage: usage(1),
         digest: None,
         folded: None,
-        aged_to: None,
         recalled: None,
     }
 }

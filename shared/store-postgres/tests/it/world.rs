@@ -356,7 +356,6 @@ pub(crate) fn round_ref(index: i32) -> RoundRef {
         usage: usage(),
         digest: None,
         folded: None,
-        aged_to: None,
         recalled: None,
     }
 }

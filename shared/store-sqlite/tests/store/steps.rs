@@ -116,7 +116,6 @@ pub(crate) fn round_ref(index: i32) -> RoundRef {
         usage: Usage::default(),
         digest: None,
         folded: None,
-        aged_to: None,
         recalled: None,
     }
 }

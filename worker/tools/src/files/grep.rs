@@ -130,9 +130,7 @@ impl Tool for Grep {
             let mut bounds = Bounds::new(&workspace.limits, clock, stop.clone());
             let bytes_max = workspace.limits.file_bytes_max;
             let mut search = Search::new(&arguments, bytes_max)?;
-            let said = search.run(&room, &arguments, &mut bounds)?;
-            let digest = search.hits.counted(&arguments.pattern);
-            Ok(Output::text(said).with_digest(digest))
+            search.run(&room, &arguments, &mut bounds).map(Output::text)
         })
         .await
     }

@@ -84,13 +84,13 @@ impl Tool for ReadFile {
         let workspace = self.workspace.clone();
         blocking(&invocation.stop, move |_| {
             let room = workspace.room(invocation.session)?;
-            read(&workspace, &room, &arguments)
+            read(&workspace, &room, &arguments).map(Output::text)
         })
         .await
     }
 }
 
-fn read(workspace: &Workspace, room: &Room, arguments: &Arguments) -> Result<Output, ToolError> {
+fn read(workspace: &Workspace, room: &Room, arguments: &Arguments) -> Result<String, ToolError> {
     let given = &arguments.path;
     // A model that reads a directory wants to know what is in it.
     if let Ok((dir, real)) = room.directory(given) {
@@ -125,11 +125,7 @@ fn read(workspace: &Workspace, room: &Room, arguments: &Arguments) -> Result<Out
         None => large(given, room, &wanted)?,
     };
     let page = page.map_err(|error| fault(given, &error))?;
-    let shown = page.show(given, &wanted).map_err(ToolError::reply)?;
-    let head = shown.lines().next().unwrap_or_default();
-    let head = head.split_once(';').map_or(head, |(head, _)| head);
-    let digest = format!("read {head}");
-    Ok(Output::text(shown).with_digest(digest))
+    page.show(given, &wanted).map_err(ToolError::reply)
 }
 
 /// A page of a file that is too large to be held.

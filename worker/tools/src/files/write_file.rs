@@ -79,8 +79,7 @@ impl Tool for WriteFile {
                 overwrite: arguments.overwrite,
                 call_id: &call_id,
             };
-            let said = write_whole(&workspace, &room, &whole, stop)?;
-            Ok(Output::text(said.clone()).with_digest(said))
+            write_whole(&workspace, &room, &whole, stop).map(Output::text)
         })
         .await
     }

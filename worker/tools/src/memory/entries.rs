@@ -16,7 +16,6 @@ use serde_json::{Map, Value, json};
 
 use super::desk::{Desk, arguments};
 use crate::catalogue::{Listed, MEMORY, tool};
-use crate::words::counted;
 
 pub(crate) const TOOLS: [Listed<Remembers>; 3] = [
     tool(
@@ -204,7 +203,7 @@ impl Tool for Entries {
                 let ask = Recall {
                     tenant,
                     namespace,
-                    query: given.query.clone(),
+                    query: given.query,
                     limit: given.limit.unwrap_or(FOUND_DEFAULT),
                     account: invocation.account.clone(),
                 };
@@ -216,10 +215,7 @@ impl Tool for Entries {
                     let date = date.and_then(|date| date.get(..10).map(str::to_owned));
                     json!({"id": entry.id, "text": entry.text, "updated": date})
                 });
-                let shown: Vec<_> = shown.collect();
-                let found = counted(shown.len(), "entry", "entries");
-                let digest = format!("found {found} for \"{}\"", given.query);
-                Ok(Output::json(json!({ "entries": shown })).with_digest(digest))
+                Ok(Output::json(json!({"entries": shown.collect::<Vec<_>>()})))
             }
             Act::Save => {
                 let entry = Remember {

@@ -84,7 +84,6 @@ impl Tool for ReadOutput {
         } else {
             format!("[characters {offset} to {end} of {chars}, the end]")
         };
-        let digest = format!("read characters {offset} to {end} of {chars} of {call_id}");
-        Ok(Output::text(format!("{head}\n{page}")).with_digest(digest))
+        Ok(Output::text(format!("{head}\n{page}")))
     }
 }

@@ -59,7 +59,6 @@ impl HttpMemory {
                 timeout: timeout.map(Span),
                 parallel: true,
                 approval: false,
-                digest: None,
                 pool: None,
                 extra: Extra::default(),
             })

@@ -122,10 +122,7 @@ impl Tool for Todo {
                 written.await?.1
             }
         };
-        let shown = shown(&list.entries);
-        let last = shown.lines().last().unwrap_or_default();
-        let digest = format!("the to-do list {last}");
-        Ok(Output::text(shown).with_digest(digest))
+        Ok(Output::text(shown(&list.entries)))
     }
 }
 

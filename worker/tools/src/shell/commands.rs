@@ -426,11 +426,9 @@ impl Commands {
             shown.push(self.shown(key, entry).await?);
         }
         if shown.is_empty() {
-            return Ok(Output::text("No commands."));
+            shown.push("No commands.".to_owned());
         }
-        let heads = shown.iter().filter_map(|one| one.lines().next());
-        let digest = heads.collect::<Vec<_>>().join("; ");
-        Ok(Output::text(shown.join("\n\n")).with_digest(digest))
+        Ok(Output::text(shown.join("\n\n")))
     }
 
     async fn stop(&self, key: SessionKey, id: i64) -> Reply {

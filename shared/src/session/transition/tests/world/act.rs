@@ -288,7 +288,6 @@ impl World {
             usage: Usage::default(),
             digest: None,
             folded: None,
-            aged_to: None,
             recalled: None,
         };
         let refs = StepRefs {
