@@ -1,71 +1,172 @@
-//! When an idle worker polls its lane: at every notification, and every quarter of a second in case
-//! one was lost.
+//! When an idle worker polls its lane: when a token of the lane's bell is its own.
+//!
+//! A push puts as many tokens into the lane's bell, a list, as it puts jobs into the lane, and Redis
+//! hands each to the one worker that has waited longest: a job wakes one worker, however many are
+//! idle. Tokens are hints. One that is lost costs a second at most, as every idle worker looks at
+//! the lane's length so often; one too many costs a fetch.
 
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use apalis_core::backend::ext::poll_strategy::{PollSnapshot, PollStrategy};
-use futures::StreamExt;
-use futures::stream::{BoxStream, Fuse};
-use mainspring_shared::bus::Notice;
-use tokio::time::{Interval, MissedTickBehavior, interval};
+use futures::task::AtomicWaker;
+use mainspring_shared::time::Clock;
+use redis::RedisResult;
+use redis::aio::MultiplexedConnection;
+use tokio::sync::Notify;
+use tokio_util::task::AbortOnDropHandle;
 
+use crate::lane::Keys;
+use crate::link::{self, Backoff};
+use crate::queue::Core;
+use crate::scripts;
 use crate::tracked::InFlight;
 
-/// The longest that a job waits for an idle worker if its notification was lost.
-const NET: Duration = Duration::from_millis(250);
+/// How long a worker that was woken may take to poll. After that it has no handler free, and the
+/// token is for another one.
+const ANSWER_LIMIT: Duration = Duration::from_millis(5);
+/// A worker that has fetched nothing for so long is idle. A busy one looks for the next job by itself,
+/// and leaves the tokens to others.
+const SETTLE: Duration = Duration::from_millis(1);
 
 /// Wakes a worker. apalis drops a notification that arrives during a fetch, although that fetch may
 /// have read the lane before the job was pushed: such a notification is kept until the fetch is
 /// over.
 pub(crate) struct Doorbell {
-    rings: Fuse<BoxStream<'static, Notice>>,
-    net: Interval,
+    bell: Arc<Bell>,
     in_flight: InFlight,
-    rung: bool,
-    waker: Option<Waker>,
+    _listener: AbortOnDropHandle<()>,
+}
+
+/// What the strategy, which apalis polls, and the task that waits for tokens share.
+#[derive(Default)]
+struct Bell {
+    rung: AtomicBool,
+    waker: AtomicWaker,
+    /// The worker polls, so it has a handler free.
+    polled: Notify,
+    /// How many jobs it has fetched.
+    fetched: AtomicU64,
+    /// The worker began a fetch after it was rung for.
+    answered: Notify,
 }
 
 impl Doorbell {
-    pub(crate) fn new(rings: BoxStream<'static, Notice>, in_flight: InFlight) -> Self {
-        let mut net = interval(NET);
-        net.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    /// Starts to wait for tokens, over a connection of its own: one that waits answers nothing else.
+    pub(crate) fn new(core: Arc<Core>, keys: Keys, in_flight: InFlight) -> Self {
+        let bell = Arc::new(Bell::default());
+        let listener = tokio::spawn(listen(core, keys, Arc::clone(&bell)));
         Self {
-            rings: rings.fuse(),
-            net,
+            bell,
             in_flight,
-            rung: false,
-            waker: None,
+            _listener: AbortOnDropHandle::new(listener),
         }
     }
 }
 
 impl PollStrategy for Doorbell {
     fn poll_drive(&mut self, cx: &mut Context<'_>, _: &PollSnapshot) -> Poll<Option<()>> {
-        // The lost notification may have been for this lane.
-        while let Poll::Ready(Some(_)) = self.rings.poll_next_unpin(cx) {
-            self.rung = true;
-        }
-        // Being polled is all that it is for. Polled to its end, so that it wakes again.
-        while self.net.poll_tick(cx).is_ready() {}
-        if self.in_flight.is_zero() {
+        self.bell.waker.register(cx.waker());
+        if self.in_flight.is_zero() && self.bell.rung.swap(false, Ordering::AcqRel) {
             // The fetch that this poll starts will see the job.
-            self.rung = false;
+            self.bell.answered.notify_one();
         }
-        match &mut self.waker {
-            Some(waker) => waker.clone_from(cx.waker()),
-            None => self.waker = Some(cx.waker().clone()),
-        }
+        self.bell.polled.notify_one();
         // apalis ignores this.
         Poll::Pending
     }
 
-    fn on_poll(&mut self, _: &PollSnapshot) {
-        if self.rung
-            && self.in_flight.is_zero()
-            && let Some(waker) = &self.waker
-        {
-            waker.wake_by_ref();
+    fn on_poll(&mut self, snapshot: &PollSnapshot) {
+        self.bell
+            .fetched
+            .store(snapshot.total_ready, Ordering::Release);
+        if self.bell.rung.load(Ordering::Acquire) && self.in_flight.is_zero() {
+            self.bell.waker.wake();
         }
+    }
+}
+
+impl Bell {
+    /// Waits until the worker has polled since the last time, and found nothing.
+    async fn idle(&self, clock: &dyn Clock) {
+        self.polled.notified().await;
+        loop {
+            let before = self.fetched.load(Ordering::Acquire);
+            clock.sleep(SETTLE).await;
+            if self.fetched.load(Ordering::Acquire) == before {
+                return;
+            }
+        }
+    }
+
+    /// Wakes the worker; whether it answered.
+    async fn ring(&self) -> bool {
+        self.rung.store(true, Ordering::Release);
+        self.waker.wake();
+        let answered = tokio::time::timeout(ANSWER_LIMIT, self.answered.notified()).await;
+        // Taken back, unless the worker answers right now.
+        answered.is_ok() || !self.rung.swap(false, Ordering::AcqRel)
+    }
+}
+
+/// Takes tokens for as long as the worker wants jobs.
+async fn listen(core: Arc<Core>, keys: Keys, bell: Arc<Bell>) {
+    let mut backoff = Backoff::new(core.sources.clone(), 50, 1_000);
+    loop {
+        if let Ok(mut connection) = link::connect(&core.client).await {
+            backoff.reset();
+            loop {
+                bell.idle(core.sources.clock.as_ref()).await;
+                if take(&mut connection, &keys, &bell).await.is_err() {
+                    break;
+                }
+            }
+        }
+        // Jobs may have come that nobody was rung for.
+        bell.ring().await;
+        backoff.wait().await;
+    }
+}
+
+/// Waits for the next token, for no more than a second, and wakes the worker for it.
+async fn take(connection: &mut MultiplexedConnection, keys: &Keys, bell: &Bell) -> RedisResult<()> {
+    loop {
+        let wakes = scripts::wait(connection, keys).await?;
+        if !wakes.token && !wakes.jobs {
+            continue;
+        }
+        let answered = bell.ring().await;
+        if wakes.token && !answered {
+            scripts::hand_on(connection, keys).await?;
+        }
+        return Ok(());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_worker_that_does_not_poll_leaves_the_token_to_another() {
+        let bell = Bell::default();
+        assert!(!bell.ring().await);
+        // What nobody answered is not rung for later.
+        assert!(!bell.rung.load(Ordering::Acquire));
+    }
+
+    #[tokio::test]
+    async fn a_worker_that_polls_has_answered() {
+        let bell = Arc::new(Bell::default());
+        let ringing = tokio::spawn({
+            let bell = Arc::clone(&bell);
+            async move { bell.ring().await }
+        });
+        tokio::task::yield_now().await;
+        assert!(bell.rung.swap(false, Ordering::AcqRel));
+        bell.answered.notify_one();
+        assert!(ringing.await.unwrap());
     }
 }

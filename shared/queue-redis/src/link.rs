@@ -216,7 +216,8 @@ async fn keep(shared: Arc<Shared>, mut herald: Herald) {
     }
 }
 
-async fn connect(client: &Client) -> Result<MultiplexedConnection, &'static str> {
+/// Opens a connection that answers.
+pub(crate) async fn connect(client: &Client) -> Result<MultiplexedConnection, &'static str> {
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(CONNECT_LIMIT))
         .set_response_timeout(Some(RESPONSE_LIMIT));

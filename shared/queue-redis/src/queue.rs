@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -16,15 +16,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::address::{Address, AddressError};
 use crate::counts::{Counters, Counts};
-use crate::hub::Hub;
 use crate::intake::{Intake, Pressure};
+use crate::lane::Keys;
 use crate::link::{Link, Sources, Voice};
-use crate::push::OpenLane;
 use crate::worker;
 
 /// How long asking for a lane's length may take.
 const DEPTH_LIMIT: Duration = Duration::from_millis(100);
-/// Lanes whose names and rings are remembered; far more than anybody has pools.
+/// Lanes whose names are remembered; far more than anybody has pools.
 const LANES_MAX: usize = 1_024;
 /// Handlers of one process that may wait to be admitted. A handler is quick unless every slot is
 /// taken, and then more of them would only hoard jobs that another process could start.
@@ -38,13 +37,12 @@ pub struct RedisQueue {
 }
 
 pub(crate) struct Core {
-    client: Client,
+    /// For connections that wait at a bell.
+    pub(crate) client: Client,
     pub(crate) link: Link,
     pub(crate) sources: Sources,
     pub(crate) counters: Counters,
-    lanes: Mutex<HashMap<Lane, Arc<OpenLane>>>,
-    /// Opened by the first worker: who only pushes hears no rings.
-    hub: OnceLock<Hub>,
+    lanes: Mutex<HashMap<Lane, Arc<Keys>>>,
 }
 
 impl RedisQueue {
@@ -62,7 +60,6 @@ impl RedisQueue {
             sources,
             counters: Counters::default(),
             lanes: Mutex::default(),
-            hub: OnceLock::new(),
         };
         Ok(Self {
             core: Arc::new(core),
@@ -87,23 +84,17 @@ impl RedisQueue {
 }
 
 impl Core {
-    pub(crate) fn lane(&self, lane: &Lane) -> Arc<OpenLane> {
+    pub(crate) fn keys(&self, lane: &Lane) -> Arc<Keys> {
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(open) = lanes.get(lane) {
-            return Arc::clone(open);
+        if let Some(keys) = lanes.get(lane) {
+            return Arc::clone(keys);
         }
         if lanes.len() >= LANES_MAX {
-            // Only names and the time of the last ring are lost.
             lanes.clear();
         }
-        let open = Arc::new(OpenLane::new(lane));
-        lanes.insert(lane.clone(), Arc::clone(&open));
-        open
-    }
-
-    pub(crate) fn hub(&self) -> &Hub {
-        self.hub
-            .get_or_init(|| Hub::open(self.client.clone(), self.sources.clone()))
+        let keys = Arc::new(Keys::of(lane));
+        lanes.insert(lane.clone(), Arc::clone(&keys));
+        keys
     }
 }
 
@@ -115,10 +106,10 @@ impl Queue for RedisQueue {
 
     async fn depth(&self, lane: &Lane) -> Option<u64> {
         let mut live = self.core.link.live()?;
-        let lane = self.core.lane(lane);
+        let keys = self.core.keys(lane);
         let mut ask = redis::pipe();
-        ask.cmd("LLEN").arg(&lane.keys.active);
-        ask.cmd("ZCARD").arg(&lane.keys.scheduled);
+        ask.cmd("LLEN").arg(&keys.active);
+        ask.cmd("ZCARD").arg(&keys.scheduled);
         let answer = ask.query_async::<(u64, u64)>(&mut live.connection);
         match tokio::time::timeout(DEPTH_LIMIT, answer).await {
             Ok(Ok((active, scheduled))) => Some(active + scheduled),

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{RedisResult, Script};
+use redis::{RedisResult, Script, Value};
 
 use crate::lane::Keys;
 
@@ -14,34 +14,79 @@ pub(crate) const STEP: usize = 200;
 /// Jobs that may wait in a lane. What is beyond waits in the database; workers take in far less
 /// than this between two sweeps.
 const LANE_JOBS_MAX: usize = 2_000;
+/// How long a worker waits at the bell before it looks at the lane's length again: what a lost token
+/// costs. In seconds, as Redis takes it.
+const WAIT_SECONDS: u64 = 1;
 /// Workers that one step of the janitor ends.
 const STALE_MAX: usize = 50;
 
+const QUIET: &str = include_str!("lua/quiet.lua");
 static PUSH: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("lua/push.lua")));
 static RETIRE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("lua/retire.lua")));
 static TIDY: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("lua/tidy.lua")));
 static STALE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("lua/stale.lua")));
 
-/// Pushes at most [`STEP`] jobs under their ids and rings, if asked to. False when the lane is
-/// full.
+/// Pushes at most [`STEP`] jobs under their ids and rings for them. False when the lane is full.
 pub(crate) async fn push(
     connection: &mut MultiplexedConnection,
     keys: &Keys,
     jobs: &[(String, String)],
-    ring: bool,
 ) -> RedisResult<bool> {
     let mut call = PUSH.prepare_invoke();
     call.key(&keys.active)
         .key(&keys.scheduled)
         .key(&keys.data)
         .key(&keys.meta)
-        .arg(LANE_JOBS_MAX)
-        .arg(if ring { keys.bell.as_str() } else { "" });
+        .key(&keys.bell)
+        .arg(LANE_JOBS_MAX);
     for (id, job) in jobs {
         call.arg(id).arg(job);
     }
     let depth: i64 = call.invoke_async(connection).await?;
     Ok(depth >= 0)
+}
+
+/// Why a worker's wait at the bell is over. Neither means that nothing happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Wakes {
+    /// It was rung for, and this worker has the token.
+    pub(crate) token: bool,
+    /// Jobs waited all the while, so somebody's token was lost.
+    pub(crate) jobs: bool,
+}
+
+/// Waits for a token of the bell, in one round trip, over a connection that nobody else uses.
+pub(crate) async fn wait(
+    connection: &mut MultiplexedConnection,
+    keys: &Keys,
+) -> RedisResult<Wakes> {
+    let mut steps = redis::pipe();
+    // By its text, which is short: a server that has just started knows no digest, and says so only
+    // after it has handed out a token.
+    steps
+        .cmd("EVAL")
+        .arg(QUIET)
+        .arg(2)
+        .arg(&keys.active)
+        .arg(&keys.bell);
+    steps.cmd("BLPOP").arg(&keys.bell).arg(WAIT_SECONDS);
+    let (waiting, token): (u64, Value) = steps.query_async(connection).await?;
+    Ok(Wakes {
+        token: token != Value::Nil,
+        jobs: waiting > 0,
+    })
+}
+
+/// Puts a token back, for another worker.
+pub(crate) async fn hand_on(
+    connection: &mut MultiplexedConnection,
+    keys: &Keys,
+) -> RedisResult<()> {
+    redis::cmd("LPUSH")
+        .arg(&keys.bell)
+        .arg("1")
+        .query_async(connection)
+        .await
 }
 
 /// Ends a worker and returns what it held to its lane.
@@ -56,8 +101,8 @@ pub(crate) async fn retire(
         .key(&keys.data)
         .key(&keys.workers)
         .key(keys.worker_metadata(name))
+        .key(&keys.bell)
         .arg(name)
-        .arg(&keys.bell)
         .arg(STEP)
         .invoke_async(connection)
         .await

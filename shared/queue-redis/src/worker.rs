@@ -38,8 +38,6 @@ const UNTOLD_MAX: usize = 32;
 /// How long apalis' description of a worker is kept: nobody here reads it, and apalis never
 /// removes it.
 const METADATA_SECONDS: u64 = 3_600;
-/// A rings' channel holds no more than this: one is as good as many.
-const RINGS_MAX: usize = 4;
 
 type Running = AbortOnDropHandle<Result<(), WorkerError>>;
 
@@ -52,7 +50,7 @@ pub(crate) async fn supervise(
     stop: CancellationToken,
 ) {
     let _closed = intake.closed.clone().drop_guard();
-    let keys = core.lane(&intake.lane).keys.clone();
+    let keys = core.keys(&intake.lane);
     // Shared by all lives: a handler that outlives its life keeps its place.
     let slots = Arc::new(Semaphore::new(handlers));
     let mut backoff = Backoff::new(core.sources.clone(), 100, 2_000);
@@ -105,7 +103,7 @@ struct Life {
 }
 
 async fn start(
-    core: &Core,
+    core: &Arc<Core>,
     keys: &Keys,
     intake: &Intake,
     name: &str,
@@ -114,8 +112,7 @@ async fn start(
 ) -> Life {
     describe(keys, name, &mut live).await;
     let tracked = Tracked::new(live.connection);
-    let rings = core.hub().subscribe(keys.bell.clone(), RINGS_MAX).await;
-    let doorbell = Doorbell::new(rings, tracked.in_flight());
+    let doorbell = Doorbell::new(Arc::clone(core), keys.clone(), tracked.in_flight());
     let context = WorkerContext::new(name);
     let backend = RedisStorage::<Activation, Tracked>::new(tracked)
         .with_config(keys.config())

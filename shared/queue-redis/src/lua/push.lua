@@ -1,8 +1,9 @@
 -- Puts jobs at the end of a lane in the form that apalis fetches them in, unless the lane is full.
 -- Straight into the active list: through the scheduled set, as apalis' own push does it, a worker
 -- whose clock is behind the pusher's would not see the job yet.
--- KEYS: active list, scheduled set, data hash, prefix of the meta hashes
--- ARGV: cap, bell channel ('' for none), then id and job of each
+-- Rings for them: a token each, but no more tokens than jobs that wait.
+-- KEYS: active list, scheduled set, data hash, prefix of the meta hashes, bell
+-- ARGV: cap, then id and job of each
 -- Returns the lane's length, or -1 when it was full.
 local cap = tonumber(ARGV[1])
 local depth = redis.call('LLEN', KEYS[1]) + redis.call('ZCARD', KEYS[2])
@@ -10,7 +11,7 @@ if depth >= cap then
     return -1
 end
 local ids, data = {}, {}
-for i = 3, #ARGV, 2 do
+for i = 2, #ARGV, 2 do
     ids[#ids + 1] = ARGV[i]
     data[#data + 1] = ARGV[i]
     data[#data + 1] = ARGV[i + 1]
@@ -19,7 +20,11 @@ for i = 3, #ARGV, 2 do
 end
 redis.call('HSET', KEYS[3], unpack(data))
 redis.call('RPUSH', KEYS[1], unpack(ids))
-if ARGV[2] ~= '' then
-    redis.call('PUBLISH', ARGV[2], '')
+local tokens = {}
+for _ = 1, math.min(#ids, depth + #ids - redis.call('LLEN', KEYS[5])) do
+    tokens[#tokens + 1] = '1'
+end
+if #tokens > 0 then
+    redis.call('RPUSH', KEYS[5], unpack(tokens))
 end
 return depth + #ids

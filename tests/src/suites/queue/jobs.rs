@@ -168,3 +168,33 @@ pub async fn two_workers_share_a_pool(queue: Arc<dyn Queue>) {
         worker.stop().await;
     }
 }
+
+/// A worker without a free handler is rung for, perhaps, but keeps the job from nobody.
+pub async fn a_full_worker_leaves_new_jobs_to_an_idle_one(queue: Arc<dyn Queue>) {
+    let (pool, full, idle) = (pool(), Recorder::new(0, 0), Recorder::ready());
+    let worker = Worker::start(&queue, &pool, &full);
+    // Six handlers and a fetched job: it takes no more.
+    let kept = sessions(7 * 16);
+    for sessions in kept.chunks(16) {
+        push(&*queue, &high(&pool), sessions).await;
+    }
+    until("handlers that wait", || async { full.called() >= 6 }).await;
+    let other = Worker::start(&queue, &pool, &idle);
+    let first = session();
+    push(&*queue, &high(&pool), &[first]).await;
+    idle.saw(&[first]).await;
+    let mut waits = Vec::new();
+    for _ in 0..15 {
+        let (key, begun) = (session(), Instant::now());
+        push(&*queue, &high(&pool), &[key]).await;
+        idle.saw(&[key]).await;
+        waits.push(begun.elapsed());
+    }
+    waits.sort();
+    // Somebody who looks only once a second would take half of one.
+    assert!(waits[7] < Duration::from_millis(100), "{waits:?}");
+    full.open(1_000);
+    for worker in [worker, other] {
+        worker.stop().await;
+    }
+}
