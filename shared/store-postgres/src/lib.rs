@@ -18,6 +18,7 @@ mod complete;
 mod deliver;
 mod extractions;
 mod import;
+mod kept;
 mod leases;
 mod lists;
 mod memories;

@@ -9,8 +9,9 @@ use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
 use sqlx::{Connection, PgConnection, PgPool, Postgres};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
+use crate::kept::Kept;
 use crate::silence::Silence;
 
 /// A statement with its arguments.
@@ -73,6 +74,8 @@ const LOSSES_MAX: u32 = 2;
 pub(crate) struct Pool {
     /// The connections.
     pub(crate) connections: PgPool,
+    /// Those that were used last.
+    pub(crate) kept: Arc<Kept>,
     /// More than the server works on one statement.
     pub(crate) patience: Duration,
     /// What all the store's pools know of silent connections.
@@ -288,7 +291,7 @@ impl Attempts {
         pool: &Pool,
         work: impl AsyncFnOnce(&mut PgConnection) -> std::result::Result<T, Fault>,
     ) -> std::result::Result<T, Fault> {
-        let mut held = self.connection(&pool.connections).await?;
+        let mut held = self.connection(pool).await?;
         let answer = pool.silence.answer(pool.patience, work(held.connection()));
         let done = answer.await.ok_or_else(no_answer)?;
         if done.is_err() {
@@ -299,23 +302,24 @@ impl Attempts {
                 return done;
             }
         }
-        held.give_back();
+        held.give_back(&pool.kept);
         done
     }
 
     /// A connection. After a loss the others of the pool may be broken, too: then only one that
     /// answers is handed out.
-    async fn connection(&self, pool: &PgPool) -> std::result::Result<Held, Fault> {
+    async fn connection(&self, pool: &Pool) -> std::result::Result<Held, Fault> {
         let mut broken = 0;
         loop {
-            let mut held = Held(Some(pool.acquire().await?));
+            let taken = pool.kept.take(&pool.connections, &pool.silence).await?;
+            let mut held = Held(Some(taken));
             if self.losses == 0 {
                 return Ok(held);
             }
             let answer = timeout(PING_MAX, held.connection().ping()).await;
             match answer.unwrap_or_else(|_| Err(no_answer())) {
                 Ok(()) => return Ok(held),
-                Err(error) if broken > pool.options().get_max_connections() => {
+                Err(error) if broken > pool.connections.options().get_max_connections() => {
                     return Err(error.into());
                 }
                 Err(_) => broken += 1,
@@ -324,24 +328,28 @@ impl Attempts {
     }
 }
 
-/// A connection in use. Unless it is given back, it is closed: nobody knows what is on its way in
-/// it when its user left in the middle, and the pool would wait for that without an end.
+/// A connection in use, and since when it is out of its pool. Unless it is given back, it is closed:
+/// nobody knows what is on its way in it when its user left in the middle, and the pool would wait
+/// for that without an end.
 #[derive(Debug)]
-struct Held(Option<PoolConnection<Postgres>>);
+struct Held(Option<(PoolConnection<Postgres>, Instant)>);
 
 impl Held {
     fn connection(&mut self) -> &mut PgConnection {
-        self.0.as_mut().expect("it is given back by value only")
+        let (connection, _) = self.0.as_mut().expect("it is given back by value only");
+        connection
     }
 
-    fn give_back(mut self) {
-        drop(self.0.take());
+    fn give_back(mut self, kept: &Kept) {
+        if let Some((connection, taken)) = self.0.take() {
+            kept.give_back(connection, taken);
+        }
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        drop(self.0.take().map(PoolConnection::detach));
+        drop(self.0.take().map(|(connection, _)| connection.detach()));
     }
 }
 

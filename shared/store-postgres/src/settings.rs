@@ -180,6 +180,7 @@ pub(crate) fn pools(settings: &Settings) -> Result<Pools> {
             .connect_lazy_with(options);
         Pool {
             connections: pool,
+            kept: Arc::default(),
             patience: timeout + ON_ITS_WAY,
             silence: silence.clone(),
             contended: Arc::default(),

@@ -46,12 +46,18 @@ impl PostgresStore {
 
     /// Closes every connection, once those in use are done.
     pub async fn close(&self) {
-        self.pools.writers.connections.close().await;
-        self.pools.claimers.connections.close().await;
-        self.pools.renewers.connections.close().await;
-        self.pools.streamers.connections.close().await;
-        self.pools.readers.connections.close().await;
-        self.pools.auditors.connections.close().await;
+        let pools = &self.pools;
+        for pool in [
+            &pools.writers,
+            &pools.claimers,
+            &pools.renewers,
+            &pools.streamers,
+            &pools.readers,
+            &pools.auditors,
+        ] {
+            pool.kept.close();
+            pool.connections.close().await;
+        }
     }
 }
 
