@@ -513,6 +513,7 @@ async fn ask_model(
         send: owed.send_id,
         round: send.rounds,
         attempt: i32::try_from(owed.attempts).unwrap_or(i32::MAX),
+        life: 0,
     };
     match parts.hooks.before_model(at, &mut request).await {
         Ok(Judged::Go) => {}

@@ -29,8 +29,8 @@ impl Run<'_> {
         let Some(spec) = self.send.agent.memory.clone() else {
             return true;
         };
-        if self.send.record.shown.is_some() {
-            // Whatever was remembered since, the model is shown what it was shown before.
+        // Whatever was remembered since, the model is shown what it was shown before.
+        if self.send.record.shown.is_some() || !self.is_said() {
             return true;
         }
         let Some(namespace) = self.namespace(&spec).await else {
@@ -81,10 +81,8 @@ impl Run<'_> {
 
     fn enter_vectors(&mut self, paid: Vec<PaidCall>) {
         for call in paid {
-            let (row, session) = self.bill.enter_vectors(self.hold.lease.epoch, call);
-            let mut owed = self.hold.owed();
-            owed.rows.push(row);
-            owed.session = session;
+            let row = self.bill.row_of_vectors(self.hold.lease.epoch, call);
+            self.enter(row);
         }
     }
 
