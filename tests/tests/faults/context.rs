@@ -276,9 +276,11 @@ async fn conversations_that_fold_and_remember_survive_deaths_of_their_workers() 
     }
     // Each is remembered once, whatever was tried again.
     for who in (0..SESSIONS).map(|n| format!("mortal{n}")) {
-        let entries = caller
-            .all(&format!("/v1/memories?namespace=user%2F{who}"))
+        let page = caller
+            .get(&format!("/v1/memories?namespace=user%2F{who}&limit=100"))
             .await?;
+        let entries = page["data"].as_array().context("a page")?;
+        ensure!(entries.len() == TASKS.len(), "{who}: {page}");
         let entries: BTreeSet<String> = entries
             .iter()
             .map(|entry| text(entry, "text"))
