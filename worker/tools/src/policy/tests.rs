@@ -93,7 +93,7 @@ async fn another_service_has_a_send_go_on_or_lets_it_end() {
     let policy = HttpPolicy::before_end("policy", &url, &caller());
     let ending = Ending {
         why: EndReason::RoundLimit,
-        reply: Some(reply("done")),
+        reply: Some(Arc::new(reply("done"))),
         rounds_left: 0,
         sent_back: 1,
     };
