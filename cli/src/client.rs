@@ -2,6 +2,7 @@
 
 mod events;
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -63,6 +64,23 @@ pub(crate) struct Request {
     /// Makes a repeat of a creation harmless.
     key: Option<String>,
     wait: Duration,
+}
+
+/// Rows that a server gives of a list at most at once.
+pub(crate) const PAGE_MAX: u32 = 200;
+
+/// Any text as one segment of a path.
+pub(crate) fn segment(text: &str) -> String {
+    let mut segment = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            segment.push(char::from(byte));
+        } else {
+            // Writing to a string cannot fail.
+            let _ = write!(segment, "%{byte:02X}");
+        }
+    }
+    segment
 }
 
 impl Request {

@@ -184,7 +184,8 @@ pub struct Remember {
     pub metadata: Map<String, Value>,
     /// Where it comes from.
     pub source: Option<MemorySource>,
-    /// The entry that it brings up to date, by the provider's id.
+    /// The entry that it brings up to date, by the provider's id. The builtin provider is not told any: its
+    /// entries change with the end of the extraction.
     pub replaces: Option<String>,
     /// The same for a repeat of the same wish, and for no other: what is asked twice is kept once.
     pub key: String,

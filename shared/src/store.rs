@@ -21,6 +21,7 @@ mod inspect;
 mod leases;
 mod lists;
 mod memories;
+mod paid;
 mod pauses;
 mod reads;
 mod runs;
@@ -59,7 +60,7 @@ pub use inspect::{Dump, DumpList, DumpRun, DumpSession, DumpSkill, Inspect};
 pub use leases::{
     AppendOutcome, AppendRound, ClaimOutcome, ClaimSession, Claimed, CompleteOutcome, CompleteSend,
     Completed, Counters, Leases, ParkOutcome, ParkSend, ParkUntil, ReleaseSession, Resumed,
-    SendTotals, StartedSend, Then, UsageRow,
+    SendTotals, StartedSend, Then,
 };
 pub use lists::{ListOutcome, Lists, WriteList};
 pub use memories::{
@@ -68,6 +69,7 @@ pub use memories::{
     RARE_MAX, SCAN_MAX, SaveMemory, SaveMemoryOutcome, SearchMemories, SetEmbedding, Unembedded,
     VECTORS_MAX, VECTORS_MAX_INSIDE, candidate,
 };
+pub use paid::UsageRow;
 pub use pauses::{ListPauses, NewPause, PauseWait, Pauses, RESUMED_KEPT_MS};
 pub use reads::{
     AuditOptions, FindMessages, ListSends, ListSessions, ModelUsage, Page, QueueStats,

@@ -30,6 +30,7 @@ use self::found::Found;
 use crate::fold::{Asked, Taken};
 use crate::hook::{At, Judged};
 use crate::llm::{Chunk, InBackground, Reply, Request, estimate_tokens};
+use crate::memory::QUERY_CHARS_MAX;
 use crate::metrics;
 use crate::send::size_at_most;
 use crate::{Kernel, Parts};
@@ -231,7 +232,7 @@ struct Paid {
     asked: Mutex<Cost>,
     /// The vectors that it took to find what is known already.
     account: Account,
-    /// What the send had set aside for its extraction.
+    /// What the send had set aside of what its session may spend.
     aside: OnceLock<Spent>,
 }
 
@@ -301,7 +302,9 @@ async fn extract(kernel: &Arc<Kernel>, owed: &Extraction, paid: &Paid) -> Result
         return Ok(Work::default());
     };
     let aside = send.held.0.get(ASIDE).copied();
-    if let Some(aside) = aside {
+    let own = session.agent.budget.unwrap_or_default().caps();
+    // A session whose spending nobody counts gets nothing back, and is not waited for.
+    if let Some(aside) = aside.filter(|_| !own.is_none()) {
         // Only one attempt sets it.
         let _ = paid.aside.set(aside);
     }
@@ -332,14 +335,7 @@ async fn extract(kernel: &Arc<Kernel>, owed: &Extraction, paid: &Paid) -> Result
     let ask = Recall {
         tenant: owed.key.tenant,
         namespace: owed.spec.namespace.clone(),
-        query: text
-            .chars()
-            .rev()
-            .take(4_000)
-            .collect::<Vec<_>>()
-            .into_iter()
-            .rev()
-            .collect(),
+        query: end_of(&text, QUERY_CHARS_MAX).to_owned(),
         limit: KNOWN_MAX,
         account: paid.account.clone(),
     };
@@ -517,6 +513,7 @@ async fn ask_model(
         send: owed.send_id,
         round: send.rounds,
         attempt: i32::try_from(owed.attempts).unwrap_or(i32::MAX),
+        life: 0,
     };
     match parts.hooks.before_model(at, &mut request).await {
         Ok(Judged::Go) => {}
@@ -588,6 +585,5 @@ fn conversation(messages: &[&Message]) -> String {
         (!text.trim().is_empty()).then(|| format!("{who}: {text}"))
     });
     let text = lines.collect::<Vec<_>>().join("\n\n");
-    let skipped = text.chars().count().saturating_sub(SHOWN_CHARS_MAX);
-    text.chars().skip(skipped).collect()
+    end_of(&text, SHOWN_CHARS_MAX).to_owned()
 }

@@ -67,6 +67,9 @@ pub struct At {
     pub round: i32,
     /// The model call within the round, from 1; of a tool's call, how often it was begun.
     pub attempt: i32,
+    /// The number of the worker's grant of the session: another one in each life of a send, and 0 where no send
+    /// has a worker.
+    pub life: i64,
 }
 
 /// A call that is about to be made.

@@ -23,6 +23,9 @@ pub(crate) use builtin::entry_id;
 /// Entries that a provider is asked for at once.
 pub const ENTRIES_MAX: u32 = 50;
 
+/// Characters of a text that are looked for in the memory.
+pub(crate) const QUERY_CHARS_MAX: usize = 4_000;
+
 /// The providers of a worker.
 #[derive(Debug, Clone)]
 pub struct Memories {

@@ -22,7 +22,7 @@ pub(crate) enum MemoriesCommand {
         #[arg(long, value_name = "PATH")]
         namespace: String,
         /// Maximum number of entries
-        #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=200))]
+        #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=i64::from(crate::client::PAGE_MAX)))]
         limit: u32,
     },
     /// Shows an entry

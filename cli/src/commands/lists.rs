@@ -6,12 +6,9 @@ use mainspring_shared::time::Span;
 use serde_json::Value;
 
 use crate::args::Format;
-use crate::client::{Client, Request};
+use crate::client::{Client, PAGE_MAX, Request};
 use crate::failure::Failure;
 use crate::output;
-
-/// What a server gives at most at once.
-const PAGE_MAX: usize = 200;
 
 /// Asks for pages until there are enough rows.
 pub(super) async fn rows(
@@ -23,7 +20,7 @@ pub(super) async fn rows(
     let mut rows: Vec<Value> = Vec::new();
     let mut cursor: Option<String> = None;
     loop {
-        let page = (limit - rows.len()).min(PAGE_MAX);
+        let page = (limit - rows.len()).min(PAGE_MAX as usize);
         let question = request
             .clone()
             .query("limit", Some(page))

@@ -1,12 +1,10 @@
 //! `mainspring pause`, `mainspring resume` and `mainspring pauses`
 
-use std::fmt::Write as _;
-
 use serde_json::json;
 
 use super::lists;
 use crate::args::{Format, PageArgs, PauseArgs, PausedArgs, PausedKind};
-use crate::client::{Client, Request};
+use crate::client::{Client, Request, segment};
 use crate::failure::Failure;
 use crate::output::{self, Column};
 
@@ -45,21 +43,7 @@ fn path(of: &PausedArgs, verb: &str) -> String {
         PausedKind::Tool => "tools",
         PausedKind::Pool => "pools",
     };
-    format!("/v1/{kinds}/{}/{verb}", encoded(&of.name))
-}
-
-/// A name as a segment of a path.
-fn encoded(name: &str) -> String {
-    let mut text = String::with_capacity(name.len());
-    for byte in name.bytes() {
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
-            text.push(char::from(byte));
-        } else {
-            // Writing to a text cannot fail.
-            let _ = write!(text, "%{byte:02X}");
-        }
-    }
-    text
+    format!("/v1/{kinds}/{}/{verb}", segment(&of.name))
 }
 
 #[cfg(test)]

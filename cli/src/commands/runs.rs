@@ -1,7 +1,5 @@
 //! `mainspring runs …`
 
-use std::fmt::Write as _;
-
 use mainspring_shared::error::Code;
 use mainspring_shared::time::Span;
 use serde_json::{Value, json};
@@ -9,7 +7,7 @@ use serde_json::{Value, json};
 use super::lists;
 use super::tail::print_event;
 use crate::args::{Format, RunsCommand};
-use crate::client::{Client, Event, Events, Request};
+use crate::client::{Client, Event, Events, Request, segment};
 use crate::failure::{Exit, Failure, next_of};
 use crate::output::{self, Column};
 
@@ -115,15 +113,7 @@ pub(crate) async fn run(
 
 /// A request about one node, whose path is one segment.
 fn of_node(id: &str, path: &str, verb: &str) -> Request {
-    let mut segment = String::with_capacity(path.len());
-    for byte in path.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            segment.push(char::from(byte));
-        } else {
-            // Writing to a string cannot fail.
-            let _ = write!(segment, "%{byte:02X}");
-        }
-    }
+    let segment = segment(path);
     Request::post(format!("/v1/runs/{id}/nodes/{segment}/{verb}"))
 }
 

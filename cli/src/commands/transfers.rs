@@ -12,6 +12,8 @@ mod versions;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::client::segment;
+
 pub(super) use self::export::run as export;
 pub(super) use self::import::run as import;
 
@@ -85,18 +87,9 @@ struct Counts {
     sessions: u64,
 }
 
-/// A path's segment, whatever characters it has; slashes stay.
+/// A path whose segments may have any characters.
 fn escaped(path: &str) -> String {
-    use std::fmt::Write as _;
-    path.bytes().fold(String::new(), |mut text, byte| {
-        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
-            text.push(char::from(byte));
-        } else {
-            // Writing to a string cannot fail.
-            let _ = write!(text, "%{byte:02X}");
-        }
-        text
-    })
+    path.split('/').map(segment).collect::<Vec<_>>().join("/")
 }
 
 #[cfg(test)]

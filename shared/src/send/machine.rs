@@ -28,8 +28,9 @@ pub struct Rules {
     pub hold_max: Duration,
     /// The first round that is asked for here.
     pub first_round: u32,
-    /// Model calls of that round that earlier workers may have begun and never told of: they are no
-    /// failures, and no interruptions, but their numbers are taken.
+    /// Model calls of that round that earlier workers began, or may have: their numbers are taken.
+    pub begun: u32,
+    /// Of these, calls of which nobody told what became of them: they are no failures, and no interruptions.
     pub lost: u32,
     /// What to do with a round that was open when its worker died.
     pub recovery: Recovery,

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::memory::Namespace;
 use crate::message::ContentPart;
 use crate::model::Measured;
+use crate::store::UsageRow;
 use crate::time::Timestamp;
 
 /// What the rounds of a send have in common, fixed when the send begins and stored with the first
@@ -13,7 +14,7 @@ use crate::time::Timestamp;
 ///
 /// Nothing is lost where a worker dies before that step: no answer to what it had shown is stored
 /// either, and the next worker begins anew.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Shown {
     /// Where the window begins, if it is bounded, before it is extended back to a call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -126,15 +127,28 @@ pub struct RecalledRef {
 }
 
 /// The beginning of an answer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Begun {
     /// The round that it answers.
     pub round: i32,
     /// What the model said.
     pub text: String,
-    /// The model call that said it, where its worker was about to go on and had not paid for it.
+    /// What the model call that said it had cost by then, where its worker was about to go on and had not
+    /// paid for it. Whoever finds it pays, and goes on with the rest unpaid for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub attempt: Option<i32>,
+    pub unpaid: Option<Box<UsageRow>>,
+}
+
+impl Begun {
+    /// The beginning of this text, as much as is kept.
+    pub fn new(round: i32, text: &str, unpaid: Option<Box<UsageRow>>) -> Self {
+        let end = text.floor_char_boundary(BEGUN_BYTES_MAX);
+        Self {
+            round,
+            text: text[..end].to_owned(),
+            unpaid,
+        }
+    }
 }
 
 /// An answer that a provider works on by itself.
@@ -150,5 +164,29 @@ pub struct Background {
     pub id: String,
 }
 
-/// Bytes of the beginning of an answer that is kept; a longer one is asked for again.
+/// Bytes of the beginning of an answer that are kept; what is behind them is asked for again.
 pub const BEGUN_BYTES_MAX: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_long_beginning_as_much_is_kept_as_there_is_room_for_and_no_half_character() {
+        for (before, kept) in [
+            (0, BEGUN_BYTES_MAX - 1),
+            (1, BEGUN_BYTES_MAX),
+            (2, BEGUN_BYTES_MAX - 2),
+        ] {
+            let text = format!(
+                "{}{}",
+                "a".repeat(before),
+                "\u{20ac}".repeat(BEGUN_BYTES_MAX)
+            );
+            let begun = Begun::new(0, &text, None);
+            assert_eq!(begun.text.len(), kept);
+            assert!(text.starts_with(&begun.text));
+        }
+        assert_eq!(Begun::new(0, "short", None).text, "short");
+    }
+}

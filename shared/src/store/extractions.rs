@@ -71,6 +71,14 @@ pub struct ExtractionSpec {
     pub extra: Extra,
 }
 
+impl ExtractionSpec {
+    /// Whether no attempt follows so many, of at most `attempts_max`. What only waits to give back what nobody
+    /// used asks nobody any more: it waits for as long as it takes.
+    pub fn is_given_up(&self, attempts: u32, attempts_max: u32) -> bool {
+        self.refund.is_none() && attempts >= attempts_max
+    }
+}
+
 /// An extraction that is owed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewExtraction {
@@ -95,7 +103,7 @@ pub struct ClaimExtractions {
     pub token: Uuid,
     /// How long an attempt may take before another one begins.
     pub lease: Duration,
-    /// Attempts at one extraction; after the last it is given up.
+    /// Attempts at one extraction; after the last it is given up, unless it only waits to give something back.
     pub attempts_max: u32,
     /// At most this many.
     pub limit: u32,

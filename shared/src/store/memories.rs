@@ -288,16 +288,17 @@ impl PaidVectors {
         UsageRow::of_vectors_at_rest(self.id, self.call.model.clone(), self.call.usage)
     }
 
-    /// The ids of calls that are kept no longer, now that this one is entered, are smaller.
-    pub fn kept_from(&self) -> Uuid {
-        let at_ms = self.id.as_u128() >> 80;
+    /// The ids of calls that are kept no longer, now that these are entered, are smaller.
+    pub fn kept_from(entered: impl IntoIterator<Item = Uuid>) -> Option<Uuid> {
+        let newest = entered.into_iter().max()?;
+        let at_ms = newest.as_u128() >> 80;
         let kept = at_ms.saturating_sub(VECTORS_PAID_KEPT.as_millis());
-        Uuid::from_u128(kept << 80)
+        Some(Uuid::from_u128(kept << 80))
     }
 }
 
 /// How long it is kept what vectors cost of no send: longer than anybody is shown.
-const VECTORS_PAID_KEPT: Duration = Duration::from_hours(400 * 24);
+const VECTORS_PAID_KEPT: Duration = Duration::from_hours(100 * 24);
 
 /// A step of an erasure.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use mainspring_shared::id::{SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::send::SendStatus;
 use mainspring_shared::store::{
-    self, ClaimExtractions, EXTRACT_AGAIN_MS, EndExtraction, Extraction, Extractions,
-    NewExtraction, UsageRow,
+    self, ClaimExtractions, EXTRACT_AGAIN_MS, EndExtraction, Extraction, ExtractionSpec,
+    Extractions, NewExtraction, UsageRow,
 };
 use uuid::Uuid;
 
@@ -105,7 +105,9 @@ async fn take(tx: &mut Tx, claim: &ClaimExtractions, row: &Row) -> Result<Option
             .await?;
         return Ok(None);
     }
-    if status != Some(SendStatus::Completed) || attempts >= claim.attempts_max {
+    let spec: Option<ExtractionSpec> = Cells::new(row, "extractions").json_opt("spec")?;
+    let spec = spec.ok_or(Fault::NoRow)?;
+    if status != Some(SendStatus::Completed) || spec.is_given_up(attempts, claim.attempts_max) {
         statement(sql!("extractions/drop"))
             .bind(key.tenant.0)
             .bind(send_id.0)
@@ -120,11 +122,10 @@ async fn take(tx: &mut Tx, claim: &ClaimExtractions, row: &Row) -> Result<Option
         .bind(now.after(claim.lease).0)
         .execute(tx.conn())
         .await?;
-    let spec = Cells::new(row, "extractions").json_opt("spec")?;
     Ok(Some(Extraction {
         key,
         send_id,
-        spec: spec.ok_or(Fault::NoRow)?,
+        spec,
         attempts: attempts + 1,
     }))
 }

@@ -87,12 +87,7 @@ impl Memories for SqlStore {
 
     async fn pay_for_vectors(&self, tenant: TenantId, paid: Vec<PaidVectors>) -> store::Result<()> {
         self.write((tenant, paid), |tx, (tenant, paid)| {
-            Box::pin(async move {
-                for one in &paid {
-                    pay(tx, tenant, one).await?;
-                }
-                Ok(())
-            })
+            Box::pin(async move { pay(tx, tenant, &paid).await })
         })
         .await
     }
@@ -273,7 +268,7 @@ async fn unembedded(tx: &mut Tx, claim: ClaimUnembedded) -> Result<Vec<Unembedde
 
 async fn embed(tx: &mut Tx, item: SetEmbedding) -> Result<bool> {
     if let Some(paid) = &item.paid {
-        pay(tx, item.tenant, paid).await?;
+        pay(tx, item.tenant, std::slice::from_ref(paid)).await?;
     }
     let Some(embedding) = &item.embedding else {
         return Ok(false);
@@ -289,33 +284,49 @@ async fn embed(tx: &mut Tx, item: SetEmbedding) -> Result<bool> {
     Ok(done.rows_affected() > 0)
 }
 
-/// Pays for vectors: their send, if it is there.
-async fn pay(tx: &mut Tx, tenant: TenantId, paid: &PaidVectors) -> Result<()> {
-    if let Some((session, send)) = paid.payer {
-        let there = statement(sql!("memories/payer"))
-            .bind(tenant.0)
-            .bind(session.0)
-            .bind(send.0)
-            .fetch_optional(tx.conn())
-            .await?;
-        if there.is_some() {
-            let key = SessionKey { tenant, session };
-            return extractions::pay(tx, key, send, &paid.row()).await;
+/// Pays for vectors: their sends, as far as they are there.
+async fn pay(tx: &mut Tx, tenant: TenantId, paid: &[PaidVectors]) -> Result<()> {
+    let mut entered = Vec::new();
+    for one in paid {
+        if pay_by_send(tx, tenant, one).await? {
+            continue;
         }
+        statement(sql!("memories/pay"))
+            .bind(tenant.0)
+            .bind(one.id)
+            .bind(&one.call.model)
+            .bind(json(&one.call.usage)?)
+            .execute(tx.conn())
+            .await?;
+        entered.push(one.id);
     }
-    statement(sql!("memories/pay"))
-        .bind(tenant.0)
-        .bind(paid.id)
-        .bind(&paid.call.model)
-        .bind(json(&paid.call.usage)?)
-        .execute(tx.conn())
-        .await?;
-    statement(sql!("memories/paid_long_ago"))
-        .bind(tenant.0)
-        .bind(paid.kept_from())
-        .execute(tx.conn())
-        .await?;
+    if let Some(kept) = PaidVectors::kept_from(entered) {
+        statement(sql!("memories/paid_long_ago"))
+            .bind(tenant.0)
+            .bind(kept)
+            .execute(tx.conn())
+            .await?;
+    }
     Ok(())
+}
+
+/// Has the send pay whose vectors they are; false where it is gone, or there is none.
+async fn pay_by_send(tx: &mut Tx, tenant: TenantId, paid: &PaidVectors) -> Result<bool> {
+    let Some((session, send)) = paid.payer else {
+        return Ok(false);
+    };
+    let there = statement(sql!("memories/payer"))
+        .bind(tenant.0)
+        .bind(session.0)
+        .bind(send.0)
+        .fetch_optional(tx.conn())
+        .await?;
+    if there.is_none() {
+        return Ok(false);
+    }
+    let key = SessionKey { tenant, session };
+    extractions::pay(tx, key, send, &paid.row()).await?;
+    Ok(true)
 }
 
 async fn expire(tx: &mut Tx, limit: u32) -> Result<u64> {

@@ -76,7 +76,9 @@ fn claims(state: &mut State, now: Timestamp, claim: &ClaimExtractions) -> Vec<Ex
         };
         if status.is_some_and(|status| !status.is_final()) {
             owed.due_at = Timestamp(now.0 + EXTRACT_AGAIN_MS);
-        } else if status != Some(SendStatus::Completed) || owed.attempts >= claim.attempts_max {
+        } else if status != Some(SendStatus::Completed)
+            || owed.spec.is_given_up(owed.attempts, claim.attempts_max)
+        {
             state.extractions.remove(&slot);
         } else {
             owed.attempts += 1;

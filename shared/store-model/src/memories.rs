@@ -167,10 +167,12 @@ fn pay(state: &mut State, tenant: TenantId, paid: PaidVectors) {
         }
     }
     let first = (tenant, Uuid::nil());
-    let old = state.memory_usage.range(first..(tenant, paid.kept_from()));
-    let old: Vec<_> = old.map(|(slot, _)| *slot).collect();
-    for slot in old {
-        state.memory_usage.remove(&slot);
+    if let Some(kept) = PaidVectors::kept_from([paid.id]) {
+        let old = state.memory_usage.range(first..(tenant, kept));
+        let old: Vec<_> = old.map(|(slot, _)| *slot).collect();
+        for slot in old {
+            state.memory_usage.remove(&slot);
+        }
     }
     let slot = (tenant, paid.id);
     state.memory_usage.entry(slot).or_insert(paid.call);

@@ -133,6 +133,10 @@ impl Tenants for ModelStore {
         state.tenants.0.insert(id, None);
         state.memories.retain(|(tenant, _), _| *tenant != id);
         state.memory_usage.retain(|(tenant, _), _| *tenant != id);
+        let erasures = state.memory_erasures.iter_mut();
+        for (_, erasure) in erasures.filter(|((tenant, _), _)| *tenant == id) {
+            erasure.by = None;
+        }
         state.extractions.retain(|(tenant, _), _| *tenant != id);
         state.agents.retain(|key, _| key.tenant != id);
         state.pauses.retain(|key, _| key.tenant != id);

@@ -131,7 +131,8 @@ async fn take(
             .await?;
         return Ok(None);
     }
-    if status != Some(SendStatus::Completed) || found.attempts > claim.attempts_max {
+    let made = found.attempts - 1;
+    if status != Some(SendStatus::Completed) || found.spec.is_given_up(made, claim.attempts_max) {
         sql!("extractions/drop")
             .bind(tenant)
             .bind(send)

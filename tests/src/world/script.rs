@@ -457,6 +457,14 @@ impl Script {
                 under.given_up = None;
             }
             "stream" => {
+                // `behind N`: the first N calls for it fail without a word.
+                let (argument, behind) = argument.split_once(" behind ").unwrap_or((argument, "0"));
+                if self.calls(&user) <= behind.parse().expect("a count") {
+                    return Err(Error::Unavailable {
+                        message: "scripted".into(),
+                        retry_after: None,
+                    });
+                }
                 let (count, ms) = argument.split_once('x').expect("COUNTxMS");
                 let (count, ms): (u32, u64) = (
                     count.parse().expect("a count"),

@@ -19,14 +19,18 @@ use mainspring_shared::tool::ToolEntry;
 use mainspring_shared::usage::Usage;
 use mainspring_tests::pairing;
 use mainspring_tests::world::{
-    Fault, FaultPlan, Faulty, Manner, World, alone, differences, essence,
+    Backing, Fault, FaultPlan, Faulty, Manner, World, alone, differences, essence,
 };
 use mainspring_worker::llm::FactsOverride;
 use serde_json::{Value, json};
 
 /// A world whose model has so many tokens of room.
 async fn world(window: u64, takes: Duration) -> World {
-    let mut world = World::new().await;
+    world_over(&Backing::Model, window, takes).await
+}
+
+async fn world_over(backing: &Backing, window: u64, takes: Duration) -> World {
+    let mut world = World::over(backing, |_, _, _| {}).await;
     let facts = FactsOverride {
         window: Some(window),
         ..FactsOverride::default()
@@ -242,10 +246,9 @@ fn a_death_at_any_write_of_a_send_whose_rounds_are_folded_changes_nothing_of_the
 
 /// A worker that stands still while its fold is written, and wakes up when another one has folded the session:
 /// its fold is not attached.
-#[tokio::test(start_paused = true)]
-async fn of_two_workers_that_fold_the_same_session_one_attaches_its_fold() {
-    for wakes_after in [2, 11, 20, 40] {
-        let world = world(16_000, Duration::from_secs(8)).await;
+async fn two_fold_at_once(backing: &Backing, waits: &[u64]) {
+    for &wakes_after in waits {
+        let world = world_over(backing, 16_000, Duration::from_secs(8)).await;
         let key = world.session(agent(0.05, 0.05)).await;
         let first = Arc::new(Faulty::new(world.store.clone(), FaultPlan::NEVER));
         world.worker("first", first.clone());
@@ -282,6 +285,32 @@ async fn of_two_workers_that_fold_the_same_session_one_attaches_its_fold() {
         let paid_folds = session.usage.iter().filter(|(_, round, _)| *round < 0);
         assert_eq!(paid_folds.count(), 1, "{wakes_after} s");
         paid(&world, key, 2).await;
+    }
+}
+
+#[test]
+fn of_two_workers_that_fold_the_same_session_one_attaches_its_fold() {
+    alone(two_fold_at_once(&Backing::Model, &[2, 11, 20, 40]));
+}
+
+#[test]
+fn of_two_workers_that_fold_the_same_session_one_attaches_its_fold_on_sqlite() {
+    for wakes_after in [11, 20] {
+        alone(two_fold_at_once(&Backing::sqlite(), &[wakes_after]));
+    }
+}
+
+#[test]
+fn of_two_workers_that_fold_the_same_session_one_attaches_its_fold_on_postgres() {
+    if let Some(backing) = Backing::postgres() {
+        alone(two_fold_at_once(&backing, &[11]));
+    }
+}
+
+#[test]
+fn of_two_workers_that_fold_the_same_session_one_attaches_its_fold_on_mysql() {
+    if let Some(backing) = Backing::mysql() {
+        alone(two_fold_at_once(&backing, &[11]));
     }
 }
 

@@ -2,6 +2,7 @@
 //! (docs/FAULTS.md). Each test has the machine to itself.
 
 mod commits;
+mod context;
 mod detached;
 mod kill;
 mod model;

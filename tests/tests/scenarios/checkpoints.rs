@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainspring_shared::agent::{AgentSpec, ContextSpec, OnTruncation};
+use mainspring_shared::agent::{AgentSpec, ContextSpec, OnTruncation, Recovery};
 use mainspring_shared::event::LiveKind;
 use mainspring_shared::message::Role::{self, Assistant, User};
 use mainspring_shared::message::plain_text;
 use mainspring_shared::send::SendStatus;
 use mainspring_shared::step::StepKind;
+use mainspring_shared::usage::Usage;
 use mainspring_tests::world::{Fault, FaultPlan, Faulty, World};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -71,7 +72,8 @@ async fn who_takes_over_goes_on_with_what_was_streamed() {
     world.pass(12 * SECOND).await;
     let begun = world.record(id).await.shown.expect("kept").begun;
     let begun = begun.expect("a beginning");
-    assert_eq!((begun.round, begun.attempt), (0, Some(1)));
+    let unpaid = begun.unpaid.as_ref().expect("nobody has paid for it yet");
+    assert_eq!((begun.round, unpaid.round, unpaid.attempt), (0, 0, 1));
     assert!(
         counted(12).starts_with(&begun.text) && begun.text.len() > 10,
         "{begun:?}"
@@ -195,5 +197,63 @@ async fn a_worker_that_dies_again_and_again_gets_further_each_time() {
         "{record:#?}"
     );
     assert_eq!(world.script.asked(), 5);
+    world.audit().await;
+}
+
+/// One that failed before it has no row; the others have theirs, each under a number of its own.
+#[tokio::test(start_paused = true)]
+async fn each_call_that_was_heard_has_one_row_whoever_dies_in_the_middle_of_it() {
+    let world = World::new().await;
+    let key = world.session(agent()).await;
+    let id = world.send(key, "stream 60x1000 behind 1").await;
+    for n in 0..2 {
+        let store = Arc::new(Faulty::new(world.store.clone(), FaultPlan::NEVER));
+        let _worker = world.worker(&format!("w{n}"), store.clone());
+        world.pass(24 * SECOND).await;
+        store.kill();
+    }
+    let _last = world.worker("last", world.store.clone());
+    let record = world.settle(&[id]).await.remove(0);
+    assert_eq!(record.output_text.as_deref(), Some(&*counted(60)));
+    assert_eq!(world.script.asked(), 4);
+    let session = world.dump().await.sessions.remove(0);
+    let mut attempts: Vec<i32> = session.usage.iter().map(|(_, _, n)| *n).collect();
+    attempts.sort_unstable();
+    assert_eq!(attempts, [2, 3, 4], "{:#?}", session.usage);
+    let mut sum = Usage::default();
+    for usage in &session.paid {
+        sum.add(usage);
+    }
+    assert_eq!(record.usage, sum, "the send's sum is that of its rows");
+    world.audit().await;
+}
+
+/// Whoever finds a beginning pays for it, also where it does not go on.
+#[tokio::test(start_paused = true)]
+async fn what_a_dead_worker_bought_is_paid_for_where_nobody_goes_on() {
+    let world = World::new().await;
+    let agent = AgentSpec {
+        recovery: Recovery::Manual,
+        ..agent()
+    };
+    let key = world.session(agent).await;
+    let id = world.send(key, "stream 60x1000").await;
+    let store = Arc::new(Faulty::new(world.store.clone(), FaultPlan::NEVER));
+    let _first = world.worker("first", store.clone());
+    world.pass(12 * SECOND).await;
+    store.kill();
+    let _second = world.worker("second", world.store.clone());
+    world.pass(30 * SECOND).await;
+    // It waits for somebody, and what was begun waits with it.
+    let record = world.record(id).await;
+    assert_eq!(record.status, SendStatus::Waiting, "{record:#?}");
+    let begun = record.shown.and_then(|shown| shown.begun);
+    assert_eq!(begun.expect("a beginning").unpaid, None);
+    let rows = async || world.dump().await.sessions.remove(0).usage;
+    assert_eq!(rows().await.len(), 1);
+    world.cancel(key, id).await;
+    let record = world.settle(&[id]).await.remove(0);
+    assert_eq!(record.status, SendStatus::Cancelled, "{record:#?}");
+    assert_eq!((rows().await.len(), world.script.asked()), (1, 1));
     world.audit().await;
 }

@@ -5,10 +5,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use mainspring_shared::agent::{AgentSpec, ExtractMode, MemorySpec};
-use mainspring_shared::budget::Budget;
+use mainspring_shared::agent::{AgentSpec, ExtractMode, MemorySpec, SendOptions};
+use mainspring_shared::budget::{Budget, Spent};
 use mainspring_shared::error::Code;
+use mainspring_shared::id::{SendId, SessionKey};
 use mainspring_shared::memory::{Forget, Memory, MemoryError, Recall, Recalled, Remember};
+use mainspring_shared::message::ContentPart;
 use mainspring_shared::send::SendStatus;
 use mainspring_shared::tool::ToolEntry;
 use mainspring_shared::usage::Purpose;
@@ -97,11 +99,11 @@ async fn an_extraction_keeps_to_the_budget_of_its_send() {
     for tokens in (2_000..20_000).step_by(3_000) {
         let before = world.script.bills().len();
         let facts = json!({"memories": []});
-        let input = vec![mainspring_shared::message::ContentPart::text(format!(
+        let input = vec![ContentPart::text(format!(
             "extract {facts}\n\n{}",
             "about the dog ".repeat(100)
         ))];
-        let options = mainspring_shared::agent::SendOptions {
+        let options = SendOptions {
             budget: Some(Budget {
                 tokens: Some(tokens),
                 ..Budget::default()
@@ -327,4 +329,98 @@ async fn children_are_recalled_whatever_of_the_transcript_is_folded() {
         said[2].contains("no conversations were started"),
         "{said:#?}"
     );
+}
+
+/// A send that says something which lasts, and what it had set aside when it ended.
+async fn said(world: &World, key: SessionKey, budget: Option<Budget>) -> (SendId, Option<Spent>) {
+    let facts = json!({"memories": [{"text": "the dog is called Rex"}]});
+    let input = vec![ContentPart::text(format!("extract {facts}"))];
+    let options = SendOptions {
+        budget,
+        ..SendOptions::default()
+    };
+    let send = world.send_parts(key, input, options).await;
+    let record = world.settle(&[send]).await.remove(0);
+    assert_eq!(record.status, SendStatus::Completed, "{record:#?}");
+    (send, record.held.0.get("extract").copied())
+}
+
+fn extractions(world: &World) -> usize {
+    let bills = world.script.bills().into_iter();
+    bills.filter(|it| it.purpose == Purpose::Extract).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_set_aside_where_nothing_will_be_extracted_or_nothing_of_it_is_limited() {
+    let tokens = Budget {
+        tokens: Some(20_000),
+        ..Budget::default()
+    };
+    let rounds = Budget {
+        rounds: Some(9),
+        ..Budget::default()
+    };
+    let cases = [
+        (tokens, Some("ann"), true, 1),
+        // Without the person there is no namespace.
+        (tokens, None, false, 0),
+        (rounds, Some("ann"), false, 1),
+    ];
+    for (budget, user, sets_aside, extracted) in cases {
+        let world = World::new().await;
+        let _worker = world.worker("w", world.store.clone());
+        let agent = AgentSpec {
+            budget: Some(budget),
+            ..rememberer(extracting())
+        };
+        let key = session_of(&world, 1, user, agent).await;
+        let (_, aside) = said(&world, key, None).await;
+        assert_eq!(aside.is_some(), sets_aside, "{budget:?} {user:?} {aside:?}");
+        world.pass(Duration::from_mins(5)).await;
+        assert_eq!(extractions(&world), extracted, "{budget:?} {user:?}");
+        let dump = world.dump().await;
+        assert_eq!(dump.extractions, []);
+        let spent = dump.sessions[0].hot.spent.expect("it is counted");
+        assert_eq!(spent.rounds, 1, "an extraction is no round");
+        world.audit().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_extraction_waits_for_a_busy_session_only_where_that_gets_something_back() {
+    let tokens = Some(Budget {
+        tokens: Some(50_000),
+        ..Budget::default()
+    });
+    for (of_session, of_send, waits) in [(tokens, None, true), (None, tokens, false)] {
+        let world = World::new().await;
+        let _worker = world.worker("w", world.store.clone());
+        let agent = AgentSpec {
+            budget: of_session,
+            ..rememberer(extracting())
+        };
+        let key = session_of(&world, 1, Some("ann"), agent).await;
+        // The next one takes the session at once, for a while.
+        let facts = json!({"memories": [{"text": "the dog is called Rex"}]});
+        let input = vec![ContentPart::text(format!("extract {facts}"))];
+        let options = SendOptions {
+            budget: of_send,
+            ..SendOptions::default()
+        };
+        let first = world.send_parts(key, input, options).await;
+        let next = world.send(key, "stream 40x1000").await;
+        world.settle(&[first]).await;
+        world.pass(Duration::from_secs(20)).await;
+        assert_eq!(extractions(&world), 1);
+        let dump = world.dump().await;
+        let owed = dump
+            .extractions
+            .iter()
+            .filter(|(_, send, _)| *send == first);
+        assert_eq!(owed.count(), usize::from(waits), "{of_session:?}");
+        world.settle(&[next]).await;
+        world.pass(Duration::from_mins(5)).await;
+        assert_eq!(world.dump().await.extractions, []);
+        world.audit().await;
+    }
 }

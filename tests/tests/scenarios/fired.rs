@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use mainspring_shared::agent::AgentSpec;
+use mainspring_shared::agent::{AgentSpec, MemorySpec};
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{SendId, TimerId};
+use mainspring_shared::memory::{Forget, Memory, MemoryError, Recall, Recalled, Remember};
 use mainspring_shared::message::{ContentPart, Role, plain_text};
 use mainspring_shared::send::{SendRecord, SendStatus, StopReason};
 use mainspring_shared::store::NewTimer;
@@ -70,14 +71,22 @@ impl Hook for Judge {
 
 /// The send that a timer fired in a new session, once it is final, and how the judge was asked.
 async fn fired(says: Says, faults: Option<FaultPlan>) -> (World, SendRecord, Arc<Judge>) {
-    let mut world = World::new().await;
+    fired_in(World::new().await, AgentSpec::default(), says, faults).await
+}
+
+async fn fired_in(
+    mut world: World,
+    agent: AgentSpec,
+    says: Says,
+    faults: Option<FaultPlan>,
+) -> (World, SendRecord, Arc<Judge>) {
     let judge = Arc::new(Judge {
         says,
         asked: AtomicU32::new(0),
         seen: Mutex::default(),
     });
     world.hooks.register(judge.clone()).expect("a new name");
-    let key = world.session(AgentSpec::default()).await;
+    let key = world.session(agent).await;
     if let Some(plan) = faults {
         world.worker("mortal", Arc::new(Faulty::new(world.store.clone(), plan)));
     }
@@ -150,6 +159,50 @@ async fn a_send_that_is_skipped_ends_without_a_word() {
     assert_eq!(said(&world).await, Vec::<String>::new());
     assert_eq!(world.script.ledger().len(), 0);
     assert_eq!(judge.asked.load(Ordering::Relaxed), 1);
+}
+
+/// Knows nothing, and counts who asks.
+#[derive(Debug, Default)]
+struct Asked(AtomicU32);
+
+#[async_trait]
+impl Memory for Asked {
+    async fn recall(&self, _ask: Recall) -> Result<Vec<Recalled>, MemoryError> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Ok(Vec::new())
+    }
+
+    async fn remember(&self, _entry: Remember) -> Result<String, MemoryError> {
+        Ok("note-1".to_owned())
+    }
+
+    async fn forget(&self, _entry: Forget) -> Result<bool, MemoryError> {
+        Ok(false)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_recalled_for_a_send_of_which_the_model_is_told_nothing() {
+    for (says, recalls) in [
+        (Says::Skip, 0),
+        (Says::No, 0),
+        (Says::Go, 1),
+        (Says::Other, 1),
+        (Says::FailsOnce, 1),
+    ] {
+        let mut world = World::new().await;
+        let memory = Arc::new(Asked::default());
+        world.memories.push(("own".to_owned(), memory.clone()));
+        let agent = AgentSpec {
+            memory: Some(MemorySpec {
+                provider: "own".to_owned(),
+                ..MemorySpec::new("user/ann")
+            }),
+            ..AgentSpec::default()
+        };
+        fired_in(world, agent, says, None).await;
+        assert_eq!(memory.0.load(Ordering::Relaxed), recalls, "{says:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

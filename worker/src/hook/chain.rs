@@ -308,7 +308,11 @@ impl Hooks {
                     "error: the hook {} could not look at the result",
                     hook.name()
                 );
-                *result = CallResult::error(Code::ToolDenied, text);
+                let said = std::mem::take(&mut result.said);
+                *result = CallResult {
+                    said,
+                    ..CallResult::error(Code::ToolDenied, text)
+                };
                 return;
             }
         }

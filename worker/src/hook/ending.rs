@@ -1,5 +1,7 @@
 //! What hooks are asked about before a send ends.
 
+use std::sync::Arc;
+
 use mainspring_shared::send::StopReason;
 use mainspring_shared::send::machine::End;
 
@@ -52,7 +54,7 @@ pub struct Ending {
     /// Why.
     pub why: EndReason,
     /// The answer that it ends with, where there is one.
-    pub reply: Option<Reply>,
+    pub reply: Option<Arc<Reply>>,
     /// Rounds that are left.
     pub rounds_left: u32,
     /// Times that hooks had this send go on before.

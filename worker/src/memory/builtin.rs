@@ -10,7 +10,7 @@ use mainspring_shared::memory::{
     TEXT_CHARS_MAX,
 };
 use mainspring_shared::store::{
-    self, ChangeMemory, NewMemory, SaveMemory, SaveMemoryOutcome, SearchMemories, Store,
+    self, NewMemory, SaveMemory, SaveMemoryOutcome, SearchMemories, Store,
 };
 use mainspring_shared::time::Clock;
 use sha2::{Digest, Sha256};
@@ -52,31 +52,6 @@ impl Builtin {
 
     pub(super) fn has_saved(&self) {
         self.saved.notify_one();
-    }
-
-    /// Brings an entry up to date; none where there is none of this id.
-    async fn replace(&self, new: &Remember) -> Result<Option<String>, MemoryError> {
-        let id = new.replaces.as_deref().and_then(|id| id.parse().ok());
-        let Some(id): Option<MemoryId> = id else {
-            return Ok(None);
-        };
-        let found = self.store.get_memory(new.tenant, id).await;
-        let found = found.map_err(|error| away(&error))?;
-        if found.is_none_or(|entry| !new.namespace.covers(&entry.namespace)) {
-            return Ok(None);
-        }
-        let change = ChangeMemory {
-            tenant: new.tenant,
-            id,
-            text: Some(new.text.clone()),
-            metadata: None,
-            expires_at: None,
-            source: new.source,
-        };
-        let changed = self.store.change_memory(change).await;
-        let changed = changed.map_err(|error| away(&error))?;
-        self.has_saved();
-        Ok(changed.map(|entry| entry.id.to_string()))
     }
 
     /// A question's vector. None where there is nothing to make it, or it is away: words are searched all
@@ -135,9 +110,6 @@ impl Memory for Builtin {
             return Err(MemoryError::Refused { why });
         }
         let id = entry_id(&entry.key, entry.source.map(|source| source.send_id));
-        if let Some(replaced) = self.replace(&entry).await? {
-            return Ok(replaced);
-        }
         let item = SaveMemory {
             tenant: entry.tenant,
             entry: NewMemory {

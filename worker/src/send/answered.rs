@@ -46,8 +46,6 @@ impl Run<'_> {
                 self.asking.partial = None;
                 return Event::Replied(Answer::Ended);
             }
-            // Whoever waits for the reply asks again.
-            Err(NoReply::Said(_)) => return Event::Interrupted,
         };
         let capped = self.asking.asked.as_ref().is_some_and(|asked| asked.capped);
         let model = reply.model.clone();

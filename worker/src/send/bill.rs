@@ -122,61 +122,21 @@ impl<'a> Bill<'a> {
         }
     }
 
-    /// Enters what a model call cost; returns its row, and what the session has spent with it where
-    /// that is counted.
-    pub(super) fn enter(&mut self, model: String, usage: Usage) -> (UsageRow, Option<Spent>) {
-        self.totals.usage.add(&usage);
-        if let Some(aside) = &mut self.aside {
-            aside.usage.add(&usage);
-        }
-        let row = self.row(model, usage);
-        metrics::model_used(&row);
-        self.unpaid.push(row.clone());
-        (row, self.purse.session(&self.totals))
-    }
-
-    /// Enters what a row says.
-    pub(super) fn enter_row(&mut self, row: UsageRow) {
+    /// Enters what a call of a model cost; what the session has spent with it, where that is counted.
+    pub(super) fn enter(&mut self, row: UsageRow) -> Option<Spent> {
         self.totals.usage.add(&row.usage);
         if let Some(aside) = &mut self.aside {
             aside.usage.add(&row.usage);
         }
         metrics::model_used(&row);
         self.unpaid.push(row);
+        self.purse.session(&self.totals)
     }
 
-    /// Enters what a model call for a fold cost: of the grant with this number, the so-manieth one.
-    pub(super) fn enter_fold(
-        &mut self,
-        (epoch, call): (i64, i32),
-        model: String,
-        usage: Usage,
-    ) -> (UsageRow, Option<Spent>) {
-        self.totals.usage.add(&usage);
-        if let Some(aside) = &mut self.aside {
-            aside.usage.add(&usage);
-        }
-        let row = UsageRow::of_fold(epoch, call, model, usage);
-        metrics::model_used(&row);
-        self.unpaid.push(row.clone());
-        (row, self.purse.session(&self.totals))
-    }
-
-    /// Enters what vectors cost that the send waited for, under the grant with this number.
-    pub(super) fn enter_vectors(
-        &mut self,
-        epoch: i64,
-        call: PaidCall,
-    ) -> (UsageRow, Option<Spent>) {
-        self.totals.usage.add(&call.usage);
-        if let Some(aside) = &mut self.aside {
-            aside.usage.add(&call.usage);
-        }
+    /// The row of vectors that the send waited for, under the grant with this number.
+    pub(super) fn row_of_vectors(&mut self, epoch: i64, call: PaidCall) -> UsageRow {
         self.vectors += 1;
-        let row = UsageRow::of_vectors(epoch, self.vectors, call.model, call.usage);
-        metrics::model_used(&row);
-        self.unpaid.push(row.clone());
-        (row, self.purse.session(&self.totals))
+        UsageRow::of_vectors(epoch, self.vectors, call.model, call.usage)
     }
 
     /// The row of the present attempt.

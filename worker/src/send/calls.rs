@@ -84,6 +84,7 @@ impl Calls {
             send: record.send_id,
             round: record.round,
             attempt: record.attempt,
+            life: record.started_epoch.unwrap_or_default(),
         };
         let call = ToolCall {
             call_id: record.call_id.clone(),

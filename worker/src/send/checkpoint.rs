@@ -9,11 +9,9 @@ use std::time::Duration;
 use mainspring_shared::send::machine::Event;
 use mainspring_shared::session::shown::{BEGUN_BYTES_MAX, Begun};
 use mainspring_shared::session::{SIGNAL_CANCEL, SIGNAL_INTERRUPT, SIGNAL_RESULT};
-use mainspring_shared::store::UsageRow;
-use mainspring_shared::usage::Usage;
 
+use super::hold::Pending;
 use super::run::Run;
-use crate::llm::{Request, Resolved, estimate_request_tokens, estimate_tokens};
 
 /// How long is streamed until what was said is kept, and kept again.
 const EVERY: Duration = Duration::from_secs(5);
@@ -27,24 +25,24 @@ pub(super) struct Checkpoint {
     kept: usize,
     /// The same of the answer that is gone on with next.
     taken_up: usize,
-    /// An attempt of a worker that died in the middle of it, and the tokens that it is known to have said.
-    unpaid: Option<(i32, u64)>,
 }
 
 impl Checkpoint {
     /// A model call begins at this time.
     pub(super) fn begin(&mut self, now: Duration) {
-        self.due = Some(now + EVERY);
         // A life that adds nothing to what it took up keeps nothing: its death counts.
         self.kept = std::mem::take(&mut self.taken_up);
+        self.wait(now);
     }
 
     /// The model goes on with an answer of which this is durable.
     pub(super) fn take_up(&mut self, begun: &Begun) {
         self.taken_up = begun.text.len();
-        self.unpaid = begun
-            .attempt
-            .map(|attempt| (attempt, estimate_tokens(&begun.text)));
+    }
+
+    /// Looks again, as long as more could be kept.
+    fn wait(&mut self, now: Duration) {
+        self.due = (self.kept < BEGUN_BYTES_MAX).then(|| now + EVERY);
     }
 }
 
@@ -64,25 +62,22 @@ impl Run<'_> {
     /// not wait for the answer.
     pub(super) async fn keep_said(&mut self) -> Option<Event> {
         let now = self.kernel.parts.clock.monotonic();
-        self.asking.checkpoint.due = Some(now + EVERY);
-        let text = self.hold.reach.said.text();
-        let bytes = text.len();
-        let grew = bytes > self.asking.checkpoint.kept && !text.trim().is_empty();
-        if !grew || bytes > BEGUN_BYTES_MAX {
+        self.asking.checkpoint.wait(now);
+        let (round, attempt) = (self.bill.totals.rounds, self.bill.totals.attempts);
+        let unpaid = self.hold.owed().asked.as_ref().map(Pending::so_far);
+        let begun = Begun::new(round, &self.hold.reach.said.text(), unpaid.map(Box::new));
+        let bytes = begun.text.len();
+        if bytes <= self.asking.checkpoint.kept || begun.text.trim().is_empty() {
             return None;
         }
-        let (round, attempt) = (self.bill.totals.rounds, self.bill.totals.attempts);
         // From now on there is something to clear.
         self.bill.totals.shown.get_or_insert_default();
         let mut item = self.changes_only(Vec::new());
         let shown = item.totals.shown.get_or_insert_default();
-        shown.begun = Some(Begun {
-            round,
-            text,
-            attempt: Some(attempt),
-        });
-        // Whoever finds this finds a worker's death, which counts the call that nothing else tells of.
-        item.totals.attempts = self.bill.stored_attempts;
+        shown.begun = Some(begun);
+        // Whoever finds this finds a worker's death, which counts the call that nothing else tells of; those
+        // before it are told of here, so that no two calls have the same number.
+        item.totals.attempts = self.bill.stored_attempts.max(attempt - 1);
         let counted = self.bill.purse.counted(round, item.totals.attempts);
         item.totals.counted = counted;
         item.totals.not_failed = item.totals.not_failed.min(item.totals.attempts);
@@ -91,6 +86,7 @@ impl Run<'_> {
             Err(event) => return Some(event),
         };
         self.asking.checkpoint.kept = bytes;
+        self.asking.checkpoint.wait(now);
         if signals & SIGNAL_CANCEL != 0 {
             self.hold.reach.cancel.cancel();
         }
@@ -100,22 +96,17 @@ impl Run<'_> {
         interrupts.then_some(Event::Interrupted)
     }
 
-    /// Enters what the call of a worker cost that died in the middle of an answer which is gone on with.
-    pub(super) fn pay_for_the_dead(&mut self, request: &Request, resolved: &Resolved) {
-        let Some((attempt, said)) = self.asking.checkpoint.unpaid.take() else {
-            return;
-        };
-        let mut usage = Usage {
-            input_tokens: estimate_request_tokens(request).saturating_sub(said),
-            output_tokens: said,
-            estimated: true,
-            ..Usage::default()
-        };
-        usage.cost_usd = resolved.facts.price.map(|price| price.at_most(&usage));
-        self.bill.purse.found();
-        self.bill.enter_row(UsageRow {
-            attempt,
-            ..self.bill.row(request.model.clone(), usage)
-        });
+    /// Enters what the call of a worker cost that died in the middle of an answer, as far as it was kept. From
+    /// now on it is stored with whatever is stored next, and nobody else enters it.
+    pub(super) fn pay_for_the_dead(&mut self) {
+        let shown = self.bill.totals.shown.as_mut();
+        let begun = shown.and_then(|shown| shown.begun.as_mut());
+        if let Some(row) = begun.and_then(|begun| begun.unpaid.take()) {
+            self.bill.purse.found();
+            // It is known from now on, also by who comes next, and was no failure.
+            self.rules.lost = self.rules.lost.saturating_sub(1);
+            self.asking.tries.interrupted += 1;
+            self.enter(*row);
+        }
     }
 }

@@ -1,20 +1,23 @@
 //! `Decide`: hooks may have a send go on that is about to end.
 
+use std::sync::Arc;
+
 use futures::future::BoxFuture;
 use mainspring_shared::message::{ContentPart, NewMessage};
 use mainspring_shared::send::machine::{Decision, End, Event};
 use mainspring_shared::session::shown::{SaidInRound, SentBack};
 use mainspring_shared::session::{SIGNAL_CANCEL, SIGNAL_INTERRUPT, SIGNAL_RESULT};
-use mainspring_shared::store::AppendRound;
 
 use super::run::Run;
-use super::unsaid::Unsaid;
 use crate::hook::{EndReason, Ending, GoOn};
+use crate::llm::Reply;
 
 /// What hooks are asked about the end, and what is to be done with what they say.
 #[derive(Default)]
 pub(super) struct Deciding {
     asked: Option<(EndReason, BoxFuture<'static, Option<GoOn>>)>,
+    /// The answer that they are asked about.
+    reply: Option<Arc<Reply>>,
     /// What is said behind the answer that is stored next.
     pub(super) back: Option<NewMessage>,
 }
@@ -38,16 +41,17 @@ impl Run<'_> {
 
     /// Asks hooks about an end. An event where there is nothing to ask.
     pub(super) fn decide(&mut self, end: End) -> Option<Event> {
-        let reply = self.asking.reply.clone();
-        let rounds = self.bill.totals.rounds.unsigned_abs() + u32::from(reply.is_some());
+        let answered = self.asking.reply.is_some();
+        let rounds = self.bill.totals.rounds.unsigned_abs() + u32::from(answered);
         // A send of which nothing is stored goes on with nothing.
-        let why = EndReason::of(end, reply.is_some()).filter(|_| rounds > 0);
+        let why = EndReason::of(end, answered).filter(|_| rounds > 0);
         let Some(why) = why else {
             return Some(Event::Decided(Decision::End));
         };
+        self.deciding.reply = self.asking.reply.take().map(Arc::new);
         let ending = Ending {
             why,
-            reply,
+            reply: self.deciding.reply.clone(),
             rounds_left: self.rules.rounds_max.saturating_sub(rounds),
             sent_back: self.sent_back().times,
         };
@@ -60,13 +64,23 @@ impl Run<'_> {
     /// Nobody waits for what hooks would say. An answer that is dropped with the question was no failure.
     pub(super) fn abort_deciding(&mut self) {
         self.deciding.asked = None;
+        self.take_back();
         self.asking.tries.interrupted = self.asking.not_failed() + 1;
+    }
+
+    /// Takes back the answer that hooks were asked about.
+    fn take_back(&mut self) {
+        if let Some(reply) = self.deciding.reply.take() {
+            self.asking.reply = Some(Arc::unwrap_or_clone(reply));
+        }
     }
 
     /// Does what hooks want: the send goes on as long as it may.
     pub(super) async fn decided(&mut self, wish: Option<GoOn>) -> Event {
         let ends = Event::Decided(Decision::End);
-        let Some((why, _)) = self.deciding.asked.take() else {
+        let why = self.deciding.asked.take().map(|(why, _)| why);
+        self.take_back();
+        let Some(why) = why else {
             return ends;
         };
         let Some(wish) = wish else {
@@ -121,19 +135,7 @@ impl Run<'_> {
             let shown = self.bill.totals.shown.get_or_insert_default();
             shown.injected = Some(SaidInRound { round, ids });
         }
-        let Unsaid {
-            messages,
-            changes,
-            deliveries,
-            ..
-        } = std::mem::take(&mut self.prompt.unsaid);
-        let totals = self.sums();
-        let item = AppendRound {
-            messages,
-            deliveries,
-            totals,
-            ..self.changes_only(changes)
-        };
+        let item = self.with_unsaid(Vec::new());
         match self.append(item).await {
             Ok(signals) => {
                 self.hold.heard |= signals & (SIGNAL_RESULT | SIGNAL_INTERRUPT);

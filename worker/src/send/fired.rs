@@ -96,6 +96,17 @@ impl Run<'_> {
         };
     }
 
+    /// Whether hooks let the model be told anything of the send: where not, nothing is looked for that it would
+    /// be shown.
+    pub(super) fn is_said(&self) -> bool {
+        match &self.prompt.fired.judged {
+            Judged::Goes | Judged::Open => true,
+            Judged::Skipped | Judged::PutOff(_) => false,
+            // Who could not judge it is asked again.
+            Judged::Refused(refusal) => refusal.code != Code::PolicyDenied,
+        }
+    }
+
     /// Puts these words in the place of the input.
     fn reword(&mut self, input: Vec<ContentPart>) {
         if input == self.send.record.input {

@@ -63,15 +63,23 @@ pub(crate) struct Pending {
     pub(super) streamed: Arc<AtomicU64>,
 }
 
+impl Pending {
+    /// What it has cost so far.
+    pub(super) fn so_far(&self) -> UsageRow {
+        let mut row = self.row.clone();
+        row.usage.output_tokens = self.streamed.load(Ordering::Relaxed);
+        row.usage.cost_usd = self.price.map(|price| price.at_most(&row.usage));
+        row
+    }
+}
+
 impl Owed {
     /// All that is owed, the call that is under way as far as it came.
     pub(crate) fn settle(&mut self) -> (Vec<UsageRow>, Option<Spent>) {
         let mut rows = std::mem::take(&mut self.rows);
         let mut session = self.session.take();
         if let Some(pending) = self.asked.take() {
-            let mut row = pending.row;
-            row.usage.output_tokens = pending.streamed.load(Ordering::Relaxed);
-            row.usage.cost_usd = pending.price.map(|price| price.at_most(&row.usage));
+            let row = pending.so_far();
             session = session.map(|session| session.plus(Spent::of(&row.usage, 0)));
             rows.push(row);
         }

@@ -38,6 +38,7 @@ pub(super) fn rules(send: &StartedSend, config: &WorkerConfig, hooked: bool) -> 
         retry: config.retry,
         hold_max: config.hold_max,
         first_round: send.record.rounds.unsigned_abs(),
+        begun: send.record.attempts.unsigned_abs(),
         lost: lost(send),
         recovery: send.agent.recovery,
         decides: hooked && back.times < config.continues_max,

@@ -25,7 +25,7 @@ use crate::content::Content;
 use crate::hook::{At, Heard, Hooks, Judged, Moment, Refusal, ToolCall, Words};
 use crate::llm::{self, Chunk, Finish, Model, Reply, Request};
 
-pub(super) type Call = BoxFuture<'static, Result<Answered, NoReply>>;
+pub(super) type Call = BoxFuture<'static, Result<Answered, Unanswered>>;
 
 /// An answer, and what was found out about it before anything of it is stored.
 #[derive(Debug)]
@@ -48,8 +48,21 @@ pub(super) enum NoReply {
     Policy(Refusal),
     /// A hook ends the send.
     Ended,
-    /// Hooks say something first, with the ids of their words.
+}
+
+/// What there is instead of an answer.
+#[derive(Debug)]
+pub(super) enum Unanswered {
+    /// There will be none.
+    No(NoReply),
+    /// Hooks say something first, with the ids of their words: then the model is asked again.
     Said(Words),
+}
+
+impl From<NoReply> for Unanswered {
+    fn from(why: NoReply) -> Self {
+        Self::No(why)
+    }
 }
 
 /// What readers were told of a round.
@@ -199,7 +212,7 @@ impl Attempt {
     pub(super) async fn answered(
         mut self,
         on_chunk: &mut (dyn for<'c> FnMut(Chunk<'c>) + Send),
-    ) -> Result<Answered, NoReply> {
+    ) -> Result<Answered, Unanswered> {
         let (hooks, at) = (self.vetting.hooks.clone(), self.vetting.at);
         let heard = if hooks.is_empty() {
             Heard::Judged(Judged::Go)
@@ -214,9 +227,9 @@ impl Attempt {
             heard.map_err(NoReply::Policy)?
         };
         let reply = match heard {
-            Heard::Say(said) => return Err(NoReply::Said(said)),
+            Heard::Say(said) => return Err(Unanswered::Said(said)),
             Heard::Judged(Judged::Instead(reply)) => reply,
-            Heard::Judged(Judged::End) => return Err(NoReply::Ended),
+            Heard::Judged(Judged::End) => return Err(NoReply::Ended.into()),
             Heard::Judged(Judged::Go) => {
                 let filled = self
                     .content
@@ -248,7 +261,7 @@ impl Attempt {
             (Ok(_) | Err(_), _) => {}
         }
         if ends && plain_text(&reply.content).trim().is_empty() {
-            return Err(NoReply::Ended);
+            return Err(NoReply::Ended.into());
         }
         Ok(Answered {
             reply,
@@ -260,7 +273,7 @@ impl Attempt {
 
     /// Tells hooks of the last round's calls and of the round that begins, once in a life. They may say
     /// something first, or end the send.
-    async fn begin(&self, hooks: &Hooks, at: At) -> Result<(), NoReply> {
+    async fn begin(&self, hooks: &Hooks, at: At) -> Result<(), Unanswered> {
         if !self.over.is_empty() {
             hooks.observe(at, Moment::CallsOver(&self.over)).await;
         }
@@ -275,8 +288,8 @@ impl Attempt {
         self.started.store(at.round, Ordering::Relaxed);
         match begun {
             Heard::Judged(Judged::Go | Judged::Instead(())) => Ok(()),
-            Heard::Judged(Judged::End) => Err(NoReply::Ended),
-            Heard::Say(said) => Err(NoReply::Said(said)),
+            Heard::Judged(Judged::End) => Err(NoReply::Ended.into()),
+            Heard::Say(said) => Err(Unanswered::Said(said)),
         }
     }
 

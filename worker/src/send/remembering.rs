@@ -14,12 +14,9 @@ use serde_json::{Map, Value};
 use super::load;
 use super::run::Run;
 use crate::llm::estimate_tokens;
-use crate::memory::{ENTRIES_MAX, embedding};
+use crate::memory::{ENTRIES_MAX, QUERY_CHARS_MAX, embedding};
 use crate::metrics;
 use crate::{Parts, extracting};
-
-/// Characters of an input that are looked for in the memory.
-const QUERY_CHARS_MAX: usize = 4_000;
 
 /// What the model is told of what it is shown.
 const HEADER: &str = "What you remember from earlier conversations, most relevant first. It may be out \
@@ -32,8 +29,8 @@ impl Run<'_> {
         let Some(spec) = self.send.agent.memory.clone() else {
             return true;
         };
-        if self.send.record.shown.is_some() {
-            // Whatever was remembered since, the model is shown what it was shown before.
+        // Whatever was remembered since, the model is shown what it was shown before.
+        if self.send.record.shown.is_some() || !self.is_said() {
             return true;
         }
         let Some(namespace) = self.namespace(&spec).await else {
@@ -84,10 +81,8 @@ impl Run<'_> {
 
     fn enter_vectors(&mut self, paid: Vec<PaidCall>) {
         for call in paid {
-            let (row, session) = self.bill.enter_vectors(self.hold.lease.epoch, call);
-            let mut owed = self.hold.owed();
-            owed.rows.push(row);
-            owed.session = session;
+            let row = self.bill.row_of_vectors(self.hold.lease.epoch, call);
+            self.enter(row);
         }
     }
 
@@ -99,9 +94,14 @@ impl Run<'_> {
     ) {
         let memory = self.send.agent.memory.as_ref();
         let spec = memory.filter(|memory| memory.extract == ExtractMode::AfterSend);
-        let Some(spec) = spec.filter(|_| !self.bill.purse.is_unlimited()) else {
+        let Some(spec) = spec.filter(|_| self.is_owed_extraction()) else {
             return;
         };
+        let left = self.bill.purse.left(totals);
+        if left.tokens.is_none() && left.nano_usd.is_none() {
+            // An extraction is no round.
+            return;
+        }
         let id = self.send.record.id;
         let held = self.prompt.window.held().iter();
         let held = held.filter(|message| message.send_id == id && message.role != Role::Tool);
@@ -116,7 +116,6 @@ impl Run<'_> {
         let configured = parts.config.extract_model.as_deref();
         let model = spec.extract_model.as_deref().or(configured);
         let model = model.or(load::model(&self.send));
-        let left = self.bill.purse.left(totals);
         if let Some(aside) = extracting::set_aside(parts, model, &said, left) {
             totals.held.0.insert(extracting::ASIDE.to_owned(), aside);
             totals.session = totals.session.map(|spent| spent.plus(aside));
@@ -124,6 +123,13 @@ impl Run<'_> {
                 *self.bill.spent = session;
             }
         }
+    }
+
+    /// Whether an extraction was noted: without a namespace there is none.
+    fn is_owed_extraction(&self) -> bool {
+        let shown = self.bill.totals.shown.as_ref();
+        let memory = shown.and_then(|shown| shown.memory.as_ref());
+        memory.is_some_and(|memory| memory.namespace.is_some())
     }
 
     /// Writes down that something is to be remembered of the send once it has ended: whoever dies in

@@ -26,7 +26,7 @@ use super::deciding::Deciding;
 use super::fired::Fired;
 use super::hold::{Hold, Reach};
 use super::load;
-use super::model_call::{Answered, Asking, Call, Injected, NoReply, Tries};
+use super::model_call::{Answered, Asking, Call, Injected, NoReply, Tries, Unanswered};
 use super::output::Output;
 use super::round::Round;
 use super::unsaid::Unsaid;
@@ -126,7 +126,7 @@ impl<'a> Run<'a> {
         if record.rounds == 0 {
             unsaid.input(NewMessage::user(record.input.clone(), 0));
         }
-        Self {
+        let mut run = Self {
             kernel,
             rules: load::rules(&send, &kernel.parts.config, !kernel.parts.hooks.is_empty()),
             hold: Hold::new(turn.lease, reach, signals, send.resumed.is_some()),
@@ -160,7 +160,9 @@ impl<'a> Run<'a> {
                 left: Left::Lost,
             },
             send,
-        }
+        };
+        run.pay_for_the_dead();
+        run
     }
 
     /// Runs the machine until the send is left.
@@ -351,9 +353,13 @@ impl<'a> Run<'a> {
             Happening::Event(event) => Some(event),
             Happening::Reply(reply) => {
                 self.asking.call = None;
-                if let Err(NoReply::Said(said)) = reply {
-                    return Box::pin(self.said_first(said)).await;
-                }
+                let reply = match reply {
+                    Ok(answered) => Ok(answered),
+                    Err(Unanswered::No(why)) => Err(why),
+                    Err(Unanswered::Said(said)) => {
+                        return Box::pin(self.said_first(said)).await;
+                    }
+                };
                 if let Err(NoReply::Model(llm::Error::CallFailed { message })) = reply {
                     return Some(self.call_failed(message).await);
                 }
@@ -453,6 +459,7 @@ impl<'a> Run<'a> {
             send: self.send.record.id,
             round: self.bill.totals.rounds,
             attempt: self.bill.totals.attempts,
+            life: self.hold.lease.epoch,
         }
     }
 
@@ -474,7 +481,7 @@ impl<'a> Run<'a> {
 
 enum Happening {
     Event(Event),
-    Reply(Result<Answered, NoReply>),
+    Reply(Result<Answered, Unanswered>),
     Decided(Option<GoOn>),
     Written(Result<Written, Fault>),
     Beside(Result<Written, Fault>),
@@ -492,7 +499,7 @@ async fn sleep(clock: &dyn mainspring_shared::time::Clock, duration: Option<Dura
     }
 }
 
-async fn answer(call: &mut Option<Call>) -> Result<Answered, NoReply> {
+async fn answer(call: &mut Option<Call>) -> Result<Answered, Unanswered> {
     match call {
         Some(call) => call.await,
         None => std::future::pending().await,

@@ -8,7 +8,7 @@ use mainspring_shared::id::{RunId, RunKey, SendId};
 use mainspring_shared::inbox::{InboxItem, ItemKind, ended_run};
 use mainspring_shared::model::Measured;
 use mainspring_shared::send::SendStatus;
-use mainspring_shared::store::SendTotals;
+use mainspring_shared::store::{SendTotals, UsageRow};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::usage::Usage;
 use mainspring_shared::workflow::run::Starter;
@@ -63,7 +63,7 @@ impl Run<'_> {
                 self.bill.purse.measure(measured);
             }
         }
-        self.enter(model.to_owned(), *usage);
+        self.enter_answer(model.to_owned(), *usage);
     }
 
     /// Enters what a call may have cost that broke off: providers bill what they have read and
@@ -79,7 +79,7 @@ impl Run<'_> {
             ..Usage::default()
         };
         usage.cost_usd = asked.facts.price.map(|price| price.at_most(&usage));
-        self.enter(asked.request.model.clone(), usage);
+        self.enter_answer(asked.request.model.clone(), usage);
     }
 
     /// Enters what a call may have cost that a hook ended: nothing, where the model was not heard.
@@ -92,10 +92,17 @@ impl Run<'_> {
         self.hold.owed().asked = None;
     }
 
-    fn enter(&mut self, model: String, usage: Usage) {
-        let (row, session) = self.bill.enter(model, usage);
+    fn enter_answer(&mut self, model: String, usage: Usage) {
+        self.hold.owed().asked = None;
+        let row = self.bill.row(model, usage);
+        self.enter(row);
+    }
+
+    /// Enters what a call of a model cost, for the next step, and for whoever ends the send should its run
+    /// break down before.
+    pub(super) fn enter(&mut self, row: UsageRow) {
+        let session = self.bill.enter(row.clone());
         let mut owed = self.hold.owed();
-        owed.asked = None;
         owed.rows.push(row);
         owed.session = session;
     }

@@ -362,7 +362,8 @@ impl Hook for HttpPolicy {
         if self.point != Point::Failed {
             return Ok(OnFailure::Tell);
         }
-        let id = format!("failed_{}_{}", call.call_id, at.attempt);
+        // Another one for each failure, whichever life of a worker saw it.
+        let id = format!("failed_{}_{}_{}", call.call_id, at.life, at.attempt);
         let asked = of_result(call, result, at.round);
         let mut answer = self.ask(at, id, asked).await?;
         match answer.action {
@@ -397,7 +398,11 @@ impl Hook for HttpPolicy {
             }
             Action::Deny => {
                 let text = format!("error: this result is not to be seen: {}", answer.reason());
-                *result = CallResult::error(Code::ToolDenied, text);
+                let said = std::mem::take(&mut result.said);
+                *result = CallResult {
+                    said,
+                    ..CallResult::error(Code::ToolDenied, text)
+                };
             }
             Action::End | Action::Continue | Action::Answer | Action::Retry | Action::Postpone => {
                 return Err(HookError("it has to say allow or deny".to_owned()));

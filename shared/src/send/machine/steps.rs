@@ -142,16 +142,14 @@ fn pause(within: Duration) -> Option<Step> {
     to(State::Pausing, [Command::Park { on, after }])
 }
 
-fn abort_and_end(round: u32, why: End) -> Option<Step> {
-    to(
-        State::Ending { round },
-        [Command::AbortAsking, Command::End(why)],
-    )
+/// Drops what is under way, and ends the send.
+fn abort_and_end(round: u32, abort: Command, why: End) -> Option<Step> {
+    to(State::Ending { round }, [abort, Command::End(why)])
 }
 
 /// What follows a stored round, by what its calls need.
 fn after_round(round: u32, draining: bool, open: Open, rules: &Rules) -> Option<Step> {
-    let next = (round + 1, lost(round + 1, rules) + 1);
+    let next = (round + 1, begun(round + 1, rules) + 1);
     match open {
         Open::Here => to(State::Calling { round, draining }, [Command::RunCalls]),
         Open::Outside { on, within } => park(round, 0, on, within),
@@ -164,11 +162,11 @@ fn after_round(round: u32, draining: bool, open: Open, rules: &Rules) -> Option<
     }
 }
 
-/// Attempts at a round that earlier workers may have begun. Results can ride with the round behind
-/// them, so that one which was asked for is asked for again only after its predecessor's calls.
-fn lost(round: u32, rules: &Rules) -> u32 {
+/// Attempts at a round that earlier workers began. Results can ride with the round behind them, so that one
+/// which was asked for is asked for again only after its predecessor's calls.
+fn begun(round: u32, rules: &Rules) -> u32 {
     if round == rules.first_round {
-        rules.lost
+        rules.begun
     } else {
         0
     }

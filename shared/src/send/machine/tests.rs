@@ -1,6 +1,6 @@
-use std::fmt::Write as _;
+mod histories;
 
-use proptest::prelude::*;
+use std::fmt::Write as _;
 
 use super::*;
 
@@ -16,6 +16,7 @@ const RULES: Rules = Rules {
     },
     hold_max: Duration::from_secs(5),
     first_round: 0,
+    begun: 0,
     lost: 0,
     recovery: Recovery::Auto,
     decides: false,
@@ -346,261 +347,7 @@ fn the_whole_matrix_is_as_reviewed() {
     insta::assert_snapshot!(matrix);
 }
 
-/// What the world may answer to the commands of a step, and what may come at any time.
-fn possible(step: &Step) -> Vec<Event> {
-    let mut possible = vec![
-        Event::CancelRaised,
-        Event::Interrupted,
-        Event::DeadlinePassed,
-        Event::DrainAsked,
-        Event::DrainOver,
-        Event::LeaseLost,
-    ];
-    match step.next {
-        State::Taken { .. } => possible.extend([Event::Begun, PAUSED]),
-        State::Asking { .. } => possible.extend([
-            Event::Replied(Answer::Final),
-            Event::Replied(Answer::Cut),
-            Event::Replied(Answer::Part),
-            Event::Replied(Answer::Refused),
-            Event::Replied(Answer::Calls),
-            Event::Replied(Answer::Again),
-            Event::Replied(Answer::Ended),
-            BROKE,
-            failed(false, None),
-            failed(false, Some(60)),
-            failed(true, None),
-            Event::TooLong,
-            Event::Overflowed,
-            PAUSED,
-        ]),
-        State::Folding { .. } => possible.extend([
-            Event::Folded { cancelled: false },
-            Event::Folded { cancelled: true },
-            failed(false, None),
-            failed(true, None),
-            PAUSED,
-        ]),
-        State::BackingOff { .. } => possible.push(Event::BackoffOver),
-        State::Deciding { .. } => possible.extend([
-            Event::Decided(Decision::End),
-            Event::Decided(Decision::Again),
-            ASKED,
-            ASKED_LATE,
-        ]),
-        State::Storing { .. } => possible.extend([
-            stored(Open::Nothing),
-            stored(Open::Here),
-            stored(OUTSIDE),
-            CANCELLED_ROUND,
-        ]),
-        State::Calling { .. } => possible.extend([
-            over(Open::Nothing, true),
-            over(Open::Passed, true),
-            over(Open::Passed, false),
-            over(Open::Nothing, false),
-            over(OUTSIDE, true),
-            Event::CallsAborted,
-            PAUSED,
-        ]),
-        State::Stopping { .. } => possible.extend([
-            over(Open::Nothing, true),
-            over(Open::Passed, true),
-            over(Open::Passed, false),
-            over(Open::Nothing, false),
-            over(OUTSIDE, true),
-            Event::CallsAborted,
-        ]),
-        State::Settling { .. } => possible.extend([
-            settled(Open::Nothing),
-            settled(Open::Passed),
-            settled(Open::Here),
-            settled(OUTSIDE),
-            CANCELLED_RESULTS,
-        ]),
-        State::Ending { .. } if step.commands.contains(&Command::End(COMPLETED)) => {
-            possible.extend([Event::Stored, Event::Undelivered]);
-        }
-        State::Parking { .. } => possible.extend([
-            Event::Stored,
-            Event::Woken {
-                open: Open::Nothing,
-            },
-            Event::Woken { open: Open::Here },
-            Event::Woken { open: OUTSIDE },
-        ]),
-        State::Ending { .. } | State::Pausing | State::Releasing => possible.push(Event::Stored),
-        State::Left => possible.retain(|event| *event != Event::LeaseLost),
-    }
-    possible
-}
-
 const COMPLETED: End = End::Completed(StopReason::End);
-
-fn is_write(command: Command) -> bool {
-    match command {
-        Command::StoreRound
-        | Command::StoreResults
-        | Command::End(_)
-        | Command::Park { .. }
-        | Command::Release => true,
-        Command::Ask { .. }
-        | Command::AbortAsking
-        | Command::Fold
-        | Command::AbortFold
-        | Command::RunCalls
-        | Command::InterruptCalls
-        | Command::StopCalls
-        | Command::AbortCalls
-        | Command::Wait(_)
-        | Command::Decide(_)
-        | Command::AbortDeciding
-        | Command::Drop => false,
-    }
-}
-
-/// What must hold along any history.
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of a history")]
-#[derive(Debug, Default)]
-struct Watch {
-    asking: bool,
-    folding: bool,
-    calling: bool,
-    deciding: bool,
-    /// Times that somebody had it go on without an answer.
-    asked: u32,
-    /// Ends, parks and releases that were not taken back.
-    ends: u32,
-    lost: bool,
-    interrupts: u32,
-    parts: u32,
-    overflows: u32,
-}
-
-impl Watch {
-    fn event(&mut self, event: Event) {
-        match event {
-            Event::Replied(answer) => {
-                self.asking = false;
-                self.parts += u32::from(answer == Answer::Part);
-            }
-            Event::Failed { .. } => (self.asking, self.folding) = (false, false),
-            Event::TooLong => self.asking = false,
-            Event::Paused { .. } => {
-                (self.asking, self.folding, self.calling) = (false, false, false);
-            }
-            Event::Overflowed => {
-                self.asking = false;
-                self.overflows += 1;
-            }
-            Event::Folded { .. } => self.folding = false,
-            Event::CallsOver { .. } | Event::CallsAborted => self.calling = false,
-            Event::Decided(decision) => {
-                self.deciding = false;
-                self.asked += u32::from(matches!(decision, Decision::Asked { .. }));
-            }
-            Event::Woken { .. } | Event::Undelivered => self.ends -= 1,
-            Event::Interrupted => self.interrupts += 1,
-            Event::LeaseLost => self.lost = true,
-            Event::Begun
-            | Event::BackoffOver
-            | Event::RoundStored { .. }
-            | Event::ResultsStored { .. }
-            | Event::Stored
-            | Event::CancelRaised
-            | Event::DeadlinePassed
-            | Event::DrainAsked
-            | Event::DrainOver => {}
-        }
-    }
-
-    fn command(&mut self, command: Command) -> Result<(), TestCaseError> {
-        match command {
-            Command::Ask { round, attempt } => {
-                let idle = !self.asking && !self.folding && !self.calling && !self.deciding;
-                prop_assert!(idle, "asks beside other work");
-                prop_assert!(round < RULES.rounds_max + self.asked);
-                let more = self.interrupts + self.parts + self.overflows;
-                prop_assert!(attempt <= RULES.retry.attempts_max + more);
-                self.asking = true;
-            }
-            Command::AbortAsking => {
-                prop_assert!(self.asking, "aborts nothing");
-                self.asking = false;
-            }
-            Command::Fold => {
-                let idle = !self.asking && !self.folding && !self.calling;
-                prop_assert!(idle, "folds beside other work");
-                self.folding = true;
-            }
-            Command::AbortFold => {
-                prop_assert!(self.folding, "aborts nothing");
-                self.folding = false;
-            }
-            Command::RunCalls => {
-                prop_assert!(!self.asking && !self.calling, "calls beside other work");
-                self.calling = true;
-            }
-            Command::InterruptCalls | Command::StopCalls => {
-                prop_assert!(self.calling, "stops nothing");
-            }
-            Command::AbortCalls => {
-                prop_assert!(self.calling, "drops nothing");
-                self.calling = false;
-            }
-            Command::Decide(_) => {
-                let idle = !self.asking && !self.folding && !self.calling && !self.deciding;
-                prop_assert!(idle, "decides beside other work");
-                self.deciding = true;
-            }
-            Command::AbortDeciding => {
-                prop_assert!(self.deciding, "aborts nothing");
-                self.deciding = false;
-            }
-            Command::End(_) | Command::Park { .. } | Command::Release => self.ends += 1,
-            Command::Wait(wait) => prop_assert!(wait <= RULES.hold_max),
-            Command::StoreRound | Command::StoreResults | Command::Drop => {}
-        }
-        prop_assert!(
-            !(self.lost && is_write(command)),
-            "writes without the lease"
-        );
-        prop_assert!(self.ends <= 1, "leaves the send twice");
-        Ok(())
-    }
-}
-
-proptest! {
-    #[test]
-    fn any_history_that_the_world_can_make_is_legal_and_bounded(
-        picks in proptest::collection::vec(any::<prop::sample::Index>(), 1..200),
-        crashes in 0u32..7,
-        rounds in 0u32..5,
-        decides in any::<bool>(),
-        open in prop_oneof![Just(Open::Nothing), Just(Open::Passed), Just(Open::Here), Just(OUTSIDE)],
-    ) {
-        let mut step = Step { next: taken(rounds, crashes, open), commands: vec![] };
-        let mut watch = Watch::default();
-        for pick in picks {
-            let events = possible(&step);
-            let event = *pick.get(&events);
-            let (before, said) = (step.next, std::mem::take(&mut step.commands));
-            watch.event(event);
-            let rules = if decides { &JUDGED } else { &RULES };
-            step = transition(&before, event, rules).map_err(|e| TestCaseError::fail(e.to_string()))?;
-            for command in &step.commands {
-                watch.command(*command)?;
-            }
-            if watch.ends > 0 || watch.lost {
-                prop_assert!(!watch.asking && !watch.calling && !watch.deciding, "leaves work behind");
-            }
-            // What the world may answer is what it was asked last.
-            if step.commands.is_empty() && step.next == before {
-                step.commands = said;
-            }
-        }
-    }
-}
 
 #[test]
 fn a_pause_parks_a_send_wherever_something_would_begin() {
@@ -628,7 +375,11 @@ fn a_pause_parks_a_send_wherever_something_would_begin() {
 
 #[test]
 fn calls_lost_with_other_workers_are_no_failures() {
-    let rules = Rules { lost: 3, ..RULES };
+    let rules = Rules {
+        begun: 3,
+        lost: 3,
+        ..RULES
+    };
     let state = State::Asking {
         round: 0,
         attempt: 4,
@@ -673,10 +424,11 @@ fn calls_that_messages_interrupted_are_no_failures() {
 }
 
 #[test]
-fn the_numbers_of_lost_calls_are_not_used_again_behind_calls_that_are_run_again() {
+fn the_numbers_of_calls_that_were_begun_are_not_used_again_behind_calls_that_are_run_again() {
     let rules = Rules {
         first_round: 1,
-        lost: 2,
+        begun: 2,
+        lost: 1,
         ..RULES
     };
     let asked = |round| {

@@ -4,6 +4,7 @@ UPDATE tenants SET name = NULL, deleted_at = $2 WHERE tenant = $1;
 UPDATE api_keys SET revoked_at = $2 WHERE tenant = $1 AND revoked_at IS NULL;
 DELETE FROM memories WHERE tenant = $1;
 DELETE FROM memory_usage WHERE tenant = $1;
+UPDATE memory_erasures SET erased_by = NULL WHERE tenant = $1;
 DELETE FROM extractions WHERE tenant = $1;
 DELETE FROM agent_aliases WHERE tenant = $1;
 DELETE FROM agent_versions WHERE tenant = $1;

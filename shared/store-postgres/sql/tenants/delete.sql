@@ -9,6 +9,7 @@ WITH
     ),
     m AS (DELETE FROM memories d WHERE d.tenant = $2::integer),
     mu AS (DELETE FROM memory_usage d WHERE d.tenant = $2::integer),
+    me AS (UPDATE memory_erasures d SET erased_by = NULL WHERE d.tenant = $2::integer),
     e AS (DELETE FROM extractions d WHERE d.tenant = $2::integer),
     aa AS (DELETE FROM agent_aliases d WHERE d.tenant = $2::integer),
     av AS (DELETE FROM agent_versions d WHERE d.tenant = $2::integer),

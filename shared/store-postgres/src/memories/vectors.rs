@@ -122,7 +122,7 @@ async fn set_once(
     let mut tx = connection.begin().await?;
     if let Some(paid) = &item.paid {
         let now = now(&mut tx, at).await?;
-        pay(&mut tx, now, item.tenant, paid).await?;
+        pay(&mut tx, now, item.tenant, std::slice::from_ref(paid)).await?;
     }
     let mut is_set = false;
     if let Some(embedding) = &item.embedding {
@@ -163,45 +163,64 @@ async fn pay_once(
 ) -> std::result::Result<(), Fault> {
     let mut tx = connection.begin().await?;
     let now = now(&mut tx, at).await?;
-    for one in paid {
-        pay(&mut tx, now, tenant, one).await?;
-    }
+    pay(&mut tx, now, tenant, paid).await?;
     tx.commit().await?;
     Ok(())
 }
 
-/// Pays for vectors: their send, if it is there.
+/// Pays for vectors: their sends, as far as they are there.
 async fn pay(
     connection: &mut PgConnection,
     now: Timestamp,
     tenant: TenantId,
-    paid: &PaidVectors,
+    paid: &[PaidVectors],
 ) -> std::result::Result<(), Fault> {
-    if let Some((session, send)) = paid.payer {
-        let there = sql!("memories/payer")
-            .bind(tenant.0)
-            .bind(session.0)
-            .bind(send.0)
-            .fetch_optional(&mut *connection)
-            .await?;
-        if there.is_some() {
-            let key = SessionKey { tenant, session };
-            return extractions::pay(connection, now, (key, send), &paid.row()).await;
+    let mut entered = Vec::new();
+    for one in paid {
+        if pay_by_send(&mut *connection, now, tenant, one).await? {
+            continue;
         }
+        sql!("memories/pay")
+            .bind(tenant.0)
+            .bind(one.id)
+            .bind(text(&one.call.model).into_owned())
+            .bind(json(&one.call.usage))
+            .execute(&mut *connection)
+            .await?;
+        entered.push(one.id);
     }
-    sql!("memories/pay")
-        .bind(tenant.0)
-        .bind(paid.id)
-        .bind(text(&paid.call.model).into_owned())
-        .bind(json(&paid.call.usage))
-        .execute(&mut *connection)
-        .await?;
-    sql!("memories/paid_long_ago")
-        .bind(tenant.0)
-        .bind(paid.kept_from())
-        .execute(connection)
-        .await?;
+    if let Some(kept) = PaidVectors::kept_from(entered) {
+        sql!("memories/paid_long_ago")
+            .bind(tenant.0)
+            .bind(kept)
+            .execute(connection)
+            .await?;
+    }
     Ok(())
+}
+
+/// Has the send pay whose vectors they are; false where it is gone, or there is none.
+async fn pay_by_send(
+    connection: &mut PgConnection,
+    now: Timestamp,
+    tenant: TenantId,
+    paid: &PaidVectors,
+) -> std::result::Result<bool, Fault> {
+    let Some((session, send)) = paid.payer else {
+        return Ok(false);
+    };
+    let there = sql!("memories/payer")
+        .bind(tenant.0)
+        .bind(session.0)
+        .bind(send.0)
+        .fetch_optional(&mut *connection)
+        .await?;
+    if there.is_none() {
+        return Ok(false);
+    }
+    let key = SessionKey { tenant, session };
+    extractions::pay(connection, now, (key, send), &paid.row()).await?;
+    Ok(true)
 }
 
 /// A vector as the extension reads it.

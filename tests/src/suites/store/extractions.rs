@@ -262,10 +262,20 @@ pub async fn what_an_extraction_did_not_use_is_given_back(store: &dyn Inspect) {
     };
     assert!(end(store, 50, item.clone()).await);
     assert_eq!((session_spent().await, left(store).await), (100, 1));
+    // However long it takes: it is not given up after so many attempts.
+    let mut due = 50;
+    let attempts_max = i64::from(claiming(None).attempts_max);
+    for _ in 0..=attempts_max {
+        due += EXTRACT_AGAIN_MS;
+        let taken = take(store, due, claiming(None)).await;
+        assert_eq!(taken[0].spec.refund, Some(spent(30)));
+        assert!(end(store, due, item.clone()).await);
+        assert_eq!((session_spent().await, left(store).await), (100, 1));
+    }
     let mut rest = ending(&next, Then::Release);
     rest.totals.session = Some(spent(110));
-    complete(store, 60, rest).await;
-    let due = 50 + EXTRACT_AGAIN_MS;
+    complete(store, due + 10, rest).await;
+    due += EXTRACT_AGAIN_MS;
     let taken = take(store, due, claiming(None)).await;
     assert_eq!(taken[0].spec.refund, Some(spent(30)));
     let settled = EndExtraction {

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use mainspring_shared::id::{KeyId, TenantId};
+use mainspring_shared::id::{ErasureId, KeyId, TenantId};
 use mainspring_shared::store::{
-    CreateKeyOutcome, CreateTenantOutcome, DeleteTenantOutcome, IdempotencyKey, Inspect, ListKeys,
-    ListTenants, NewKey, NewSession, NewTenant, RotateKey, TenantPatch, UpdateTenantOutcome,
+    CreateKeyOutcome, CreateTenantOutcome, DeleteTenantOutcome, EraseMemories, IdempotencyKey,
+    Inspect, ListErasures, ListKeys, ListTenants, NewKey, NewSession, NewTenant, RotateKey,
+    TenantPatch, UpdateTenantOutcome,
 };
 use mainspring_shared::tenant::{KeyRecord, Limits, Scope, Scopes, Tenant};
 use mainspring_shared::time::Timestamp;
@@ -174,8 +175,30 @@ pub async fn only_an_empty_tenant_is_deleted_and_its_keys_with_it(store: &dyn In
         .delete_session(session_key, boot(1))
         .await
         .expect("deletes");
+    let erase = EraseMemories {
+        tenant: blue.id,
+        namespace: "user/1".parse().expect("a namespace"),
+        erasure: ErasureId(Uuid::from_u128(1)),
+        fingerprint: "print".to_owned(),
+        limit: 10,
+        by: mine.id.to_string(),
+    };
+    store.erase_memories(erase).await.expect("erases");
     let empty = store.delete_tenant(blue.id).await.expect("answers");
     assert_eq!(empty, DeleteTenantOutcome::Deleted);
+    let erasures = ListErasures {
+        tenant: blue.id,
+        fingerprint: None,
+        before: None,
+        limit: 10,
+    };
+    let proofs = store.list_erasures(erasures).await.expect("reads").data;
+    // That it was erased stays known, and not by whom.
+    let proofs: Vec<_> = proofs
+        .iter()
+        .map(|it| (&*it.namespace_sha256, &it.by))
+        .collect();
+    assert_eq!(proofs, [("print", &None)]);
     assert_eq!(store.find_key(mine.id).await.expect("reads"), None);
     let again = store.delete_tenant(blue.id).await.expect("answers");
     assert_eq!(again, DeleteTenantOutcome::NotFound);

@@ -53,6 +53,7 @@ fn at() -> At {
         send: SendId(Uuid::nil()),
         round: 0,
         attempt: 1,
+        life: 1,
     }
 }
 

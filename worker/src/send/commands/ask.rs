@@ -11,7 +11,7 @@ use mainspring_shared::message::{ContentPart, plain_text};
 use mainspring_shared::send::machine::Event;
 use mainspring_shared::session::fold;
 use mainspring_shared::session::render::following;
-use mainspring_shared::session::shown::{BEGUN_BYTES_MAX, Begun};
+use mainspring_shared::session::shown::Begun;
 use mainspring_shared::usage::Usage;
 use tokio::sync::oneshot;
 
@@ -20,7 +20,7 @@ use crate::metrics::{self, Timing};
 use crate::said::Said;
 use crate::send::hold::Inbox;
 use crate::send::load::{self, Question};
-use crate::send::model_call::{Answered, Asked, Attempt, NoReply, Partial, Streamed};
+use crate::send::model_call::{Answered, Asked, Attempt, Partial, Streamed, Unanswered};
 use crate::send::output::Output;
 use crate::send::run::Run;
 use crate::send::vet::Vetting;
@@ -39,7 +39,7 @@ struct Heard {
 
 impl Heard {
     /// Makes a call and hears its answer.
-    async fn answered(mut self, attempt: Attempt) -> Result<Answered, NoReply> {
+    async fn answered(mut self, attempt: Attempt) -> Result<Answered, Unanswered> {
         let answer = attempt.answered(&mut |chunk| self.piece(chunk)).await;
         self.timing.end(answer.is_ok());
         answer
@@ -73,7 +73,6 @@ impl Run<'_> {
         }
         self.round.passed = false;
         self.asking.cut_short = None;
-        self.take_up(round);
         // Whatever was raised by now is told with this question.
         self.hold.heard = 0;
         let resolved = match self.resolve_unpaused() {
@@ -89,6 +88,7 @@ impl Run<'_> {
             let message = format!("the output schema {}: {fault}", fault.pointer);
             return Some(self.cannot(Failure::new(Code::SpecInvalid, message)));
         }
+        self.take_up(round);
         let before = self
             .asking
             .streamed
@@ -115,7 +115,6 @@ impl Run<'_> {
             return Some(event);
         }
         self.bill.totals.attempts = attempt;
-        self.pay_for_the_dead(&request, &resolved);
         if self.asking.partial.is_none() {
             let folded = fold::newest(self.prompt.window.folds());
             self.asking.question = (Some(request.digest()), Some(folded));
@@ -124,6 +123,10 @@ impl Run<'_> {
             Ok(capped) => capped,
             Err(short) => return Some(self.short(short)),
         };
+        if let Some(shown) = &mut self.bill.totals.shown {
+            // From here on what was said is in the answer that is under way.
+            shown.begun = None;
+        }
         let streamed = Arc::new(AtomicU64::new(0));
         if !again && !goes_on {
             self.announce(round, label, &request.model, heard);
@@ -216,20 +219,21 @@ impl Run<'_> {
         })
     }
 
-    /// Goes on with an answer whose worker had to stop in the middle of it.
+    /// Goes on with an answer whose worker had to stop in the middle of it. It stays where it is stored until
+    /// its rest is asked for: whatever comes before that may store a step, and die.
     fn take_up(&mut self, round: i32) {
-        let shown = self.bill.totals.shown.as_mut();
-        let Some(begun) = shown.and_then(|shown| shown.begun.take()) else {
+        let shown = self.bill.totals.shown.as_ref();
+        let Some(begun) = shown.and_then(|shown| shown.begun.as_ref()) else {
             return;
         };
-        self.asking.checkpoint.take_up(&begun);
         let is_its = begun.round == round && self.asking.partial.is_none();
         if is_its && self.may_go_on() {
+            self.asking.checkpoint.take_up(begun);
             let reply = Reply {
-                content: vec![ContentPart::text(begun.text)],
+                content: vec![ContentPart::text(begun.text.clone())],
                 tool_calls: Vec::new(),
                 finish: Finish::Length,
-                // It was paid for when it was cut.
+                // It is paid for apart.
                 usage: Usage::default(),
                 model: String::new(),
             };
@@ -247,15 +251,11 @@ impl Run<'_> {
     /// there is anything.
     pub(in crate::send) fn keep_begun(&mut self) -> bool {
         let text = self.asking.cut_short.take().unwrap_or_default();
-        let keeps = !text.trim().is_empty() && text.len() <= BEGUN_BYTES_MAX && self.may_go_on();
+        let keeps = !text.trim().is_empty() && self.may_go_on();
         if keeps {
             let round = self.bill.totals.rounds;
             let shown = self.bill.totals.shown.get_or_insert_default();
-            shown.begun = Some(Begun {
-                round,
-                text,
-                attempt: None,
-            });
+            shown.begun = Some(Begun::new(round, &text, None));
         }
         keeps
     }

@@ -18,7 +18,7 @@ use mainspring_shared::session::fold::digest::of_span;
 use mainspring_shared::session::fold::plan::{self, Pressure, Room, Span};
 use mainspring_shared::session::fold::{FoldKind, end};
 use mainspring_shared::session::{SIGNAL_CANCEL, SIGNAL_INTERRUPT, SIGNAL_RESULT};
-use mainspring_shared::store::AppendRound;
+use mainspring_shared::store::{AppendRound, UsageRow};
 use mainspring_shared::usage::Usage;
 
 use crate::fold::{Asked, Fault, Notebook, Writing, Written};
@@ -379,11 +379,8 @@ impl Run<'_> {
     }
 
     fn enter_fold(&mut self, model: String, usage: Usage) {
-        let call = (self.hold.lease.epoch, self.folding.calls);
-        let (row, session) = self.bill.enter_fold(call, model, usage);
-        let mut owed = self.hold.owed();
-        owed.rows.push(row);
-        owed.session = session;
+        let (epoch, call) = (self.hold.lease.epoch, self.folding.calls);
+        self.enter(UsageRow::of_fold(epoch, call, model, usage));
     }
 }
 

@@ -17,19 +17,7 @@ impl Run<'_> {
             self.tell_results();
         }
         let changes = self.round.fresh_changes(self.now());
-        let Unsaid {
-            messages,
-            changes: told,
-            deliveries,
-            ..
-        } = std::mem::take(&mut self.prompt.unsaid);
-        let totals = self.sums();
-        let item = AppendRound {
-            messages,
-            deliveries,
-            totals,
-            ..self.changes_only(told.into_iter().chain(changes).collect())
-        };
+        let item = self.with_unsaid(changes);
         match self.append(item).await {
             Ok(signals) => {
                 let cancelled = signals & SIGNAL_CANCEL != 0;
@@ -66,6 +54,24 @@ impl Run<'_> {
                 None
             }
             Err(event) => Some(event),
+        }
+    }
+
+    /// All that the model is told next, with what it settles and these changes.
+    pub(in crate::send) fn with_unsaid(&mut self, more: Vec<CallChange>) -> AppendRound {
+        let Unsaid {
+            messages,
+            mut changes,
+            deliveries,
+            ..
+        } = std::mem::take(&mut self.prompt.unsaid);
+        changes.extend(more);
+        let totals = self.sums();
+        AppendRound {
+            messages,
+            deliveries,
+            totals,
+            ..self.changes_only(changes)
         }
     }
 

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use mainspring_shared::blob::absent;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{SendId, SessionId, SessionKey};
@@ -35,6 +36,9 @@ const ROW_CHARS: usize = 40_000;
 
 /// Characters of a conversation's first message in a list of conversations.
 const CHILD_CHARS: usize = 120;
+
+/// Conversations of such a list that are looked up at once.
+const CHILDREN_AT_ONCE: usize = 8;
 
 /// Messages that one search looks at: it says where it stopped.
 const SCANNED_MAX: usize = 2_000;
@@ -190,34 +194,42 @@ impl Recall {
             n if older > 0 => format!("the last {limit} of {n} conversations, in order"),
             n => format!("{n} conversations, in order"),
         };
-        for child in &all[older..] {
-            let Some(found) = self.desk.find_session(*child).await? else {
-                continue;
-            };
-            let _ = write!(
-                text,
-                "\n{}, {} messages, {}",
-                child.session, found.messages, found.created_at
-            );
-            if let Some(parent) = &found.parent {
-                let _ = write!(text, ", started by call {}", parent.call_id);
-            }
-            let query = FindMessages {
-                key: *child,
-                send: None,
-                call: None,
-                after: 0,
-                before: found.first_seq + 1,
-                limit: 1,
-            };
-            if let Some(first) = self.desk.find_messages(query).await?.first() {
-                let task = plain_text(&first.content);
-                let line = task.split_whitespace().collect::<Vec<_>>().join(" ");
-                text.push_str(": ");
-                text.extend(line.chars().take(CHILD_CHARS));
-            }
-        }
+        let lines: Vec<String> = stream::iter(all[older..].iter().copied())
+            .map(|child| self.of_child(child))
+            .buffered(CHILDREN_AT_ONCE)
+            .try_collect()
+            .await?;
+        text.extend(lines);
         Ok(Output::text(text))
+    }
+
+    /// A line about a session that another one started; none where it is gone.
+    async fn of_child(&self, child: SessionKey) -> Result<String, ToolError> {
+        let Some(found) = self.desk.find_session(child).await? else {
+            return Ok(String::new());
+        };
+        let mut text = format!(
+            "\n{}, {} messages, {}",
+            child.session, found.messages, found.created_at
+        );
+        if let Some(parent) = &found.parent {
+            let _ = write!(text, ", started by call {}", parent.call_id);
+        }
+        let query = FindMessages {
+            key: child,
+            send: None,
+            call: None,
+            after: 0,
+            before: found.first_seq + 1,
+            limit: 1,
+        };
+        if let Some(first) = self.desk.find_messages(query).await?.first() {
+            let task = plain_text(&first.content);
+            let line = task.split_whitespace().collect::<Vec<_>>().join(" ");
+            text.push_str(": ");
+            text.extend(line.chars().take(CHILD_CHARS));
+        }
+        Ok(text)
     }
 
     /// A send by its id, or by how many sends before the present one.

@@ -1,5 +1,7 @@
 //! A policy that another service decides.
 
+use std::collections::BTreeSet;
+
 use mainspring_runtime::{OsEntropy, SystemClock};
 use mainspring_shared::id::{SendId, SessionId, SessionKey, TenantId};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -57,6 +59,7 @@ fn place() -> At {
         send: SendId(Uuid::nil()),
         round: 0,
         attempt: 1,
+        life: 1,
     }
 }
 
@@ -90,7 +93,7 @@ async fn another_service_has_a_send_go_on_or_lets_it_end() {
     let policy = HttpPolicy::before_end("policy", &url, &caller());
     let ending = Ending {
         why: EndReason::RoundLimit,
-        reply: Some(reply("done")),
+        reply: Some(Arc::new(reply("done"))),
         rounds_left: 0,
         sent_back: 1,
     };
@@ -197,6 +200,25 @@ async fn another_service_judges_results_and_failures() {
         "{}",
         asked[0]
     );
+    let (url, served) = service(vec![r#"{"action":"allow"}"#; 3]).await;
+    let policy = HttpPolicy::tool_failed("policy", &url, &caller());
+    for (life, attempt) in [(7, 1), (7, 2), (8, 1)] {
+        let at = At {
+            life,
+            attempt,
+            ..place()
+        };
+        let told = policy.tool_failed(at, &look(), &broken).await;
+        assert_eq!(told, Ok(OnFailure::Tell));
+    }
+    let ids: BTreeSet<String> = served
+        .await
+        .expect("served")
+        .iter()
+        .filter_map(|asked| Some(asked.split(r#""call_id":"failed_"#).nth(1)?.to_owned()))
+        .filter_map(|rest| Some(rest.split('"').next()?.to_owned()))
+        .collect();
+    assert_eq!(ids.len(), 3, "each failure has an id of its own: {ids:?}");
     let (url, served) = service(vec![
         r#"{"action":"allow","inject":"mind the date"}"#,
         r#"{"action":"allow","output":"redacted"}"#,
@@ -222,6 +244,7 @@ async fn another_service_judges_results_and_failures() {
     let done = policy.after_tool(place(), &look(), &mut result).await;
     assert_eq!((done, result.code), (Ok(()), Some(Code::ToolDenied)));
     assert!(result.whole_text().contains("private"));
+    assert_eq!(result.said, ["mind the date"], "another hook said it");
     assert!(
         policy
             .after_tool(place(), &look(), &mut result)
@@ -286,15 +309,7 @@ async fn another_service_allows_changes_and_denies() {
     .await;
     let policy = HttpPolicy::before_tool("policy", &url, &caller());
     assert!(policy.traits().fails_closed);
-    let at = At {
-        session: SessionKey {
-            tenant: TenantId::DEFAULT,
-            session: SessionId(Uuid::nil()),
-        },
-        send: SendId(Uuid::nil()),
-        round: 0,
-        attempt: 1,
-    };
+    let at = place();
     let mut call = ToolCall {
         call_id: "call_1".into(),
         name: "look".into(),

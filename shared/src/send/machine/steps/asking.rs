@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    ATTEMPT_LIMIT, DEADLINE, PASSED, ROUND_LIMIT, abort_and_end, ask, end, finish, lost, park,
-    pause, stay, to,
+    ATTEMPT_LIMIT, DEADLINE, PASSED, ROUND_LIMIT, abort_and_end, ask, end, finish, park, pause,
+    stay, to,
 };
 use crate::agent::Recovery;
 use crate::error::Code;
@@ -94,12 +94,13 @@ pub(super) fn asking(
             };
             to(next, [Command::Ask { round, attempt }])
         }
-        Event::Replied(Answer::Final) => {
-            let why = End::Completed(StopReason::End);
-            finish((round, attempt), round, why, draining, rules)
-        }
-        Event::Replied(Answer::Cut) => {
-            let why = End::Completed(StopReason::Length);
+        Event::Replied(answer @ (Answer::Final | Answer::Cut)) => {
+            let reason = if answer == Answer::Cut {
+                StopReason::Length
+            } else {
+                StopReason::End
+            };
+            let why = End::Completed(reason);
             finish((round, attempt), round, why, draining, rules)
         }
         Event::Replied(Answer::Ended) => end(round, End::Completed(StopReason::End)),
@@ -111,10 +112,10 @@ pub(super) fn asking(
         Event::Paused { within } => pause(within),
         Event::TooLong => fold(round, attempt, draining),
         Event::Overflowed => fold(round, attempt + 1, draining),
-        Event::CancelRaised => abort_and_end(round, End::Cancelled),
-        Event::DeadlinePassed => abort_and_end(round, DEADLINE),
+        Event::CancelRaised => abort_and_end(round, Command::AbortAsking, End::Cancelled),
+        Event::DeadlinePassed => abort_and_end(round, Command::AbortAsking, DEADLINE),
         Event::Interrupted if own(round, attempt, rules) >= rules.attempts_max => {
-            abort_and_end(round, ATTEMPT_LIMIT)
+            abort_and_end(round, Command::AbortAsking, ATTEMPT_LIMIT)
         }
         // What the model was about to say is void: it is asked anew with what came.
         Event::Interrupted => {
@@ -197,18 +198,14 @@ pub(super) fn folding(
     event: Event,
     rules: &Rules,
 ) -> Option<Step> {
-    let fold_and_end = |why| {
-        let commands = [Command::AbortFold, Command::End(why)];
-        to(State::Ending { round }, commands)
-    };
     match event {
         Event::Folded { cancelled: true } => end(round, End::Cancelled),
         Event::Folded { cancelled: false } if draining => to(State::Releasing, [Command::Release]),
         Event::Folded { cancelled: false } => ask(round, attempt),
         Event::Failed { .. } => failed(round, attempt, draining, event, rules),
         Event::Paused { within } => pause(within),
-        Event::CancelRaised => fold_and_end(End::Cancelled),
-        Event::DeadlinePassed => fold_and_end(DEADLINE),
+        Event::CancelRaised => abort_and_end(round, Command::AbortFold, End::Cancelled),
+        Event::DeadlinePassed => abort_and_end(round, Command::AbortFold, DEADLINE),
         // What came is read before the model is asked, for which there is no room yet.
         Event::Interrupted => stay(State::Folding {
             round,
@@ -241,7 +238,12 @@ pub(super) fn folding(
 
 /// Attempts that were seen to end.
 fn own(round: u32, attempt: u32, rules: &Rules) -> u32 {
-    attempt.saturating_sub(lost(round, rules))
+    let lost = if round == rules.first_round {
+        rules.lost
+    } else {
+        0
+    };
+    attempt.saturating_sub(lost)
 }
 
 fn reason_of(code: Code) -> StopReason {

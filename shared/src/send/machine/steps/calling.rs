@@ -1,6 +1,6 @@
 //! The states from a stored answer to the results of its calls.
 
-use super::{DEADLINE, after_round, end, pause, stay, to};
+use super::{DEADLINE, abort_and_end, after_round, end, pause, stay, to};
 use crate::error::Code;
 use crate::send::StopReason;
 use crate::send::machine::{Command, End, Event, Open, Rules, State, Step};
@@ -97,10 +97,7 @@ pub(super) fn stopping(why: End, event: Event) -> Option<Step> {
     match event {
         Event::CallsOver { .. } | Event::CallsAborted => end(0, why),
         // The process has no more time to wait for them.
-        Event::DrainOver => to(
-            State::Ending { round: 0 },
-            [Command::AbortCalls, Command::End(why)],
-        ),
+        Event::DrainOver => abort_and_end(0, Command::AbortCalls, why),
         // It ends already.
         Event::CancelRaised | Event::DeadlinePassed | Event::DrainAsked | Event::Interrupted => {
             stay(State::Stopping { why })

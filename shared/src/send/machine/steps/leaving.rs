@@ -1,6 +1,6 @@
 //! The states in which the last write is made, and what follows it.
 
-use super::{after_round, ask, end, stay, to};
+use super::{abort_and_end, after_round, ask, end, stay, to};
 use crate::send::machine::{Command, Decision, End, Event, Open, Rules, State, Step};
 
 /// The round and the attempt with which it goes on, and the round with which it ends.
@@ -17,10 +17,6 @@ pub(super) fn deciding(
         why,
         draining,
     };
-    let end_now = |why| {
-        let commands = [Command::AbortDeciding, Command::End(why)];
-        to(State::Ending { round: last }, commands)
-    };
     match event {
         Event::Decided(Decision::End) => end(last, why),
         Event::Decided(Decision::Again) => {
@@ -31,9 +27,9 @@ pub(super) fn deciding(
             to(State::Releasing, [Command::Release])
         }
         Event::Decided(Decision::Asked { cancelled: false }) => ask(round, attempt),
-        Event::CancelRaised => end_now(End::Cancelled),
+        Event::CancelRaised => abort_and_end(last, Command::AbortDeciding, End::Cancelled),
         // Whatever there is came in time.
-        Event::DeadlinePassed => end_now(why),
+        Event::DeadlinePassed => abort_and_end(last, Command::AbortDeciding, why),
         // What came is found with the end, or read before the model is asked again.
         Event::Interrupted => stay(state(draining)),
         Event::DrainAsked => stay(state(true)),
