@@ -349,7 +349,7 @@ pub(super) async fn change(
             if let Ok(called) = app.store.call_seats(Some(id)).await {
                 app.notifier.enqueue(called.enqueue);
             }
-            respond::json(StatusCode::OK, &TenantView::from(tenant))
+            respond::json(StatusCode::OK, &TenantView::from(*tenant))
         }
         UpdateTenantOutcome::NameTaken => Err(name_taken().into()),
         UpdateTenantOutcome::NotFound => Err(no_tenant().into()),

@@ -186,7 +186,7 @@ pub struct TenantPatch {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UpdateTenantOutcome {
     /// It was made.
-    Updated(Tenant),
+    Updated(Box<Tenant>),
     /// Another tenant has this name.
     NameTaken,
     /// The tenant is unknown or deleted.

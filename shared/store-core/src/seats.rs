@@ -1,6 +1,7 @@
 //! Seats of tenants with a limit of sends in flight: taken with a claim, under the lock of the tenant's row of
 //! limits. What ends a send knows nothing of them: a seat counts while its session's send is running.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use mainspring_shared::id::{SessionId, SessionKey, TenantId};
@@ -30,11 +31,11 @@ impl Rooms {
     /// Takes a seat for a session that is about to be claimed; otherwise it waits in the line, and false.
     pub(crate) async fn take(&mut self, tx: &mut Tx, hot: &HotRow, leaf: bool) -> Result<bool> {
         let (tenant, session) = (hot.key.tenant, hot.key.session);
-        if !self.0.contains_key(&tenant) {
-            let room = room(tx, tenant).await?;
-            self.0.insert(tenant, room);
-        }
-        let Some(Some(room)) = self.0.get_mut(&tenant) else {
+        let room = match self.0.entry(tenant) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(unknown) => unknown.insert(room(tx, tenant).await?),
+        };
+        let Some(room) = room else {
             return Ok(true);
         };
         let taken = room.take(session, leaf);

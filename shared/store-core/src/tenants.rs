@@ -267,6 +267,7 @@ async fn update(tx: &mut Tx, id: TenantId, patch: TenantPatch) -> Result<UpdateT
         .execute(tx.conn())
         .await?;
     let changed = get(tx.conn(), id).await?;
+    let changed = changed.map(Box::new);
     Ok(changed.map_or(UpdateTenantOutcome::NotFound, UpdateTenantOutcome::Updated))
 }
 

@@ -124,7 +124,7 @@ impl Tenants for ModelStore {
         }
         let tenant = tenant.clone();
         state.follow_limits(id, &tenant.limits, now);
-        Ok(UpdateTenantOutcome::Updated(tenant))
+        Ok(UpdateTenantOutcome::Updated(Box::new(tenant)))
     }
 
     async fn delete_tenant(&self, id: TenantId) -> Result<DeleteTenantOutcome> {

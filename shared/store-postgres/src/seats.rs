@@ -110,16 +110,18 @@ impl Group for Seated<'_> {
             .await?
             .into_iter();
         tx.commit().await?;
-        let outcomes = waits.into_iter().map(|waits| match waits {
-            true => Some(ClaimOutcome::Waits),
-            // One that got work since it was looked at: whoever made it ready enqueued it.
-            false => found.next().flatten().map(|outcome| match outcome {
+        let outcomes = waits.into_iter().map(|waits| {
+            if waits {
+                return Some(ClaimOutcome::Waits);
+            }
+            found.next().flatten().map(|outcome| match outcome {
+                // One that got work since it was looked at: whoever made it ready enqueued it.
                 ClaimOutcome::Waits => ClaimOutcome::Busy,
                 ClaimOutcome::Claimed(_)
                 | ClaimOutcome::Busy
                 | ClaimOutcome::Suspect
                 | ClaimOutcome::Idle => outcome,
-            }),
+            })
         });
         Ok(outcomes.collect())
     }

@@ -321,6 +321,7 @@ async fn update(
         seats::follow(&mut tx, at, id, SeatLimits::of(limits)).await?;
     }
     tx.commit().await?;
+    let changed = changed.map(Box::new);
     Ok(changed.map_or(UpdateTenantOutcome::NotFound, UpdateTenantOutcome::Updated))
 }
 

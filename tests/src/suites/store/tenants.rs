@@ -137,7 +137,7 @@ pub async fn a_tenant_is_renamed_to_a_name_that_is_free(store: &dyn Inspect) {
     let same = store.update_tenant(blue.id, rename("blue")).await;
     assert_eq!(
         same.expect("answers"),
-        UpdateTenantOutcome::Updated(blue.clone())
+        UpdateTenantOutcome::Updated(Box::new(blue.clone()))
     );
     let patch = TenantPatch {
         limits: Some(Limits::default()),
@@ -153,7 +153,10 @@ pub async fn a_tenant_is_renamed_to_a_name_that_is_free(store: &dyn Inspect) {
         ..blue
     };
     let changed = store.update_tenant(blue.id, patch).await.expect("answers");
-    assert_eq!(changed, UpdateTenantOutcome::Updated(renamed.clone()));
+    assert_eq!(
+        changed,
+        UpdateTenantOutcome::Updated(Box::new(renamed.clone()))
+    );
     assert_eq!(
         store.get_tenant(blue.id).await.expect("reads"),
         Some(renamed)
