@@ -12,7 +12,7 @@ use crate::config::{Backend, BlobStore, Config, Migrate};
 use mainspring_blob_stores::{FileBlobs, S3Blobs};
 use mainspring_queue_local::{LocalBus, LocalQueue};
 use mainspring_queue_redis::{Address, RedisBus, RedisQueue};
-use mainspring_runtime::{OsEntropy, SystemClock};
+use mainspring_runtime::{FairQueue, OsEntropy, SystemClock};
 use mainspring_shared::blob::{Blobs, Depot, Timed};
 use mainspring_shared::bus::Bus;
 use mainspring_shared::entropy::Entropy;
@@ -279,17 +279,17 @@ pub(crate) fn redis(
     let bus = RedisBus::open(&address, clock.clone(), entropy.clone()).map_err(usage)?;
     let queue = Arc::new(queue);
     Ok(Wires {
-        queue: queue.clone(),
+        queue: Arc::new(FairQueue::new(queue.clone(), clock.clone())),
         bus: Arc::new(bus),
         janitor: Some(queue),
     })
 }
 
 /// Inside one process.
-pub(crate) fn local() -> Wires {
+pub(crate) fn local(clock: &Arc<dyn Clock>) -> Wires {
     let (queue, bus) = (Arc::new(LocalQueue::new()), Arc::new(LocalBus::new()));
     Wires {
-        queue,
+        queue: Arc::new(FairQueue::new(queue, clock.clone())),
         bus,
         janitor: None,
     }
@@ -369,7 +369,7 @@ mod tests {
         let mut config = defaults();
         config.data_dir = folder.path().to_owned();
         config.tools.shell = ShellKind::Local;
-        let wires = local();
+        let wires = local(&clock());
         let background = builtin::Background {
             store: store(&config, Migrate::Create).await.expect("a store"),
             queue: wires.queue,

@@ -19,6 +19,8 @@ pub(crate) const QUEUE_READY: &str = "mainspring_queue_ready_sessions";
 pub(crate) const QUEUE_RUNNING: &str = "mainspring_queue_running_sessions";
 /// Gauge: seconds for which the oldest of the ready sessions has waited, by `pool`.
 pub(crate) const QUEUE_OLDEST: &str = "mainspring_queue_oldest_ready_age_seconds";
+/// Gauge: sessions that wait for a seat of their tenants.
+pub(crate) const SEATS_WAITING: &str = "mainspring_seats_waiting_sessions";
 /// Counter: alarms handled.
 pub(crate) const ALARMS: &str = "mainspring_alarms_served_total";
 /// Counter: what timers did, by `fate`: `fired`, `merged`, `skipped`, or `failed` for a delivery that

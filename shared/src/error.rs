@@ -215,6 +215,8 @@ codes! {
     TenantNameTaken = "tenant.name_taken", Conflict, 409;
     /// The tenant has sessions or runs.
     TenantNotEmpty = "tenant.not_empty", Conflict, 409;
+    /// Nothing of the tenant is removed at present.
+    TenantHeld = "tenant.held", Conflict, 409;
     /// No key has this id.
     KeyNotFound = "key.not_found", NotFound, 404;
     /// The tenant sends more requests than its limit allows.

@@ -183,6 +183,12 @@ pub const INVARIANTS: &[(&str, &str)] = &[
          stands for, for all of them and no others",
     ),
     (
+        "tenant.seats",
+        "a session that waits for a seat is not running, and belongs to a tenant with a limit of \
+         sends in flight; a send of such a tenant that runs has a seat, unless it began before \
+         there was a limit",
+    ),
+    (
         NAMED,
         "a blob that is named by a message of its own, an open send, a call or an inbox item \
          of a session, or by a timer that has not ended, is kept for it",

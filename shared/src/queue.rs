@@ -3,6 +3,8 @@
 //! A queue may lose, repeat and reorder what it is given; every activation can be rebuilt from
 //! the database by the sweep. So no method of it fails its caller.
 
+mod fair;
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -10,7 +12,9 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::Priority;
-use crate::id::SessionKey;
+use crate::id::{SessionKey, TenantId};
+
+pub use fair::{FairOrder, WEIGHT_MAX};
 
 /// Sessions that one job may name: what a group of accepts makes ready together shares a job.
 pub const ACTIVATION_SESSIONS_MAX: usize = 16;
@@ -61,6 +65,10 @@ pub trait Queue: Send + Sync + fmt::Debug {
     /// Whether the queue can be reached, as far as is known. While it is not, workers poll the
     /// database.
     fn is_available(&self) -> bool;
+
+    /// Takes note of a tenant's weight: how many of its sessions are taken for each of a tenant with weight 1, while
+    /// both have some that wait. A queue that serves all alike has no use for it.
+    fn weigh(&self, _tenant: TenantId, _weight: u32) {}
 
     /// Feeds `handler` from both lanes of `pool` until `stop` resolves. Reconnects by itself for
     /// as long as it takes.

@@ -4,6 +4,9 @@
 //! its key. The default tenant exists from the first migration on; whoever serves alone never needs
 //! another one.
 
+mod retention;
+mod seats;
+
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
@@ -16,6 +19,9 @@ use crate::id::{KeyId, TenantId};
 use crate::named::named;
 use crate::stored::Extra;
 use crate::time::Timestamp;
+
+pub use retention::Retention;
+pub use seats::{InLine, Room, SEAT_CALLED_MS, SEAT_LINE_MAX, SeatLimits, SeatsTaken};
 
 /// Characters that the name of a tenant or of a key may have.
 pub const NAME_CHARS_MAX: usize = 100;
@@ -77,6 +83,12 @@ pub struct Limits {
     /// Sends at a time that its requests made and that have not ended; unlimited when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sends_open: Option<u32>,
+    /// Sends in flight at once, over all workers, leaves of runs included; more wait. Unlimited when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sends_running: Option<u32>,
+    /// Leaves of runs in flight at once; more wait. Unlimited when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leaves_running: Option<u32>,
     /// Tokens that its model calls may take in a minute before its sends are refused; unlimited when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens_per_minute: Option<u64>,
@@ -151,6 +163,10 @@ pub struct Tenant {
     pub name: String,
     /// What it may use.
     pub limits: Limits,
+    /// How many of its sessions have their turn for each of a tenant with weight 1.
+    pub weight: u32,
+    /// For how long what it has is kept.
+    pub retention: Retention,
     /// When it was created.
     pub created_at: Timestamp,
 }

@@ -579,6 +579,7 @@ async fn sweep(
     while !lifecycle.is_stopping() {
         store.wake_paused(100).await.expect("never fails");
         let alarms = store.sweep_alarms(boot, 100).await.expect("never fails");
+        let called = store.call_seats(None).await.expect("never fails");
         let reported = store.report_children(None, 100).await;
         let reported = reported.expect("never fails");
         let query = SweepReady {
@@ -594,7 +595,8 @@ async fn sweep(
             .into_iter()
             .filter_map(|told| told.enqueue)
             .chain(fired);
-        for ready in alarms.enqueue.into_iter().chain(told).chain(swept.sessions) {
+        let swept = swept.sessions.into_iter().chain(called.enqueue);
+        for ready in alarms.enqueue.into_iter().chain(told).chain(swept) {
             let lane = Lane {
                 pool: ready.pool,
                 priority: Priority::High,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use mainspring_runtime::buggify;
 use mainspring_shared::id::{SendId, SessionKey};
-use mainspring_shared::queue::{Activation, Disposition, Handler};
+use mainspring_shared::queue::{Activation, Disposition, FairOrder, Handler};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::Kernel;
@@ -111,14 +111,43 @@ pub(crate) async fn admit(kernel: &Arc<Kernel>, key: SessionKey) -> bool {
         () = kernel.lifecycle.stopping() => return false,
         () = kernel.pauses.pool_open(&kernel.parts.config.pool) => {}
     }
+    if let Ok(slot) = kernel.slots.clone().try_acquire_owned() {
+        start(kernel, key, slot);
+        return true;
+    }
+    kernel.turns.wait(key);
     let slot = tokio::select! {
         biased;
         () = kernel.lifecycle.stopping() => return false,
         slot = kernel.slots.clone().acquire_owned() => slot,
     };
     let Ok(slot) = slot else { return false };
-    start(kernel, key, slot);
+    // As many wait as sessions do: each slot is for the session whose turn it is, and this one's comes by
+    // another's.
+    if let Some(key) = kernel.turns.next() {
+        start(kernel, key, slot);
+    }
     true
+}
+
+/// The sessions that wait for a slot, in the turns of their tenants: one that floods the queue delays
+/// only itself here, too.
+#[derive(Debug, Default)]
+pub(crate) struct Turns(Mutex<FairOrder>);
+
+impl Turns {
+    fn wait(&self, key: SessionKey) {
+        self.lock().put(key);
+    }
+
+    /// The weights of tenants count where sessions go on the queue; here are few.
+    fn next(&self) -> Option<SessionKey> {
+        self.lock().take(|_| 1)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, FairOrder> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Gives sessions slots as long as there are free ones; returns how many got none.

@@ -71,11 +71,28 @@ pub(crate) async fn run(kernel: &Arc<Kernel>, key: SessionKey) {
     }
     // The life's end ends the run; so does the loss of this one session.
     let lost = life.lost.child_token();
+    let seated = claimed.seated;
     let held = AssertUnwindSafe(held(kernel, claimed, cached, &lost)).catch_unwind();
     if held.await.is_err() {
         Box::pin(end_panicked(kernel, key, lease)).await;
     }
     drop(suspect);
+    if seated {
+        Box::pin(call_seats(kernel, key)).await;
+    }
+}
+
+/// Has the next called of those that wait for a seat of this session's tenant. What is missed here, the sweep
+/// calls.
+async fn call_seats(kernel: &Kernel, key: SessionKey) {
+    match kernel.parts.store.call_seats(Some(key.tenant)).await {
+        Ok(called) => {
+            for ready in called.enqueue {
+                writes::enqueue(&kernel.parts, ready);
+            }
+        }
+        Err(error) => tracing::debug!(tenant = %key.tenant, %error, "the sweep calls to seats"),
+    }
 }
 
 /// Claims a session.
@@ -295,6 +312,7 @@ async fn held(
         folds,
         projected,
         window,
+        seated,
     } = *claimed;
     // What was cached under another version was not compared with what the claim brought.
     let mut version = counters.context_version;
@@ -329,7 +347,8 @@ async fn held(
             window = reloaded;
         }
         in_a_row += 1;
-        let more = in_a_row < kernel.parts.config.sends_in_a_row_max;
+        // With a seat, the next send stands behind those that wait for one.
+        let more = !seated && in_a_row < kernel.parts.config.sends_in_a_row_max;
         let then = if more { Then::Continue } else { Then::Release };
         let reach = Reach {
             lost: lost.clone(),

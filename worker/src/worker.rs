@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::admit::{self, Admission, Running};
+use crate::admit::{self, Admission, Running, Turns};
 use crate::boot::Boot;
 use crate::cache::Cache;
 use crate::config::WorkerConfig;
@@ -78,6 +78,8 @@ pub(crate) struct Kernel {
     pub(crate) running: Running,
     /// One permit per send in flight.
     pub(crate) slots: Arc<Semaphore>,
+    /// Who waits for one.
+    pub(crate) turns: Turns,
     pub(crate) tasks: Tasks,
     /// Sends from which entries are to be extracted.
     pub(crate) ended: Ended,
@@ -134,6 +136,7 @@ pub async fn run(mut parts: Parts, lifecycle: Lifecycle) -> store::Result<()> {
         pauses: pauses::Known::default(),
         running: Running::default(),
         slots: Arc::new(Semaphore::new(parts.config.concurrency as usize)),
+        turns: Turns::default(),
         tasks: Tasks::default(),
         ended,
         lifecycle: lifecycle.child(),

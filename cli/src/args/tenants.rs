@@ -22,9 +22,9 @@ pub(crate) enum TenantsCommand {
         /// Its name, unique among tenants
         name: String,
         #[command(flatten)]
-        limits: LimitsArgs,
+        terms: TermsArgs,
     },
-    /// Renames a tenant or replaces its limits
+    /// Renames a tenant or replaces its limits, its weight or its retention
     Update {
         /// The tenant
         id: String,
@@ -32,7 +32,7 @@ pub(crate) enum TenantsCommand {
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
         #[command(flatten)]
-        limits: LimitsArgs,
+        terms: TermsArgs,
     },
     /// Shows what a tenant used, by day
     Usage {
@@ -50,6 +50,34 @@ pub(crate) enum TenantsCommand {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct TermsArgs {
+    #[command(flatten)]
+    pub(crate) limits: LimitsArgs,
+    /// How many of its sessions have their turn for each of a tenant with weight 1
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) weight: Option<u32>,
+    #[command(flatten)]
+    pub(crate) retention: RetentionArgs,
+}
+
+/// Those that are not named are as the installation has them.
+#[derive(Debug, Args)]
+pub(crate) struct RetentionArgs {
+    /// How long sends are kept after their end, like 30d
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) keep_sends: Option<String>,
+    /// How long runs are kept after their end
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) keep_runs: Option<String>,
+    /// How long sessions are kept in which nothing happens
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) keep_sessions: Option<String>,
+    /// Nothing is removed, neither by age nor by a request
+    #[arg(long, value_name = "BOOL")]
+    pub(crate) hold: Option<bool>,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct LimitsArgs {
     /// Requests per second that each scheduler accepts from the tenant; 0 for no limit
     #[arg(long, value_name = "N")]
@@ -57,6 +85,12 @@ pub(crate) struct LimitsArgs {
     /// Sends at a time that requests of the tenant made and that have not ended; 0 for no limit
     #[arg(long, value_name = "N")]
     pub(crate) sends_open: Option<u32>,
+    /// Sends in flight at once, over all workers; more wait; 0 for no limit
+    #[arg(long, value_name = "N")]
+    pub(crate) sends_running: Option<u32>,
+    /// Leaves of runs in flight at once; more wait; 0 for no limit
+    #[arg(long, value_name = "N")]
+    pub(crate) leaves_running: Option<u32>,
     /// Tokens that its model calls may take in a minute; 0 for no limit
     #[arg(long, value_name = "N")]
     pub(crate) tokens_per_minute: Option<u64>,

@@ -22,7 +22,7 @@ pub(crate) async fn run(config: &Config) -> Result<(), Failure> {
     // Other processes are met through Redis. Alone, a process enqueues for itself.
     let wires = match config.redis_url {
         Some(_) => wiring::redis(config, &base.clock, &base.entropy)?,
-        None => wiring::local(),
+        None => wiring::local(&base.clock),
     };
     base.mount_skills(config, &store).await;
     // Last, so that whoever gets through is served.

@@ -26,7 +26,7 @@ pub(crate) async fn run(args: &DevArgs, config: &Config) -> Result<(), Failure> 
     base.mount_skills(config, &store).await;
     let listener = bind(&config.listen, "--listen").await?;
     let access = access::of_dev(config, address_of(&listener)?)?;
-    let wires = wiring::local();
+    let wires = wiring::local(&base.clock);
     let worker = base.worker(config, store.clone(), &wires)?;
     let welcome = welcome(config);
     let scheduler = base.scheduler(config, store, &wires, listener, access, welcome)?;

@@ -34,7 +34,7 @@ pub(crate) async fn run(args: &DiffArgs, format: Format, config: &Config) -> Res
     let clock = wiring::clock();
     let entropy = wiring::entropy();
     let store = wiring::store_to_read(config).await?;
-    let wires = wiring::local();
+    let wires = wiring::local(&clock);
     let agents = match &args.agent {
         Some(text) => Some(agents(text, tenant, store.as_ref()).await?),
         None => None,

@@ -44,7 +44,7 @@ pub(crate) async fn embedded(
     };
     let base = Base::prepare()?;
     let listener = bind("127.0.0.1:0", "--server").await?;
-    let wires = wiring::local();
+    let wires = wiring::local(&base.clock);
     let worker = base.worker(&config, store.clone(), &wires)?;
     let (tell, told) = oneshot::channel();
     let accepting = move |address| {

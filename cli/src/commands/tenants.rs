@@ -4,7 +4,7 @@ use reqwest::Method;
 use serde_json::{Map, Value, json};
 
 use super::lists;
-use crate::args::{Format, LimitsArgs, TenantsCommand};
+use crate::args::{Format, TenantsCommand, TermsArgs};
 use crate::client::{Client, Request};
 use crate::failure::Failure;
 use crate::output::{self, Column};
@@ -41,15 +41,15 @@ pub(crate) async fn run(
             let request = Request::get(format!("/v1/tenants/{id}"));
             output::object(format, &client.ask(request).await?)
         }
-        TenantsCommand::Create { name, limits } => {
+        TenantsCommand::Create { name, terms } => {
             let request = Request::post("/v1/tenants")
-                .body(body(Some(name), limits))
+                .body(body(Some(name), terms))
                 .key(client.fresh_key());
             output::object(format, &client.ask(request).await?)
         }
-        TenantsCommand::Update { id, name, limits } => {
+        TenantsCommand::Update { id, name, terms } => {
             let request = Request::new(Method::PATCH, format!("/v1/tenants/{id}"));
-            let request = request.body(body(name.as_ref(), limits));
+            let request = request.body(body(name.as_ref(), terms));
             output::object(format, &client.ask(request).await?)
         }
         TenantsCommand::Usage { id, days } => {
@@ -70,8 +70,33 @@ pub(crate) async fn run(
     }
 }
 
-fn body(name: Option<&String>, limits: &LimitsArgs) -> Value {
+fn body(name: Option<&String>, terms: &TermsArgs) -> Value {
     let mut body = Map::new();
+    let TermsArgs {
+        limits,
+        weight,
+        retention,
+    } = terms;
+    if let Some(weight) = weight {
+        body.insert("weight".to_owned(), json!(weight));
+    }
+    let retention = [
+        (
+            "sends",
+            retention.keep_sends.as_ref().map(|keep| json!(keep)),
+        ),
+        ("runs", retention.keep_runs.as_ref().map(|keep| json!(keep))),
+        (
+            "sessions",
+            retention.keep_sessions.as_ref().map(|keep| json!(keep)),
+        ),
+        ("hold", retention.hold.map(Value::from)),
+    ];
+    if retention.iter().any(|(_, member)| member.is_some()) {
+        let set = retention.into_iter();
+        let set = set.filter_map(|(name, member)| Some((name.to_owned(), member?)));
+        body.insert("retention".to_owned(), Value::Object(set.collect()));
+    }
     if let Some(name) = name {
         body.insert("name".to_owned(), json!(name));
     }
@@ -81,6 +106,8 @@ fn body(name: Option<&String>, limits: &LimitsArgs) -> Value {
             limits.requests_per_second.map(Value::from),
         ),
         ("sends_open", limits.sends_open.map(Value::from)),
+        ("sends_running", limits.sends_running.map(Value::from)),
+        ("leaves_running", limits.leaves_running.map(Value::from)),
         (
             "tokens_per_minute",
             limits.tokens_per_minute.map(Value::from),

@@ -118,6 +118,16 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
     }
 }
 
+/// Refuses to remove anything of a tenant while it is held. Read anew: a hold is in force once it was set.
+pub(crate) async fn refuse_held(app: &App, tenant: TenantId) -> Result<(), Error> {
+    let found = app.store.get_tenant(tenant).await?;
+    if found.is_some_and(|tenant| tenant.retention.hold) {
+        let detail = "nothing of this tenant is removed while its retention is on hold";
+        return Err(Error::new(Code::TenantHeld, detail));
+    }
+    Ok(())
+}
+
 /// The checks of one scheduler.
 #[derive(Debug)]
 pub(crate) struct Gatekeeper {

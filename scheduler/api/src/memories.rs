@@ -26,6 +26,7 @@ use super::problem::Problem;
 use super::respond::{self, Begin, List};
 use super::validate::Checks;
 use crate::access::Caller;
+use crate::access::refuse_held;
 use crate::extract::{Json, JsonBody, Key, Limit, NoQuery, Nothing, Query, cursor, text};
 use crate::router::Api;
 
@@ -336,6 +337,7 @@ pub(super) async fn remove(
     _: Query<NoQuery>,
     _: Json<Nothing>,
 ) -> Result<Response, Problem> {
+    refuse_held(&app, caller.tenant).await?;
     if !app.store.delete_memory(caller.tenant, None, id).await? {
         return Err(not_found().into());
     }
@@ -375,6 +377,7 @@ pub(super) async fn erase(
     let Some(namespace) = query.namespace else {
         return Err(Error::invalid("?namespace", "must name what to erase").into());
     };
+    refuse_held(&app, caller.tenant).await?;
     let deleted = forgetting::erase(&app, caller.tenant, namespace, caller.name()).await?;
     respond::json(StatusCode::OK, &ErasedView { deleted })
 }

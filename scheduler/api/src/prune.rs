@@ -14,6 +14,7 @@ use utoipa_axum::routes;
 use super::problem::Problem;
 use super::respond;
 use super::validate::{COUNT_MAX, Checks};
+use crate::access::refuse_held;
 use crate::extract::{Json, JsonBody, NoQuery, Query, SessionPath};
 use crate::router::Api;
 
@@ -88,6 +89,9 @@ pub(super) async fn prune(
         ..
     }: Json<PruneBody>,
 ) -> Result<Response, Problem> {
+    if !dry_run {
+        refuse_held(&app, key.tenant).await?;
+    }
     let item = PruneSession {
         key,
         to,

@@ -26,6 +26,7 @@ use super::problem::Problem;
 use super::respond::{self, Begin, List};
 use super::sends;
 use crate::access::Caller;
+use crate::access::refuse_held;
 use crate::extract::{Json, Key, Limit, NoQuery, Nothing, Query, SessionPath, cursor, text};
 use crate::router::Api;
 
@@ -230,6 +231,7 @@ pub(super) async fn remove(
     _: Query<NoQuery>,
     _: Json<Nothing>,
 ) -> Result<Response, Problem> {
+    refuse_held(&app, key.tenant).await?;
     if !deleting::delete(&app, app.boot_id()?, key).await? {
         return Err(Error::session_not_found().into());
     }

@@ -4,6 +4,7 @@ pub(crate) mod keys;
 mod usage;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{FromRequestParts, Path, State};
 use axum::http::StatusCode;
@@ -12,11 +13,12 @@ use axum::response::{IntoResponse, Response};
 use mainspring_scheduler::error::Error;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::TenantId;
+use mainspring_shared::queue::WEIGHT_MAX;
 use mainspring_shared::store::{
     CreateTenantOutcome, DeleteTenantOutcome, ListTenants, NewTenant, TenantPatch,
     UpdateTenantOutcome,
 };
-use mainspring_shared::tenant::{Limits, NAME_CHARS_MAX, Tenant};
+use mainspring_shared::tenant::{Limits, NAME_CHARS_MAX, Retention, Tenant};
 use mainspring_shared::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa_axum::router::OpenApiRouter;
@@ -25,15 +27,18 @@ use utoipa_axum::routes;
 use super::problem::Problem;
 use super::respond::{self, Begin, List};
 use super::validate::Checks;
-use crate::access::no_tenant;
+use crate::access::{no_tenant, refuse_held};
 use crate::extract::{Json, JsonBody, Key, Limit, NoQuery, Nothing, Query, cursor};
 use crate::router::Api;
 
 /// Requests per second that a limit may allow: beyond that it limits nothing.
 const REQUESTS_MAX: u32 = 1_000_000;
 
-/// Open sends that a limit may allow: as many are looked at where there seems to be no place left.
+/// Sends, open or in flight, that a limit may allow: as many are looked at where there seems to be no place left.
 const SENDS_MAX: u32 = 100_000;
+
+/// The shortest time for which something is kept.
+const KEEP_MIN: Duration = Duration::from_hours(1);
 
 /// A tenant.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
@@ -45,6 +50,10 @@ pub(super) struct TenantView {
     name: String,
     /// What it may use.
     limits: Limits,
+    /// How many of its sessions have their turn for each of a tenant with weight 1, while both have some that wait.
+    weight: u32,
+    /// For how long what it has is kept.
+    retention: Retention,
     /// When it was created.
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
@@ -56,6 +65,8 @@ impl From<Tenant> for TenantView {
             id: tenant.id.to_string(),
             name: tenant.name,
             limits: tenant.limits,
+            weight: tenant.weight,
+            retention: tenant.retention,
             created_at: tenant.created_at,
         }
     }
@@ -70,6 +81,17 @@ pub(super) struct NewTenantBody {
     /// What it may use; everything when absent.
     #[serde(default)]
     limits: Limits,
+    /// Its share of the workers' turns beside other tenants, from 1 to 1000.
+    #[serde(default = "one")]
+    #[schema(default = 1)]
+    weight: u32,
+    /// For how long what it has is kept; as the installation says when absent.
+    #[serde(default)]
+    retention: Retention,
+}
+
+fn one() -> u32 {
+    1
 }
 
 impl JsonBody for NewTenantBody {
@@ -78,9 +100,13 @@ impl JsonBody for NewTenantBody {
     fn checked(self, checks: &mut Checks) -> NewTenant {
         name(checks, "/name", &self.name);
         limits(checks, &self.limits);
+        weight(checks, self.weight);
+        retention(checks, &self.retention);
         NewTenant {
             name: self.name,
             limits: self.limits,
+            weight: self.weight,
+            retention: self.retention,
         }
     }
 }
@@ -93,6 +119,10 @@ pub(super) struct TenantChangeBody {
     name: Option<String>,
     /// Replaces all limits.
     limits: Option<Limits>,
+    /// Its share of the workers' turns beside other tenants, from 1 to 1000.
+    weight: Option<u32>,
+    /// Replaces all of its retention.
+    retention: Option<Retention>,
 }
 
 impl JsonBody for TenantChangeBody {
@@ -105,9 +135,17 @@ impl JsonBody for TenantChangeBody {
         if let Some(given) = &self.limits {
             limits(checks, given);
         }
+        if let Some(given) = self.weight {
+            weight(checks, given);
+        }
+        if let Some(given) = &self.retention {
+            retention(checks, given);
+        }
         TenantPatch {
             name: self.name,
             limits: self.limits,
+            weight: self.weight,
+            retention: self.retention,
         }
     }
 }
@@ -125,14 +163,37 @@ pub(super) fn name(checks: &mut Checks, pointer: &str, text: &str) {
     }
 }
 
+fn weight(checks: &mut Checks, weight: u32) {
+    if !(1..=WEIGHT_MAX).contains(&weight) {
+        checks.refuse("/weight", &format!("must be from 1 to {WEIGHT_MAX}"));
+    }
+}
+
+fn retention(checks: &mut Checks, retention: &Retention) {
+    let Retention {
+        sends,
+        runs,
+        sessions,
+        hold: _,
+        extra: _,
+    } = retention;
+    for (keep, name) in [(sends, "sends"), (runs, "runs"), (sessions, "sessions")] {
+        if keep.is_some_and(|keep| keep.0 < KEEP_MIN) {
+            checks.refuse(&format!("/retention/{name}"), "must be at least 1h");
+        }
+    }
+}
+
 fn limits(checks: &mut Checks, limits: &Limits) {
-    if let Some(sends) = limits.sends_open
-        && !(1..=SENDS_MAX).contains(&sends)
-    {
-        checks.refuse(
-            "/limits/sends_open",
-            &format!("must be from 1 to {SENDS_MAX}"),
-        );
+    for (sends, name) in [
+        (limits.sends_open, "sends_open"),
+        (limits.sends_running, "sends_running"),
+        (limits.leaves_running, "leaves_running"),
+    ] {
+        if sends.is_some_and(|sends| !(1..=SENDS_MAX).contains(&sends)) {
+            let pointer = format!("/limits/{name}");
+            checks.refuse(&pointer, &format!("must be from 1 to {SENDS_MAX}"));
+        }
     }
     if limits.tokens_per_minute == Some(0) {
         checks.refuse("/limits/tokens_per_minute", "must be at least 1");
@@ -284,7 +345,11 @@ pub(super) async fn change(
 ) -> Result<Response, Problem> {
     match app.store.update_tenant(id, patch).await? {
         UpdateTenantOutcome::Updated(tenant) => {
-            respond::json(StatusCode::OK, &TenantView::from(tenant))
+            // There may be more seats now; else the sweep finds out.
+            if let Ok(called) = app.store.call_seats(Some(id)).await {
+                app.notifier.enqueue(called.enqueue);
+            }
+            respond::json(StatusCode::OK, &TenantView::from(*tenant))
         }
         UpdateTenantOutcome::NameTaken => Err(name_taken().into()),
         UpdateTenantOutcome::NotFound => Err(no_tenant().into()),
@@ -308,6 +373,7 @@ pub(super) async fn remove(
         let detail = "the default tenant cannot be deleted";
         return Err(Error::new(Code::TenantNotEmpty, detail).into());
     }
+    refuse_held(&app, id).await?;
     match app.store.delete_tenant(id).await? {
         DeleteTenantOutcome::Deleted => Ok(StatusCode::NO_CONTENT.into_response()),
         DeleteTenantOutcome::NotEmpty => Err(Error::new(

@@ -1,13 +1,15 @@
 //! Retention: removes old rows, in small transactions.
 
+mod idle;
+
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use mainspring_shared::id::{BootId, RunId, SendId, SessionKey, TenantId};
+use mainspring_shared::id::{BootId, RunId, SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::store::{
     self, ListRuns, ListTenants, ReadNodes, RetireDeliveries, RetireSends,
 };
-use mainspring_shared::time::Timestamp;
+use mainspring_shared::time::{Span, Timestamp};
 use mainspring_shared::workflow::nodes::Lifecycle;
 use mainspring_shared::workflow::run::{DETACHED, RunRecord};
 use uuid::Uuid;
@@ -69,6 +71,7 @@ struct Progress {
     /// The present tenant's cursors.
     send: Option<SendId>,
     run: Option<RunId>,
+    session: Option<SessionId>,
     /// Rows that this pass removed.
     removed: u64,
     /// Tenants of whose removed runs no leaves' sends are left. None at first: an earlier process
@@ -83,6 +86,7 @@ struct Progress {
 struct Skipped {
     sends: u64,
     runs: u64,
+    sessions: u64,
 }
 
 impl Skipped {
@@ -103,13 +107,14 @@ impl Progress {
 
     /// Goes on to the next tenant once the present one has no page left.
     fn advance(&mut self) {
-        if self.send.is_some() || self.run.is_some() {
+        if self.send.is_some() || self.run.is_some() || self.session.is_some() {
             return;
         }
         self.tenants.pop_front();
         if self.tenants.is_empty() {
             Skipped::show(&mut self.skipped.sends, "send");
             Skipped::show(&mut self.skipped.runs, "run");
+            Skipped::show(&mut self.skipped.sessions, "session");
         }
     }
 }
@@ -133,6 +138,9 @@ async fn all_tenants(app: &App) -> Result<VecDeque<TenantId>, store::Error> {
 async fn sweep(app: &App, progress: &mut Progress) -> Result<u64, store::Error> {
     let config = &app.config;
     let tenant = progress.tenant(app).await?;
+    // Read anew for each page: a hold that was set meanwhile is in force.
+    let own = app.store.get_tenant(tenant).await?;
+    let own = own.map(|tenant| tenant.retention).unwrap_or_default();
     let least = config.idempotency_keep;
     let mut rows = app.store.sweep_retention(least).await?;
     rows += app.store.sweep_timers(config.timer_keep).await?;
@@ -142,9 +150,20 @@ async fn sweep(app: &App, progress: &mut Progress) -> Result<u64, store::Error> 
         limit: PAGE,
     };
     rows += app.store.retire_deliveries(old).await?;
+    if own.hold {
+        (progress.send, progress.run, progress.session) = (None, None, None);
+        progress.advance();
+        return Ok(rows);
+    }
     // A repeated request must find its result as long as its idempotency key is kept.
-    let send_keep = config.send_keep.map(|keep| keep.max(least));
-    let run_keep = config.run_keep.map(|keep| keep.max(least));
+    let kept = |own: Option<Span>, all: Option<Duration>| {
+        own.map(|own| own.0).or(all).map(|keep| keep.max(least))
+    };
+    let send_keep = kept(own.sends, config.send_keep);
+    let run_keep = kept(own.runs, config.run_keep);
+    if let Some(keep) = kept(own.sessions, None) {
+        rows += idle::sweep(app, tenant, keep, progress).await?;
+    }
     if let Some(keep) = run_keep {
         let removed = runs(app, tenant, keep, progress).await?;
         if removed > 0 {

@@ -8,13 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use mainspring_shared::agent::{DEFAULT_POOL, Priority};
 use mainspring_shared::id::SessionKey;
 use mainspring_shared::queue::{ACTIVATION_SESSIONS_MAX, Lane};
-use mainspring_shared::store::{self, ReadySession, Role, SweepReady};
+use mainspring_shared::store::{self, CalledSeats, ReadySession, Role, SweepReady};
 use mainspring_shared::time::Timestamp;
 
 use super::{Health, jittered, orphans, pause};
 use crate::app::App;
 use crate::deleting;
-use crate::metrics::{QUEUE_OLDEST, QUEUE_READY, QUEUE_RUNNING, SWEPT};
+use crate::metrics::{QUEUE_OLDEST, QUEUE_READY, QUEUE_RUNNING, SEATS_WAITING, SWEPT};
 use crate::services::notify::pack;
 
 /// Sessions per read.
@@ -44,6 +44,7 @@ pub(crate) async fn run(app: &App) {
     let mut health = Health::new("sweep");
     let mut cursors = LaneCursors::new();
     let mut resumed = Health::new("resumed");
+    let mut seats = Health::new("seats");
     let mut deletions = Health::new("deletions");
     let mut deleted = None;
     let mut orphaned = Health::new("orphans");
@@ -64,6 +65,8 @@ pub(crate) async fn run(app: &App) {
         }
         let woken = app.store.wake_paused(WOKEN).await;
         let mut more = resumed.record(app, woken.map(|woken| woken >= WOKEN));
+        let called = app.store.call_seats(None).await;
+        seats.record(app, called.map(|called| note_called(app, called)));
         // After the ready sessions, since deletions are not urgent.
         let deleted = deleting::sweep(app, &mut deleted).await;
         more |= deletions.record(app, deleted);
@@ -81,6 +84,14 @@ pub(crate) async fn run(app: &App) {
             return;
         }
     }
+}
+
+/// Enqueues who was called to a seat; no more are to be called at once.
+pub(crate) fn note_called(app: &App, called: CalledSeats) -> bool {
+    #[expect(clippy::cast_precision_loss, reason = "nobody has so many sessions")]
+    metrics::gauge!(SEATS_WAITING).set(called.waiting as f64);
+    app.notifier.enqueue(called.enqueue);
+    false
 }
 
 /// The pools that metrics are set for: the default one, and those that had something to do before.

@@ -4,6 +4,7 @@ mod buggify;
 mod clock;
 mod config;
 mod entropy;
+mod fair;
 mod group;
 mod lifecycle;
 mod metrics;
@@ -18,6 +19,7 @@ pub use config::{
     Setting, Settings, Sources, Values,
 };
 pub use entropy::OsEntropy;
+pub use fair::FairQueue;
 pub use group::{GROUP_MAX, Group, GroupEnded, Weight};
 pub use lifecycle::Lifecycle;
 pub use metrics::Metrics;

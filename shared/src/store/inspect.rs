@@ -60,6 +60,10 @@ pub struct Dump {
     pub skills: Vec<DumpSkill>,
     /// The tenants that were not deleted, but for the first one, which every store has.
     pub tenants: Vec<TenantId>,
+    /// Since when tenants have seats.
+    pub seat_limits: Vec<(TenantId, Timestamp)>,
+    /// Sessions that have a seat, or had one, or wait for one: since when they wait.
+    pub seats: Vec<(SessionKey, Option<Timestamp>)>,
     /// The timers with their occurrences by number.
     pub timers: Vec<(TimerRecord, Vec<Occurrence>)>,
 }

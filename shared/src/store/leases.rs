@@ -117,6 +117,9 @@ pub enum ClaimOutcome {
     Suspect,
     /// It has nothing to do, or does not exist.
     Idle,
+    /// All seats of its tenant are taken, or left to others before it: it waits in the line, and is
+    /// [called](super::Tenants::call_seats) when one is free.
+    Waits,
 }
 
 /// The numbers of a session's hot row, after the statement that returned them.
@@ -152,6 +155,9 @@ pub struct Claimed {
     /// What is stored of the window's sends as digests, where the agent shows such and the cache does not
     /// reach back far enough.
     pub projected: Projected,
+    /// Whether its tenant has a limit of sends in flight. Whoever holds it then gives the session back after
+    /// each send, so that others have their turn, and has those called that wait.
+    pub seated: bool,
     /// The messages of the active window that the cache lacks, by `seq`: those with
     /// `seq >= cached_next_seq` when the cache reaches back far enough, else the whole window behind what
     /// projections stand for.

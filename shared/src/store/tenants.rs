@@ -2,9 +2,9 @@
 
 use async_trait::async_trait;
 
-use super::{IdempotencyKey, Page, Result};
+use super::{IdempotencyKey, Page, ReadySession, Result};
 use crate::id::{KeyId, SendId, TenantId};
-use crate::tenant::{KeyRecord, Limits, Scopes, Tenant};
+use crate::tenant::{KeyRecord, Limits, Retention, Scopes, Tenant};
 use crate::time::Timestamp;
 use crate::usage::Usage;
 use uuid::Uuid;
@@ -44,6 +44,11 @@ pub trait Tenants: Send + Sync {
 
     /// Gives places back of sends that were not accepted.
     async fn release_sends(&self, tenant: TenantId, sends: Vec<SendId>) -> Result<()>;
+
+    /// Calls the sessions that wait for a seat and can have one, of one tenant or of all, in their order, so that
+    /// they are found ready; returns those that were not called before. A tenant whose limits were lifted calls all
+    /// of them when they are. Nothing is lost where a call is not heard of: who was called stays ready.
+    async fn call_seats(&self, tenant: Option<TenantId>) -> Result<CalledSeats>;
 
     /// What the sends cost whose ids lie in a range. Ids begin with the time, so a range of them is a span of
     /// time.
@@ -105,6 +110,9 @@ macro_rules! tenants_methods {
                 tenant: $crate::id::TenantId,
                 sends: Vec<$crate::id::SendId>
             ) -> ();
+            write call_seats(
+                tenant: Option<$crate::id::TenantId>
+            ) -> $crate::store::CalledSeats;
             read tenant_usage(
                 query: $crate::store::TenantUsageQuery
             ) -> $crate::store::TenantUsage;
@@ -131,6 +139,10 @@ pub struct NewTenant {
     pub name: String,
     /// What it may use.
     pub limits: Limits,
+    /// How many of its sessions have their turn for each of a tenant with weight 1.
+    pub weight: u32,
+    /// For how long what it has is kept.
+    pub retention: Retention,
 }
 
 /// What became of a new tenant.
@@ -164,13 +176,17 @@ pub struct TenantPatch {
     pub name: Option<String>,
     /// What it may use.
     pub limits: Option<Limits>,
+    /// Its weight.
+    pub weight: Option<u32>,
+    /// For how long what it has is kept.
+    pub retention: Option<Retention>,
 }
 
 /// What became of a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UpdateTenantOutcome {
     /// It was made.
-    Updated(Tenant),
+    Updated(Box<Tenant>),
     /// Another tenant has this name.
     NameTaken,
     /// The tenant is unknown or deleted.
@@ -186,6 +202,15 @@ pub enum DeleteTenantOutcome {
     NotEmpty,
     /// It is unknown, or deleted already.
     NotFound,
+}
+
+/// Who was called to a seat.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CalledSeats {
+    /// To be enqueued.
+    pub enqueue: Vec<ReadySession>,
+    /// Sessions that wait for a seat, those that were called included.
+    pub waiting: u64,
 }
 
 /// Which usage.

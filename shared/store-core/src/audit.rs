@@ -69,6 +69,7 @@ queries![
     "tenant.exists" in "audit/tenant.exists",
     "blob.held" in "audit/blob.held",
     "projection.of_send" in "audit/projection.of_send",
+    "tenant.seats" in "audit/tenant.seats",
 ];
 
 /// How long the end of a child may go unreported: the sweep that catches up is far quicker.

@@ -4,7 +4,7 @@
 use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::id::{BootId, SessionKey};
 use mainspring_shared::message::Message;
-use mainspring_shared::send::SendRecord;
+use mainspring_shared::send::{SendRecord, SendStatus};
 use mainspring_shared::session::fold;
 use mainspring_shared::session::hot::{HotRow, SendState};
 use mainspring_shared::session::projection::Projected;
@@ -21,6 +21,7 @@ use crate::hot::{self, Beside};
 use crate::projections;
 use crate::query::{query_scalar, statement};
 use crate::rows::{self, Cells};
+use crate::seats::Rooms;
 use crate::store::Tx;
 
 /// A session's first open send with the agent that it runs with.
@@ -30,6 +31,8 @@ pub(crate) struct Head {
     agent: AgentSpec,
     /// The version to pin to.
     version: i32,
+    /// Whether its tenant has a limit of sends in flight.
+    seated: bool,
 }
 
 /// Claims sessions one after the other.
@@ -39,18 +42,27 @@ pub(crate) async fn all(
     items: Vec<ClaimSession>,
 ) -> Result<Vec<ClaimOutcome>> {
     let locked = hot::lock(tx, items.iter().map(|item| item.key)).await?;
-    let mut outcomes = Vec::with_capacity(items.len());
-    for item in items {
-        outcomes.push(if locked.contains(&item.key) {
-            ClaimOutcome::Busy
-        } else {
-            one(tx, boot, item).await?
-        });
+    let mut rooms = Rooms::default();
+    // Tenants in one order, so that two who take seats do not lock each other out.
+    let mut order: Vec<usize> = (0..items.len()).collect();
+    order.sort_by_key(|ord| items[*ord].key.tenant);
+    let mut outcomes = vec![ClaimOutcome::Busy; items.len()];
+    let mut items: Vec<Option<ClaimSession>> = items.into_iter().map(Some).collect();
+    for ord in order {
+        let item = items[ord].take().filter(|item| !locked.contains(&item.key));
+        if let Some(item) = item {
+            outcomes[ord] = one(tx, boot, item, &mut rooms).await?;
+        }
     }
     Ok(outcomes)
 }
 
-async fn one(tx: &mut Tx, boot: BootId, item: ClaimSession) -> Result<ClaimOutcome> {
+async fn one(
+    tx: &mut Tx,
+    boot: BootId,
+    item: ClaimSession,
+    rooms: &mut Rooms,
+) -> Result<ClaimOutcome> {
     let Some(session) = hot::load(tx, item.key).await? else {
         return Ok(ClaimOutcome::Idle);
     };
@@ -72,6 +84,16 @@ async fn one(tx: &mut Tx, boot: BootId, item: ClaimSession) -> Result<ClaimOutco
     }
     let head = head(tx, item.key).await?;
     let state = head.as_ref().map(Head::state);
+    // What runs already keeps the seat that it has.
+    let needs_seat = head.as_ref().is_some_and(Head::needs_seat);
+    if needs_seat
+        && !rooms
+            .take(tx, &hot, head.as_ref().is_some_and(Head::is_leaf))
+            .await?
+    {
+        return Ok(ClaimOutcome::Waits);
+    }
+    let seated = head.as_ref().is_some_and(|head| head.seated);
     let claim = transition::claim(&hot, state.as_ref(), claimer, tx.now);
     if let Some(dead) = claim.dead {
         declare_dead(tx, dead).await?;
@@ -126,6 +148,7 @@ async fn one(tx: &mut Tx, boot: BootId, item: ClaimSession) -> Result<ClaimOutco
         counters: done.hot.counters(),
         send,
         spent: done.hot.spent.unwrap_or_default(),
+        seated,
         folds,
         projected,
         window,
@@ -153,6 +176,7 @@ pub(crate) async fn head(tx: &mut Tx, key: SessionKey) -> Result<Option<Head>> {
     let record = rows::send(&mut cells)?;
     let mut cells = cells.of("agents");
     let version = cells.get("version")?;
+    let seated = cells.get("seated")?;
     let agent = cells
         .json("spec")
         .map_err(|fault| fault.of_row(|| format!("{key} version {version}")))?;
@@ -160,10 +184,21 @@ pub(crate) async fn head(tx: &mut Tx, key: SessionKey) -> Result<Option<Head>> {
         record,
         agent,
         version,
+        seated,
     }))
 }
 
 impl Head {
+    /// Whether it takes a seat when it is claimed.
+    fn needs_seat(&self) -> bool {
+        self.seated && self.record.status != SendStatus::Running
+    }
+
+    /// Whether it is a leaf of a run.
+    fn is_leaf(&self) -> bool {
+        self.record.run.is_some()
+    }
+
     /// The columns that the session machine decides on.
     pub(crate) fn state(&self) -> SendState {
         SendState::of(&self.record)
@@ -181,6 +216,7 @@ pub(crate) async fn started(
         mut record,
         agent,
         version,
+        seated: _,
     } = head;
     send.store_in(&mut record);
     if record.agent_version.is_none() {

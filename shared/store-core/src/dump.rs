@@ -23,7 +23,7 @@ use crate::rows::{self, Cells};
 use crate::runs;
 use crate::store::SqlStore;
 use crate::timers;
-use crate::{agents, blobs, skills, tenants};
+use crate::{agents, blobs, seats, skills, tenants};
 
 #[async_trait]
 impl Inspect for SqlStore {
@@ -88,6 +88,7 @@ async fn all(conn: &mut Conn) -> Result<Dump> {
     let runs = runs::dump(conn).await?;
     let (memories, memory_erasures) = memories::dump(conn).await?;
     let extractions = extractions::dump(conn).await?;
+    let (seat_limits, seats) = seats::dump(conn).await?;
     Ok(Dump {
         boots,
         sessions: sessions.into_values().collect(),
@@ -100,6 +101,8 @@ async fn all(conn: &mut Conn) -> Result<Dump> {
         agents: agents::dump(conn).await?,
         skills: skills::dump(conn).await?,
         tenants: tenants::dump(conn).await?,
+        seat_limits,
+        seats,
         timers: timers::dump(conn).await?,
     })
 }

@@ -27,7 +27,10 @@ impl Leases for SqlStore {
         // A send that goes on is a step, which readers see: it has to outlast a power cut.
         let goes_on = outcomes.iter().any(|outcome| match outcome {
             ClaimOutcome::Claimed(claimed) => claimed.send.resumed.is_some(),
-            ClaimOutcome::Busy | ClaimOutcome::Suspect | ClaimOutcome::Idle => false,
+            ClaimOutcome::Busy
+            | ClaimOutcome::Suspect
+            | ClaimOutcome::Idle
+            | ClaimOutcome::Waits => false,
         });
         if goes_on {
             let kept = self.write(boot, |tx, boot| Box::pin(boots::touch(tx, boot)));

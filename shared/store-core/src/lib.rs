@@ -36,6 +36,7 @@ mod projections;
 mod reads;
 mod report;
 mod rounds;
+mod seats;
 mod sends;
 mod sessions;
 mod skills;

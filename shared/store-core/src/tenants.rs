@@ -4,11 +4,11 @@ use async_trait::async_trait;
 use mainspring_shared::id::{KeyId, SendId, TenantId};
 use mainspring_shared::store;
 use mainspring_shared::store::{
-    CreateKeyOutcome, CreateTenantOutcome, DeleteTenantOutcome, IdempotencyKey, ListKeys,
-    ListTenants, NewKey, NewTenant, PLACE_KEPT_MS, Page, RotateKey, TenantPatch, TenantUsage,
-    TenantUsageQuery, Tenants, UpdateTenantOutcome,
+    CalledSeats, CreateKeyOutcome, CreateTenantOutcome, DeleteTenantOutcome, IdempotencyKey,
+    ListKeys, ListTenants, NewKey, NewTenant, PLACE_KEPT_MS, Page, RotateKey, TenantPatch,
+    TenantUsage, TenantUsageQuery, Tenants, UpdateTenantOutcome,
 };
-use mainspring_shared::tenant::{KeyRecord, Scopes, Tenant, resource, tenant_of};
+use mainspring_shared::tenant::{KeyRecord, Scopes, SeatLimits, Tenant, resource, tenant_of};
 use mainspring_shared::time::Timestamp;
 
 use crate::accept::{Seen, remember, seen};
@@ -18,6 +18,7 @@ use crate::query::{query_scalar, statement};
 use crate::reads::{count, page, sum};
 use crate::row::Row;
 use crate::rows::{Cells, json};
+use crate::seats;
 use crate::store::{SqlStore, Tx};
 
 #[async_trait]
@@ -73,6 +74,11 @@ impl Tenants for SqlStore {
         .await
     }
 
+    async fn call_seats(&self, tenant: Option<TenantId>) -> store::Result<CalledSeats> {
+        self.write(tenant, |tx, tenant| Box::pin(seats::call(tx, tenant)))
+            .await
+    }
+
     async fn tenant_usage(&self, query: TenantUsageQuery) -> store::Result<TenantUsage> {
         self.read(move |conn| Box::pin(usage(conn, query))).await
     }
@@ -125,6 +131,8 @@ fn tenant(row: &Row) -> Result<Tenant> {
         id: TenantId(cells.get("tenant")?),
         name: cells.get("name")?,
         limits: cells.json("limits")?,
+        weight: u32::try_from(cells.get::<i32>("weight")?).unwrap_or(1),
+        retention: cells.json_opt("retention")?.unwrap_or_default(),
         created_at: cells.time("created_at")?,
     })
 }
@@ -188,6 +196,8 @@ async fn create(
         id: TenantId(last + 1),
         name: new.name,
         limits: new.limits,
+        weight: new.weight,
+        retention: new.retention,
         created_at: tx.now,
     };
     statement(sql!("tenants/create"))
@@ -195,8 +205,13 @@ async fn create(
         .bind(&tenant.name)
         .bind(json(&tenant.limits)?)
         .bind(tenant.created_at.0)
+        .bind(tenant.weight)
+        .bind(json(&tenant.retention)?)
         .execute(tx.conn())
         .await?;
+    if let Some(limits) = SeatLimits::of(&tenant.limits) {
+        seats::follow(tx, tenant.id, Some(limits)).await?;
+    }
     if let Some(key) = &key {
         remember(tx, key, resource(tenant.id)).await?;
     }
@@ -240,13 +255,19 @@ async fn update(tx: &mut Tx, id: TenantId, patch: TenantPatch) -> Result<UpdateT
     {
         return Ok(UpdateTenantOutcome::NameTaken);
     }
+    if let Some(limits) = &patch.limits {
+        seats::follow(tx, id, SeatLimits::of(limits)).await?;
+    }
     statement(sql!("tenants/update"))
         .bind(id.0)
         .bind(patch.name)
         .bind(patch.limits.as_ref().map(json).transpose()?)
+        .bind(patch.weight)
+        .bind(patch.retention.as_ref().map(json).transpose()?)
         .execute(tx.conn())
         .await?;
     let changed = get(tx.conn(), id).await?;
+    let changed = changed.map(Box::new);
     Ok(changed.map_or(UpdateTenantOutcome::NotFound, UpdateTenantOutcome::Updated))
 }
 

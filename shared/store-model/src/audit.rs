@@ -56,6 +56,7 @@ pub fn audit(dump: &Dump, now: Timestamp, options: AuditOptions) -> Vec<Violatio
     }
     owners::in_flight(&mut findings, dump, now, options);
     owners::tenants(&mut findings, dump);
+    owners::seats(&mut findings, dump);
     named::agents(&mut findings, dump);
     named::skills(&mut findings, dump);
     named::tenants(&mut findings, dump);

@@ -2,6 +2,7 @@
 
 use mainspring_shared::id::BootId;
 use mainspring_shared::message::{Message, Role};
+use mainspring_shared::send::SendStatus;
 use mainspring_shared::session::fold;
 use mainspring_shared::session::projection::Projected;
 use mainspring_shared::session::transition::{self, ClaimFacts, ClaimRefusal, Claimer, Granted};
@@ -38,6 +39,19 @@ pub(crate) fn claim(
         None => {}
     }
     let head = session.head_state();
+    let seated = state.seat_limits.contains_key(&item.key.tenant);
+    // What runs already keeps the seat that it has.
+    let starts = head.filter(|head| !matches!(head.status, SendStatus::Running));
+    let leaf = starts.and_then(|head| session.sends.get(&head.id));
+    let leaf = leaf.map(|send| send.run.is_some());
+    if let Some(leaf) = leaf
+        && !state.take_seat(item.key, leaf, now)
+    {
+        return ClaimOutcome::Waits;
+    }
+    let Some(session) = state.sessions.get(&item.key) else {
+        return ClaimOutcome::Idle;
+    };
     let claim = transition::claim(&session.hot, head.as_ref(), claimer, now);
     if let Some(dead) = claim.dead {
         boots::declare_dead(state, now, dead);
@@ -81,6 +95,7 @@ pub(crate) fn claim(
         lease,
         counters: session.hot.counters(),
         spent: session.hot.spent.unwrap_or_default(),
+        seated,
         folds,
         window: window(session, projected.behind(from), item, reaches_back),
         projected,

@@ -23,6 +23,7 @@ mod pauses;
 mod posts;
 mod reads;
 mod runs;
+mod seats;
 mod sends;
 mod sessions;
 mod skills;

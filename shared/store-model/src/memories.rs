@@ -145,7 +145,11 @@ impl Memories for ModelStore {
         let due = state
             .memories
             .iter()
-            .filter(|(_, kept)| !is_live(kept, now));
+            .filter(|(_, kept)| !is_live(kept, now))
+            .filter(|((tenant, _), _)| {
+                let tenant = state.tenants.get(*tenant);
+                !tenant.is_some_and(|tenant| tenant.retention.hold)
+            });
         let due: Vec<_> = due.map(|(key, _)| *key).take(limit as usize).collect();
         for key in &due {
             state.memories.remove(key);

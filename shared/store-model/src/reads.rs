@@ -239,6 +239,9 @@ pub(crate) fn queue_stats(state: &State, now: Timestamp) -> Vec<QueueStats> {
         let Some(ready_since) = session.hot.ready_since else {
             continue;
         };
+        if state.waits_for_seat(session.key) {
+            continue;
+        }
         let stats = pools
             .entry(&session.hot.pool)
             .or_insert_with(|| QueueStats {

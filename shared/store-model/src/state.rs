@@ -16,7 +16,7 @@ use mainspring_shared::skill::BrokenSkill;
 use mainspring_shared::store::{
     BootRecord, Dump, Erasure, IdempotencyKey, KeyOutcome, WebhookNews,
 };
-use mainspring_shared::tenant::KeyRecord;
+use mainspring_shared::tenant::{KeyRecord, SeatLimits};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::{CallRecord, Published};
 use mainspring_shared::webhook::{DeliveryRecord, WebhookRecord};
@@ -26,6 +26,7 @@ use crate::blobs::{self, Blob};
 use crate::lists::{self, Kept};
 use crate::memories;
 use crate::runs::Run;
+use crate::seats::Seat;
 use crate::session::Session;
 use crate::skills::{self, Named};
 use crate::tenants;
@@ -76,6 +77,9 @@ pub(crate) struct State {
     pub(crate) deliveries: BTreeMap<(TenantId, WebhookId, WebhookEventId), DeliveryRecord>,
     /// Places among a tenant's open sends, and since when they are taken.
     pub(crate) open_sends: BTreeMap<(TenantId, SendId), Timestamp>,
+    /// How many seats tenants have, and since when.
+    pub(crate) seat_limits: BTreeMap<TenantId, (SeatLimits, Timestamp)>,
+    pub(crate) seats: BTreeMap<SessionKey, Seat>,
     pub(crate) pauses: BTreeMap<PauseKey, pauses::Kept>,
     /// What sends wait for.
     pub(crate) pause_waits: BTreeMap<(TenantId, SendId), PauseKey>,
@@ -186,6 +190,12 @@ impl State {
             agents: agents::dump(self),
             skills: skills::dump(self),
             tenants: self.tenants.dump(),
+            seat_limits: self
+                .seat_limits
+                .iter()
+                .map(|(id, (_, since))| (*id, *since))
+                .collect(),
+            seats: self.dump_seats(),
             timers: self
                 .timers
                 .values()

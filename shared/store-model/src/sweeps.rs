@@ -89,6 +89,7 @@ pub(crate) fn ready(state: &State, now: Timestamp, query: &SweepReady) -> Swept 
         .sessions
         .values()
         .filter(|session| !state.is_held(session, now))
+        .filter(|session| !state.waits_for_seat(session.key))
         .filter_map(|session| session.hot.ready())
         .filter(|ready| query.pool.as_ref().is_none_or(|pool| *pool == ready.pool))
         .filter(|ready| {

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use mainspring_shared::id::{KeyId, SendId, TenantId};
 use mainspring_shared::store::{
-    CreateKeyOutcome, CreateTenantOutcome, DeleteTenantOutcome, IdempotencyKey, ListKeys,
-    ListTenants, NewKey, NewTenant, PLACE_KEPT_MS, Page, Result, RotateKey, TenantPatch,
+    CalledSeats, CreateKeyOutcome, CreateTenantOutcome, DeleteTenantOutcome, IdempotencyKey,
+    ListKeys, ListTenants, NewKey, NewTenant, PLACE_KEPT_MS, Page, Result, RotateKey, TenantPatch,
     TenantUsage, TenantUsageQuery, Tenants, UpdateTenantOutcome,
 };
-use mainspring_shared::tenant::{KeyRecord, Limits, Tenant, resource, tenant_of};
+use mainspring_shared::tenant::{KeyRecord, Limits, Retention, Tenant, resource, tenant_of};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::webhook::DeliveryRecord;
 
@@ -27,6 +27,8 @@ impl Default for Kept {
             id: TenantId::DEFAULT,
             name: "default".to_owned(),
             limits: Limits::default(),
+            weight: 1,
+            retention: Retention::default(),
             created_at: Timestamp(0),
         };
         Self(BTreeMap::from([(default.id, Some(default))]))
@@ -78,9 +80,12 @@ impl Tenants for ModelStore {
             id: TenantId(last + 1),
             name: new.name,
             limits: new.limits,
+            weight: new.weight,
+            retention: new.retention,
             created_at: now,
         };
         state.tenants.0.insert(tenant.id, Some(tenant.clone()));
+        state.follow_limits(tenant.id, &tenant.limits, now);
         state.remember(key.as_ref(), resource(tenant.id), now);
         Ok(CreateTenantOutcome::Created(tenant))
     }
@@ -97,7 +102,7 @@ impl Tenants for ModelStore {
     }
 
     async fn update_tenant(&self, id: TenantId, patch: TenantPatch) -> Result<UpdateTenantOutcome> {
-        let (mut state, _) = self.begin();
+        let (mut state, now) = self.begin();
         if let Some(name) = &patch.name
             && state.tenants.get(id).is_some()
             && state.tenants.is_taken(name, Some(id))
@@ -113,7 +118,13 @@ impl Tenants for ModelStore {
         if let Some(limits) = patch.limits {
             tenant.limits = limits;
         }
-        Ok(UpdateTenantOutcome::Updated(tenant.clone()))
+        tenant.weight = patch.weight.unwrap_or(tenant.weight);
+        if let Some(retention) = patch.retention {
+            tenant.retention = retention;
+        }
+        let tenant = tenant.clone();
+        state.follow_limits(id, &tenant.limits, now);
+        Ok(UpdateTenantOutcome::Updated(Box::new(tenant)))
     }
 
     async fn delete_tenant(&self, id: TenantId) -> Result<DeleteTenantOutcome> {
@@ -141,6 +152,7 @@ impl Tenants for ModelStore {
         state.agents.retain(|key, _| key.tenant != id);
         state.pauses.retain(|key, _| key.tenant != id);
         state.open_sends.retain(|(tenant, _), _| *tenant != id);
+        state.follow_limits(id, &Limits::default(), now);
         state.pause_waits.retain(|(tenant, _), _| *tenant != id);
         state.skills.retain(|(tenant, _), _| *tenant != id);
         state.broken_skills.retain(|(tenant, _), _| *tenant != id);
@@ -182,6 +194,11 @@ impl Tenants for ModelStore {
             state.open_sends.remove(&(tenant, send));
         }
         Ok(())
+    }
+
+    async fn call_seats(&self, tenant: Option<TenantId>) -> Result<CalledSeats> {
+        let (mut state, now) = self.begin();
+        Ok(state.call_seats(tenant, now))
     }
 
     async fn tenant_usage(&self, query: TenantUsageQuery) -> Result<TenantUsage> {

@@ -37,8 +37,12 @@ VALUES ($1, $2, $3, $4, $5, $6)
 ON DUPLICATE KEY UPDATE deleted = deleted + VALUES(deleted), erased_at = VALUES(erased_at);
 
 -- name: memories/expire
--- Deletes at most $2 entries that expired before $1, by memories_expires.
-DELETE FROM memories WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2;
+-- Deletes at most $2 entries that expired before $1, by memories_expires, but not of tenants on hold.
+DELETE FROM memories
+WHERE expires_at <= $1
+  AND NOT EXISTS (SELECT 1 FROM tenants t
+                  WHERE t.tenant = memories.tenant AND t.retention LIKE '%"hold":true%')
+ORDER BY expires_at LIMIT $2;
 
 -- name: memories/holding
 -- The words of $5 entries that the full-text index finds in a namespace, from $2 up to $3, by the

@@ -12,6 +12,9 @@ FROM (
                    WHERE b.boot_id = h.owner_boot AND b.dead_at IS NULL AND b.lease_until >= $1) AS held
     FROM session_hot h
     WHERE h.ready_since IS NOT NULL
+      AND NOT EXISTS (SELECT 1 FROM seats w
+                      WHERE w.tenant = h.tenant AND w.session_id = h.session_id
+                        AND w.waits_since IS NOT NULL AND w.called_at IS NULL)
 ) working
 GROUP BY pool
 ORDER BY pool;

@@ -24,6 +24,7 @@ const TEXTS: &[&str] = &[
     include_str!("../sql/projections.sql"),
     include_str!("../sql/pauses.sql"),
     include_str!("../sql/runs.sql"),
+    include_str!("../sql/seats.sql"),
     include_str!("../sql/sends.sql"),
     include_str!("../sql/sessions.sql"),
     include_str!("../sql/skills.sql"),

@@ -65,6 +65,7 @@ const AUDITS: &[(&str, &str)] = &[
     audit!("tenant.exists"),
     audit!("blob.held"),
     audit!("projection.of_send"),
+    audit!("tenant.seats"),
 ];
 
 /// Runs every invariant. Each query sees one snapshot, so live traffic does not confuse it.

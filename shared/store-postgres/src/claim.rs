@@ -21,6 +21,7 @@ use crate::group::{Group, drive};
 use crate::projections;
 use crate::retry::{Fault, Pool, execute, fetch, sql};
 use crate::rows::{Fields, key_columns};
+use crate::seats;
 
 /// Grants that may have been made although their claim failed, or that were kept for a send which
 /// cannot be had, so that nobody works on them while the boot lives. They are given back with the boot's next renewal.
@@ -78,14 +79,15 @@ pub(crate) async fn claim(
             return Err(error);
         }
     };
+    seats::claim(pool, &claim, &items, &mut outcomes).await;
     claim.read_windows(pool, &items, &mut outcomes).await;
     Ok(outcomes)
 }
 
-struct Claim<'a> {
-    at: Option<Timestamp>,
-    boot: BootId,
-    doubtful: &'a Doubtful,
+pub(crate) struct Claim<'a> {
+    pub(crate) at: Option<Timestamp>,
+    pub(crate) boot: BootId,
+    pub(crate) doubtful: &'a Doubtful,
 }
 
 impl Group for Claim<'_> {
@@ -102,21 +104,8 @@ impl Group for Claim<'_> {
         connection: &mut PgConnection,
         items: &[&ClaimSession],
     ) -> std::result::Result<Vec<Option<ClaimOutcome>>, Fault> {
-        let (tenants, sessions) = key_columns(items.iter().map(|item| item.key));
-        let tokens: Vec<Uuid> = items.iter().map(|item| item.token.0).collect();
-        let crashes_below: Vec<i32> = items.iter().map(|item| item.crashes_below).collect();
-        let orphans: Vec<bool> = items.iter().map(|item| item.orphans).collect();
-        let rows = sql!("leases/claim")
-            .bind(self.at.map(|at| at.0))
-            .bind(self.boot.0)
-            .bind(tenants)
-            .bind(sessions)
-            .bind(tokens)
-            .bind(crashes_below)
-            .bind(orphans)
-            .fetch_all(&mut *connection)
-            .await?;
-        self.outcomes(items, &rows)
+        self.run_with(connection, items, vec![false; items.len()])
+            .await
     }
 
     /// Tokens are drawn for one claim each: a session that carries an item's token was granted to
@@ -153,6 +142,34 @@ impl Group for Claim<'_> {
 }
 
 impl Claim<'_> {
+    /// Claims sessions; `seated` says of which it is known that they have a seat, where they need one.
+    pub(crate) async fn run_with(
+        &self,
+        connection: &mut PgConnection,
+        items: &[&ClaimSession],
+        seated: Vec<bool>,
+    ) -> std::result::Result<Vec<Option<ClaimOutcome>>, Fault> {
+        if items.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (tenants, sessions) = key_columns(items.iter().map(|item| item.key));
+        let tokens: Vec<Uuid> = items.iter().map(|item| item.token.0).collect();
+        let crashes_below: Vec<i32> = items.iter().map(|item| item.crashes_below).collect();
+        let orphans: Vec<bool> = items.iter().map(|item| item.orphans).collect();
+        let rows = sql!("leases/claim")
+            .bind(self.at.map(|at| at.0))
+            .bind(self.boot.0)
+            .bind(tenants)
+            .bind(sessions)
+            .bind(tokens)
+            .bind(crashes_below)
+            .bind(orphans)
+            .bind(seated)
+            .fetch_all(&mut *connection)
+            .await?;
+        self.outcomes(items, &rows)
+    }
+
     /// One whose row cannot be read is given back, and costs the others nothing.
     fn outcomes(
         &self,
@@ -169,6 +186,7 @@ impl Claim<'_> {
                 Ok(Said::Busy) => Some(ClaimOutcome::Busy),
                 Ok(Said::Suspect) => Some(ClaimOutcome::Suspect),
                 Ok(Said::Idle) => Some(ClaimOutcome::Idle),
+                Ok(Said::Waits) => Some(ClaimOutcome::Waits),
                 Ok(Said::Stale) => None,
                 Err(error) => Some(self.give_back(item, &error)),
             };
@@ -192,7 +210,10 @@ impl Claim<'_> {
             ClaimOutcome::Claimed(claimed) => {
                 claimed.counters.context_version > 0 && !is_valid(item, claimed)
             }
-            ClaimOutcome::Busy | ClaimOutcome::Suspect | ClaimOutcome::Idle => false,
+            ClaimOutcome::Busy
+            | ClaimOutcome::Suspect
+            | ClaimOutcome::Idle
+            | ClaimOutcome::Waits => false,
         });
         let lacking: Vec<usize> = lacking.map(|(ord, _)| ord).collect();
         if lacking.is_empty() {
@@ -231,7 +252,10 @@ impl Claim<'_> {
                     && !reaches_back(item, claimed);
                 lacks.then(|| (ord, item.key, begin(item, claimed)))
             }
-            ClaimOutcome::Busy | ClaimOutcome::Suspect | ClaimOutcome::Idle => None,
+            ClaimOutcome::Busy
+            | ClaimOutcome::Suspect
+            | ClaimOutcome::Idle
+            | ClaimOutcome::Waits => None,
         });
         let lacking: Vec<(usize, SessionKey, i64)> = lacking.collect();
         if lacking.is_empty() {
@@ -278,7 +302,8 @@ impl Claim<'_> {
             ClaimOutcome::Claimed(_)
             | ClaimOutcome::Busy
             | ClaimOutcome::Suspect
-            | ClaimOutcome::Idle => None,
+            | ClaimOutcome::Idle
+            | ClaimOutcome::Waits => None,
         });
         for piece in pieces(lacking.collect()) {
             match window(pool, &piece).await {
@@ -326,6 +351,7 @@ enum Said {
     Busy,
     Suspect,
     Idle,
+    Waits,
     Stale,
 }
 
@@ -340,11 +366,13 @@ fn read(fields: &mut Fields<'_>, item: &ClaimSession, boot: BootId) -> Result<Sa
     let epoch: Option<i64> = fields.take("epoch")?;
     let spent = fields.maybe_json("spent")?.unwrap_or_default();
     let state: &str = fields.take("state")?;
+    let seated: Option<bool> = fields.take("seated")?;
     let Some(record) = record else {
         return Ok(match state {
             "busy" => Said::Busy,
             "suspect" => Said::Suspect,
             "stale" => Said::Stale,
+            "waits" => Said::Waits,
             _ => Said::Idle,
         });
     };
@@ -367,6 +395,7 @@ fn read(fields: &mut Fields<'_>, item: &ClaimSession, boot: BootId) -> Result<Sa
         counters,
         send,
         spent,
+        seated: seated.unwrap_or_default(),
         folds: Vec::new(),
         projected: Projected::default(),
         window: Vec::new(),

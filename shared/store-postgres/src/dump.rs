@@ -19,7 +19,7 @@ use crate::rows::Fields;
 use crate::runs;
 use crate::store::PostgresStore;
 use crate::timers;
-use crate::{agents, blobs, extractions, folds, projections, skills};
+use crate::{agents, blobs, extractions, folds, projections, seats, skills};
 
 #[async_trait]
 impl Inspect for PostgresStore {
@@ -121,6 +121,7 @@ async fn dump_once(connection: &mut PgConnection) -> std::result::Result<Dump, F
         .iter()
         .map(|row| Fields::new(row, "tenants").take("tenant"));
     let tenants = tenants.map(|id| id.map(TenantId)).collect::<Result<_>>()?;
+    let (seat_limits, seats) = seats::dump(&mut tx).await?;
     let timers = timers::dump(&mut tx).await?;
     tx.commit().await?;
     Ok(Dump {
@@ -135,6 +136,8 @@ async fn dump_once(connection: &mut PgConnection) -> std::result::Result<Dump, F
         agents,
         skills,
         tenants,
+        seat_limits,
+        seats,
         timers,
     })
 }

@@ -27,6 +27,7 @@ mod pauses;
 mod reads;
 mod report;
 mod rounds;
+mod seats;
 mod sends;
 mod sessions;
 mod skills;

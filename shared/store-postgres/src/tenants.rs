@@ -3,11 +3,11 @@
 use async_trait::async_trait;
 use mainspring_shared::id::{KeyId, SendId, TenantId};
 use mainspring_shared::store::{
-    CreateKeyOutcome, CreateTenantOutcome, DeleteTenantOutcome, Error, IdempotencyKey, ListKeys,
-    ListTenants, NewKey, NewTenant, PLACE_KEPT_MS, Page, Result, RotateKey, TenantPatch,
+    CalledSeats, CreateKeyOutcome, CreateTenantOutcome, DeleteTenantOutcome, Error, IdempotencyKey,
+    ListKeys, ListTenants, NewKey, NewTenant, PLACE_KEPT_MS, Page, Result, RotateKey, TenantPatch,
     TenantUsage, TenantUsageQuery, Tenants, UpdateTenantOutcome,
 };
-use mainspring_shared::tenant::{KeyRecord, Scopes, Tenant, resource, tenant_of};
+use mainspring_shared::tenant::{KeyRecord, Scopes, SeatLimits, Tenant, resource, tenant_of};
 use mainspring_shared::time::Timestamp;
 use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection};
@@ -18,6 +18,7 @@ use crate::columns::{json, maybe_text, text};
 use crate::reads::{page, sum};
 use crate::retry::{Fault, PgQuery, execute, fetch, repeatable, sql};
 use crate::rows::Fields;
+use crate::seats;
 use crate::store::PostgresStore;
 
 #[async_trait]
@@ -53,8 +54,9 @@ impl Tenants for PostgresStore {
     }
 
     async fn update_tenant(&self, id: TenantId, patch: TenantPatch) -> Result<UpdateTenantOutcome> {
+        let at = self.at;
         repeatable!(&self.pools.writers, |connection| update(
-            connection, id, &patch
+            connection, at, id, &patch
         ))
     }
 
@@ -78,6 +80,10 @@ impl Tenants for PostgresStore {
             query.bind(sends.clone())
         };
         execute(&self.pools.writers, release).await.map(drop)
+    }
+
+    async fn call_seats(&self, tenant: Option<TenantId>) -> Result<CalledSeats> {
+        seats::call(self, tenant).await
     }
 
     async fn tenant_usage(&self, query: TenantUsageQuery) -> Result<TenantUsage> {
@@ -180,8 +186,14 @@ fn tenant(row: &PgRow) -> Result<Tenant> {
         id: TenantId(fields.take("tenant")?),
         name: fields.take("name")?,
         limits: fields.json("limits")?,
+        weight: u32::try_from(fields.take::<i32>("weight")?).unwrap_or(1),
+        retention: fields.maybe_json("retention")?.unwrap_or_default(),
         created_at: fields.time("created_at")?,
     })
+}
+
+fn weight(weight: u32) -> i32 {
+    i32::try_from(weight).unwrap_or(i32::MAX)
 }
 
 fn key_record(row: &PgRow) -> Result<KeyRecord> {
@@ -246,8 +258,13 @@ async fn create(
     let insert = sql!("tenants/create")
         .bind(at.map(|at| at.0))
         .bind(text(&new.name).into_owned())
-        .bind(json(&new.limits));
+        .bind(json(&new.limits))
+        .bind(weight(new.weight))
+        .bind(json(&new.retention));
     let created = tenant(&insert.fetch_one(&mut *tx).await?)?;
+    if let Some(limits) = SeatLimits::of(&new.limits) {
+        seats::follow(&mut tx, at, created.id, Some(limits)).await?;
+    }
     if let Some(key) = key {
         // The lock keeps others from taking the key for a tenant.
         take(&mut tx, at, key, resource(created.id)).await?;
@@ -278,6 +295,7 @@ async fn named(
 
 async fn update(
     connection: &mut PgConnection,
+    at: Option<Timestamp>,
     id: TenantId,
     patch: &TenantPatch,
 ) -> std::result::Result<UpdateTenantOutcome, Fault> {
@@ -295,9 +313,15 @@ async fn update(
     let change = sql!("tenants/update")
         .bind(id.0)
         .bind(maybe_text(patch.name.as_deref()))
-        .bind(patch.limits.as_ref().map(json));
+        .bind(patch.limits.as_ref().map(json))
+        .bind(patch.weight.map(weight))
+        .bind(patch.retention.as_ref().map(json));
     let changed = one(&mut tx, change, tenant).await?;
+    if let Some(limits) = &patch.limits {
+        seats::follow(&mut tx, at, id, SeatLimits::of(limits)).await?;
+    }
     tx.commit().await?;
+    let changed = changed.map(Box::new);
     Ok(changed.map_or(UpdateTenantOutcome::NotFound, UpdateTenantOutcome::Updated))
 }
 

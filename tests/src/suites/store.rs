@@ -50,6 +50,7 @@ pub mod rounds;
 pub mod run_ends;
 pub mod run_turns;
 pub mod runs;
+pub mod seats;
 pub mod sessions;
 pub mod skills;
 pub mod spending;
@@ -102,6 +103,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("run_ends", include_str!("store/run_ends.rs")),
     ("run_turns", include_str!("store/run_turns.rs")),
     ("runs", include_str!("store/runs.rs")),
+    ("seats", include_str!("store/seats.rs")),
     ("sessions", include_str!("store/sessions.rs")),
     ("skills", include_str!("store/skills.rs")),
     ("spending", include_str!("store/spending.rs")),

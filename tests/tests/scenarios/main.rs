@@ -32,6 +32,7 @@ mod preview;
 mod projections;
 mod run_budgets;
 mod runs;
+mod seats;
 mod sends;
 mod skills;
 mod timers;

@@ -71,6 +71,9 @@ impl Keys {
             return Ok(found);
         }
         let found = app.store.get_tenant(tenant).await?;
+        if let Some(found) = &found {
+            app.notifier.queue.weigh(tenant, found.weight);
+        }
         let limits = found.map(|tenant| tenant.limits).unwrap_or_default();
         remember(&self.limits, tenant, now, limits.clone());
         Ok(limits)

@@ -5,11 +5,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use mainspring_shared::agent::{AgentSpec, Priority};
-use mainspring_shared::id::BootId;
+use mainspring_shared::id::{BootId, SessionId, SessionKey, TenantId};
 use mainspring_shared::queue::{Activation, Disposition, Handler, Lane, Queue};
-use mainspring_shared::store::{NewSession, Parent};
+use mainspring_shared::store::{NewSession, NewTenant, Parent, TenantPatch};
+use mainspring_shared::tenant::{Limits, Retention};
+use mainspring_shared::time::Span;
 use serde_json::{Map, json};
 use tokio::sync::mpsc;
+use uuid::Uuid;
 
 use crate::world::{World, key, nothing};
 
@@ -291,4 +294,76 @@ async fn a_deletion_that_broke_off_is_finished() {
     assert_eq!(waiting.await.expect("joins").ok(200)["status"], "cancelled");
     let gone = api.get(&format!("/v1/sessions/{below}")).await;
     gone.problem(404, "session.not_found");
+}
+
+#[tokio::test]
+async fn idle_sessions_go_by_their_tenants_own_retention_unless_it_is_on_hold() {
+    let world = World::new().await;
+    let api = world
+        .scheduler_with(|config| {
+            config.idempotency_keep = Duration::ZERO;
+            config.retention_interval = Duration::from_millis(10);
+        })
+        .await;
+    api.until_ready().await;
+    let tenant = |name: &str| NewTenant {
+        name: name.to_owned(),
+        limits: Limits::default(),
+        weight: 1,
+        retention: Retention {
+            sessions: Some(Span(Duration::ZERO)),
+            hold: name == "held",
+            ..Retention::default()
+        },
+    };
+    // A pass takes tenants by their numbers: who is on hold, then who is not.
+    for name in ["held", "blue"] {
+        let created = world.store.create_tenant(tenant(name), None).await;
+        created.expect("the store answers");
+    }
+    let id = |n: u128| SessionId(Uuid::from_u128(n));
+    let session = |tenant: i32, n: u128, metadata: serde_json::Value| NewSession {
+        key: SessionKey {
+            tenant: TenantId(tenant),
+            session: id(n),
+        },
+        agent: AgentSpec::default(),
+        metadata: serde_json::from_value(metadata).expect("an object"),
+        parent: None,
+    };
+    let new = [
+        session(2, 1, json!({})),
+        session(3, 3, json!({ "keep": true })),
+        session(3, 2, json!({})),
+    ];
+    let created = world
+        .store
+        .create_sessions(new.map(|new| (new, None)).into())
+        .await;
+    created.expect("the store answers");
+    let get = async |tenant: i32, n: u128| {
+        let key = session(tenant, n, json!({})).key;
+        world
+            .store
+            .get_session(key)
+            .await
+            .expect("the store answers")
+    };
+    while get(3, 2).await.is_some() {
+        tokio::task::yield_now().await;
+    }
+    assert!(get(3, 3).await.is_some(), "somebody keeps it");
+    assert!(get(2, 1).await.is_some(), "its tenant is on hold");
+    let off = TenantPatch {
+        retention: Some(Retention {
+            hold: false,
+            ..tenant("held").retention
+        }),
+        ..TenantPatch::default()
+    };
+    let changed = world.store.update_tenant(TenantId(2), off).await;
+    changed.expect("the store answers");
+    while get(2, 1).await.is_some() {
+        tokio::task::yield_now().await;
+    }
 }

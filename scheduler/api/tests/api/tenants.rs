@@ -70,7 +70,7 @@ async fn bad_members_are_named() {
         ("/v1/tenants", json!({ "name": "x".repeat(101) }), "/name"),
         (
             "/v1/tenants",
-            json!({ "name": "x", "weight": 1 }),
+            json!({ "name": "x", "weight": 0 }),
             "/weight",
         ),
         (
@@ -105,8 +105,18 @@ async fn bad_members_are_named() {
         ),
         (
             "/v1/tenants",
-            json!({ "name": "x", "limits": { "sends_running": 1 } }),
+            json!({ "name": "x", "limits": { "sends_running": 0 } }),
             "/limits/sends_running",
+        ),
+        (
+            "/v1/tenants",
+            json!({ "name": "x", "limits": { "leaves_running": 100_001 } }),
+            "/limits/leaves_running",
+        ),
+        (
+            "/v1/tenants",
+            json!({ "name": "x", "limits": { "sends_walking": 1 } }),
+            "/limits/sends_walking",
         ),
         ("/v1/keys", json!({ "name": "x", "scopes": [] }), "/scopes"),
         (
@@ -154,6 +164,71 @@ async fn more_requests_than_the_limit_are_refused_with_the_time_to_wait() {
     ask(&api, &other, "GET", "/v1/sessions", &NONE)
         .await
         .ok(200);
+}
+
+#[tokio::test]
+async fn a_tenant_has_a_weight_and_a_retention() {
+    let world = World::new().await;
+    let api = locked(&world).await;
+    let body = json!({ "name": "blue", "weight": 3, "retention": { "sends": "30d" } });
+    let blue = ask(&api, ROOT, "POST", "/v1/tenants", &body).await.ok(201);
+    assert_eq!(
+        (&blue["weight"], &blue["retention"]),
+        (&json!(3), &json!({ "sends": "30d" }))
+    );
+    let body = json!({ "name": "green" });
+    let green = ask(&api, ROOT, "POST", "/v1/tenants", &body).await.ok(201);
+    assert_eq!(
+        (&green["weight"], &green["retention"]),
+        (&json!(1), &json!({}))
+    );
+    let patch = json!({ "weight": 5 });
+    let changed = ask(&api, ROOT, "PATCH", "/v1/tenants/ten_2", &patch)
+        .await
+        .ok(200);
+    assert_eq!(changed["weight"], 5);
+    assert_eq!(changed["retention"], json!({ "sends": "30d" }), "it stays");
+    for (patch, pointer) in [
+        (json!({ "weight": 0 }), "/weight"),
+        (json!({ "weight": 1001 }), "/weight"),
+        (json!({ "retention": { "runs": "1s" } }), "/retention/runs"),
+        (json!({ "retention": { "cats": "1d" } }), "/retention/cats"),
+    ] {
+        let refused = ask(&api, ROOT, "PATCH", "/v1/tenants/ten_2", &patch).await;
+        let problem = refused.problem(400, "request.invalid");
+        assert_eq!(problem["errors"][0]["pointer"], pointer, "{problem}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_of_a_tenant_on_hold_is_removed_by_a_request() {
+    let world = World::new().await;
+    let api = locked(&world).await;
+    let (id, key) = tenant(&api, "blue", &["send", "manage", "read"]).await;
+    let session = ask(&api, &key, "POST", "/v1/sessions", &json!({}))
+        .await
+        .ok(201);
+    let path = format!("/v1/sessions/{}", session["id"].as_str().unwrap());
+    let hold = |held: bool| json!({ "retention": { "hold": held } });
+    let tenant = format!("/v1/tenants/{id}");
+    ask(&api, ROOT, "PATCH", &tenant, &hold(true)).await.ok(200);
+    let prune = json!({ "keep_last": 1 });
+    for (method, path, body) in [
+        ("DELETE", path.clone(), &NONE),
+        ("POST", format!("{path}/prune"), &prune),
+        ("DELETE", "/v1/memories?namespace=user".to_owned(), &NONE),
+    ] {
+        let refused = ask(&api, &key, method, &path, body).await;
+        refused.problem(409, "tenant.held");
+    }
+    let refused = ask(&api, ROOT, "DELETE", &tenant, &NONE).await;
+    refused.problem(409, "tenant.held");
+    ask(&api, &key, "GET", &path, &NONE).await.ok(200);
+    ask(&api, ROOT, "PATCH", &tenant, &hold(false))
+        .await
+        .ok(200);
+    let gone = ask(&api, &key, "DELETE", &path, &NONE).await;
+    assert_eq!(gone.status, 204);
 }
 
 #[tokio::test]

@@ -1,7 +1,8 @@
 -- The first open send that has its place, by sends_open, and the agent that it is pinned to or
--- would be pinned to now.
+-- would be pinned to now; whether its tenant has a limit of sends in flight.
 SELECT {s.send},
-       a.version, a.spec
+       a.version, a.spec,
+       EXISTS (SELECT 1 FROM seat_limits l WHERE l.tenant = s.tenant) AS seated
 FROM sends s
 JOIN sessions c ON c.tenant = s.tenant AND c.session_id = s.session_id
 JOIN agents a ON a.tenant = s.tenant AND a.session_id = s.session_id

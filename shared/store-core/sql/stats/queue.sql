@@ -1,11 +1,15 @@
 -- Per pool: sessions with work, split by whether a live boot holds them at $1, and how long the
--- oldest free one has waited. By session_hot_ready: who is held has work.
+-- oldest free one has waited. By session_hot_ready: who is held has work. Those that wait for a seat are not
+-- ready: more workers would not help them.
 WITH working AS (
     SELECT h.pool, h.ready_since,
            EXISTS (SELECT 1 FROM boots b
                    WHERE b.boot_id = h.owner_boot AND b.dead_at IS NULL AND b.lease_until >= $1) AS held
     FROM session_hot h
     WHERE h.ready_since IS NOT NULL
+      AND NOT EXISTS (SELECT 1 FROM seats w
+                      WHERE w.tenant = h.tenant AND w.session_id = h.session_id
+                        AND w.waits_since IS NOT NULL AND w.called_at IS NULL)
 )
 SELECT pool,
        count(*) FILTER (WHERE NOT held) AS ready,

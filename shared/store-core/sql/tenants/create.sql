@@ -1,2 +1,2 @@
 -- Creates a tenant.
-INSERT INTO tenants (tenant, name, limits, created_at) VALUES ($1, $2, $3, $4);
+INSERT INTO tenants (tenant, name, limits, created_at, weight, retention) VALUES ($1, $2, $3, $4, $5, $6);

@@ -1,3 +1,4 @@
 -- Changes a tenant; what is null stays.
-UPDATE tenants SET name = coalesce($2, name), limits = coalesce($3, limits)
+UPDATE tenants SET name = coalesce($2, name), limits = coalesce($3, limits), weight = coalesce($4, weight),
+    retention = coalesce($5, retention)
 WHERE tenant = $1 AND deleted_at IS NULL;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use mainspring_shared::id::{RunId, SendId, SessionId, TenantId};
-use mainspring_shared::send::SendStatus;
+use mainspring_shared::send::{SendRecord, SendStatus};
 use mainspring_shared::store::{AuditOptions, BootRecord, Dump, DumpSession, Role};
 use mainspring_shared::time::Timestamp;
 use serde_json::json;
@@ -90,6 +90,49 @@ pub(super) fn in_flight(
         if owned > boot.in_flight as usize {
             let row = json!({ "boot": boot.id, "in_flight": boot.in_flight, "owned": owned });
             findings.entry("boot.in_flight").or_default().push(row);
+        }
+    }
+}
+
+/// How long after a limit was set sends that began before it may still be taken for later ones, in milliseconds.
+const SEATS_GRACE_MS: i64 = 5_000;
+
+/// Who waits for a seat does not run, and whoever runs of a tenant with a limit has one.
+pub(super) fn seats(findings: &mut Findings, dump: &Dump) {
+    let mut add = |session: SessionId, why: &str| {
+        let row = json!({ "session": session, "why": why });
+        findings.entry("tenant.seats").or_default().push(row);
+    };
+    let since = |tenant: TenantId| {
+        let mut limits = dump.seat_limits.iter();
+        limits
+            .find(|(id, _)| *id == tenant)
+            .map(|(_, since)| *since)
+    };
+    for (key, waits) in &dump.seats {
+        if waits.is_none() {
+            continue;
+        }
+        if since(key.tenant).is_none() {
+            add(key.session, "waits without a limit");
+        }
+        let mut sessions = dump.sessions.iter();
+        let session = sessions.find(|session| session.key == *key);
+        let runs = |send: &SendRecord| send.status == SendStatus::Running;
+        if session.is_some_and(|session| session.sends.iter().any(runs)) {
+            add(key.session, "waits and runs");
+        }
+    }
+    for session in &dump.sessions {
+        let Some(since) = since(session.key.tenant) else {
+            continue;
+        };
+        let runs = session.sends.iter().any(|send| {
+            let is_later = |at: Timestamp| at.0 > since.0 + SEATS_GRACE_MS;
+            send.status == SendStatus::Running && send.started_at.is_some_and(is_later)
+        });
+        if runs && !dump.seats.iter().any(|(key, _)| *key == session.key) {
+            add(session.key.session, "runs without a seat");
         }
     }
 }

@@ -1,20 +1,22 @@
 -- Takes the leases of a group of sessions and starts their head sends: one statement, committed
 -- asynchronously unless a send goes on, which is a step. Answers one row per item: `state` is granted,
--- busy, suspect, idle, or stale, which means that someone else changed the session meanwhile and a
+-- busy, suspect, idle, waits, which means that its tenant has a limit of sends in flight and the item has
+-- no seat, or stale, which means that someone else changed the session meanwhile and a
 -- new snapshot has to look again. A boot that is dead gets nothing.
 -- What is decided follows from the locked hot rows, which are fresh after a wait; the head send is
 -- looked up in the snapshot and only started while it still is what the hot row says. `ready_since`
 -- stays as it is, so the update of the hot row is heap-only.
 -- Takes over from a boot only if its row, locked here, says that it is dead or late: a renewal that
 -- races with it either comes first and keeps everything or finds the boot dead.
--- Index: session_hot_pkey, boots_pkey, sends_open, sends_pkey.
+-- A send that runs already keeps the seat that it has, whoever takes it over.
+-- Index: session_hot_pkey, boots_pkey, sends_open, sends_pkey, seat_limits_pkey.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
 ),
 item AS MATERIALIZED (
-    SELECT i.tenant, i.session_id, i.token, i.crashes_below, i.orphans, i.ord
-    FROM unnest($3::integer[], $4::uuid[], $5::uuid[], $6::integer[], $7::boolean[])
-        WITH ORDINALITY AS i (tenant, session_id, token, crashes_below, orphans, ord)
+    SELECT i.tenant, i.session_id, i.token, i.crashes_below, i.orphans, i.seated, i.ord
+    FROM unnest($3::integer[], $4::uuid[], $5::uuid[], $6::integer[], $7::boolean[], $8::boolean[])
+        WITH ORDINALITY AS i (tenant, session_id, token, crashes_below, orphans, seated, ord)
 ),
 claimer AS MATERIALIZED (
     SELECT b.dead_at IS NOT NULL AS is_dead FROM boots b WHERE b.boot_id = $2::uuid
@@ -38,6 +40,10 @@ hot AS MATERIALIZED (
           OR (i.orphans AND h.owner_boot <> ALL (ARRAY(SELECT l.boot_id FROM live l)))
       )
       AND NOT EXISTS (SELECT FROM claimer b WHERE b.is_dead)
+      AND (
+          i.seated OR h.active = 1
+          OR NOT EXISTS (SELECT FROM seat_limits l WHERE l.tenant = h.tenant)
+      )
     ORDER BY h.tenant, h.session_id
     FOR UPDATE OF h
 ),
@@ -157,6 +163,7 @@ SELECT
         WHERE a.tenant = t.tenant AND a.session_id = t.session_id AND a.version = t.agent_version
     ) AS spec,
     t.resumed, t.next_seq, t.pending, t.signals, t.context_version, t.epoch, t.spent,
+    EXISTS (SELECT FROM seat_limits l WHERE l.tenant = t.tenant) AS seated,
     CASE
         WHEN t.ord IS NOT NULL THEN 'granted'
         WHEN EXISTS (SELECT FROM head k WHERE k.ord = i.ord AND k.suspect) THEN 'suspect'
@@ -166,6 +173,8 @@ SELECT
                 WHEN EXISTS (SELECT FROM claimer b WHERE b.is_dead) THEN 'busy'
                 WHEN h.owner_boot = ANY (ARRAY(SELECT l.boot_id FROM live l)) THEN 'busy'
                 WHEN h.owner_boot IS NOT NULL AND NOT i.orphans THEN 'busy'
+                WHEN NOT i.seated AND h.active <> 1
+                    AND EXISTS (SELECT FROM seat_limits l WHERE l.tenant = h.tenant) THEN 'waits'
                 ELSE 'stale'
             END
             FROM session_hot h

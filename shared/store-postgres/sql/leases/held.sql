@@ -1,6 +1,6 @@
 -- Reads the grants that carry these tokens with the sends that run under them, after a commit whose
 -- answer was lost. No row where the token holds nothing.
--- Index: session_hot_pkey, sends_open, agents_pkey, steps_pkey.
+-- Index: session_hot_pkey, sends_open, agents_pkey, steps_pkey, seat_limits_pkey.
 SELECT
     i.ord, {s.send}, a.spec,
     (
@@ -10,7 +10,8 @@ SELECT
         ORDER BY t.n DESC
         LIMIT 1
     ) AS resumed,
-    h.next_seq, h.pending, h.signals, h.context_version, h.epoch, h.spent, 'granted' AS state
+    h.next_seq, h.pending, h.signals, h.context_version, h.epoch, h.spent, 'granted' AS state,
+    EXISTS (SELECT FROM seat_limits l WHERE l.tenant = h.tenant) AS seated
 FROM unnest($1::integer[], $2::uuid[], $3::uuid[])
     WITH ORDINALITY AS i (tenant, session_id, token, ord)
 JOIN session_hot h

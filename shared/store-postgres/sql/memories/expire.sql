@@ -1,9 +1,14 @@
--- Deletes at most $2 entries that have expired.
--- Index: memories_expires.
+-- Deletes at most $2 entries that have expired, but not of tenants on hold: what a tenant's retention is was
+-- written by this program, in one form.
+-- Index: memories_expires, tenants_pkey.
 DELETE FROM memories d
 USING (
     SELECT m.tenant, m.memory_id FROM memories m
     WHERE m.expires_at <= $1::bigint
+      AND NOT EXISTS (
+          SELECT FROM tenants t
+          WHERE t.tenant = m.tenant AND t.retention LIKE '%"hold":true%'
+      )
     ORDER BY m.expires_at
     LIMIT $2::bigint
     FOR UPDATE SKIP LOCKED

@@ -1,5 +1,6 @@
--- Counts, per pool, the sessions that are ready and those that a live boot holds.
--- Index: session_hot_ready.
+-- Counts, per pool, the sessions that are ready and those that a live boot holds. Those that wait for a seat are not
+-- ready: more workers would not help them.
+-- Index: session_hot_ready, seats_pkey.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
 ),
@@ -13,6 +14,11 @@ work AS (
         coalesce(h.owner_boot = ANY (ARRAY(SELECT l.boot_id FROM live l)), FALSE) AS held
     FROM session_hot h
     WHERE h.ready_since IS NOT NULL
+      AND NOT EXISTS (
+          SELECT FROM seats w
+          WHERE w.tenant = h.tenant AND w.session_id = h.session_id
+            AND w.waits_since IS NOT NULL AND w.called_at IS NULL
+      )
 )
 SELECT
     w.pool, count(*) FILTER (WHERE NOT w.held) AS ready, count(*) FILTER (WHERE w.held) AS running,

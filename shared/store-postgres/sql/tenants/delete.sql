@@ -22,5 +22,7 @@ WITH
     we AS (DELETE FROM webhook_events d WHERE d.tenant = $2::integer),
     pa AS (DELETE FROM pauses d WHERE d.tenant = $2::integer),
     pw AS (DELETE FROM pause_waits d WHERE d.tenant = $2::integer),
-    os AS (DELETE FROM open_sends d WHERE d.tenant = $2::integer)
+    os AS (DELETE FROM open_sends d WHERE d.tenant = $2::integer),
+    sl AS (DELETE FROM seat_limits d WHERE d.tenant = $2::integer),
+    se AS (DELETE FROM seats d WHERE d.tenant = $2::integer)
 UPDATE tenants t SET name = NULL, deleted_at = n.now FROM n WHERE t.tenant = $2::integer

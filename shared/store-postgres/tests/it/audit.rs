@@ -329,6 +329,10 @@ const PLANTED: &[(&str, &[&str])] = &[
          SELECT tenant, session_id, 1, 2, session_id, 1, '{\"done\":\"\"}' FROM messages WHERE seq = 1"],
     ),
     (
+        "tenant.seats",
+        &["INSERT INTO seat_limits (tenant, sends_running, set_at) VALUES (1, 1, -6000)"],
+    ),
+    (
         "blob.named",
         &["UPDATE messages SET content = '[{\"type\":\"image\",\"source\":{\"type\":\"blob\",\"media_type\":\"image/png\",\"bytes\":1,\"sha256\":\"abababababababababababababababababababababababababababababababab\"}}]' WHERE seq = 1"],
     ),
@@ -397,6 +401,11 @@ const PLANTED_TOO: &[(&str, &str)] = &[
         "WITH t AS (INSERT INTO tenants (tenant, created_at, deleted_at) VALUES (2, 0, 1))
          INSERT INTO skills (tenant, name, hash, source, listed, updated_at)
          VALUES (2, 'count', 'h', 'uploaded', FALSE, 0)",
+    ),
+    (
+        "tenant.seats",
+        "INSERT INTO seats (tenant, session_id, leaf, waits_since)
+         SELECT tenant, session_id, FALSE, 1 FROM sessions LIMIT 1",
     ),
     (
         "blob.held",

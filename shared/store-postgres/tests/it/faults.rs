@@ -266,7 +266,7 @@ async fn one_turn(world: &World, worker: BootId, key: SessionKey) {
             let claim = store.claim_sessions(worker, vec![cold(key)]).await;
             match claim.map(|mut outcomes| outcomes.remove(0)) {
                 Ok(ClaimOutcome::Claimed(claimed)) => break claimed,
-                Ok(ClaimOutcome::Idle | ClaimOutcome::Suspect) => {
+                Ok(ClaimOutcome::Idle | ClaimOutcome::Suspect | ClaimOutcome::Waits) => {
                     panic!("nobody wakes the send: {parked:?}")
                 }
                 Ok(ClaimOutcome::Busy) | Err(_) => {

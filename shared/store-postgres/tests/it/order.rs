@@ -206,7 +206,10 @@ async fn work(world: &World, keys: &[SessionKey], turn: usize) {
     let held: Vec<_> = held
         .filter_map(|outcome| match outcome {
             ClaimOutcome::Claimed(claimed) => Some(*claimed),
-            ClaimOutcome::Busy | ClaimOutcome::Idle | ClaimOutcome::Suspect => None,
+            ClaimOutcome::Busy
+            | ClaimOutcome::Idle
+            | ClaimOutcome::Suspect
+            | ClaimOutcome::Waits => None,
         })
         .collect();
     let held = shuffled(&held, turn);

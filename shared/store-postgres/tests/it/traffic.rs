@@ -210,7 +210,9 @@ async fn a_session_is_granted_to_one_of_many_claimers() {
                 match outcome.expect("claims").remove(0) {
                     ClaimOutcome::Claimed(claimed) => granted.push(claimed),
                     ClaimOutcome::Busy => {}
-                    ClaimOutcome::Idle | ClaimOutcome::Suspect => panic!("it has work"),
+                    ClaimOutcome::Idle | ClaimOutcome::Suspect | ClaimOutcome::Waits => {
+                        panic!("it has work")
+                    }
                 }
             }
             assert_eq!(granted.len(), 1);

@@ -330,6 +330,21 @@ const PLANTS: &[(&str, &str)] = &[
         "INSERT INTO projections (tenant, session_id, from_seq, to_seq, send_id, version, digest)
          SELECT tenant, session_id, 1, 7, send_id, 1, '{\"done\":\"\"}' FROM messages WHERE seq = 1",
     ),
+    (
+        "tenant.seats",
+        "INSERT INTO seats (tenant, session_id, leaf, waits_since)
+         SELECT tenant, session_id, 0, 1 FROM sessions LIMIT 1",
+    ),
+    (
+        "tenant.seats",
+        "INSERT INTO seat_limits (tenant, sends_running, set_at) VALUES (1, 1, 0);
+         INSERT INTO seats (tenant, session_id, leaf, waits_since)
+         SELECT tenant, session_id, 0, 1 FROM sends WHERE status = 'running'",
+    ),
+    (
+        "tenant.seats",
+        "INSERT INTO seat_limits (tenant, sends_running, set_at) VALUES (1, 1, -6000)",
+    ),
     ("row.readable", "UPDATE sends SET options = '[]' WHERE status = 'queued'"),
     ("row.readable", "UPDATE agents SET spec = '{\"tools\":[7]}'"),
     ("row.readable", "UPDATE messages SET content = 'x' WHERE seq = 1"),

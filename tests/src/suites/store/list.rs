@@ -496,6 +496,21 @@ macro_rules! store_cases {
                 an_unowned_boot_is_nobody,
                 what_is_asked_can_be_read_until_an_advance_takes_it,
             }
+            seats {
+                no_more_sends_run_than_there_are_seats,
+                seats_are_exact_however_many_claim_at_once,
+                who_waits_is_called_in_the_order_of_its_work,
+                nobody_passes_those_who_wait,
+                who_was_called_and_does_not_come_is_passed,
+                who_waits_is_found_ready_only_once_it_was_called,
+                a_send_that_is_taken_over_keeps_its_seat,
+                a_parked_send_gives_its_seat_back_and_needs_another,
+                a_limit_that_is_lowered_takes_effect_as_seats_are_given_back,
+                without_a_limit_nobody_waits_any_more,
+                leaves_have_seats_among_all_sends_and_among_leaves,
+                who_has_no_work_any_more_leaves_the_line,
+                seats_are_a_tenants_own_and_go_with_it,
+            }
             sessions {
                 a_created_session_reads_back,
                 an_unknown_session_is_none,

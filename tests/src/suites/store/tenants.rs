@@ -8,8 +8,8 @@ use mainspring_shared::store::{
     Inspect, ListErasures, ListKeys, ListTenants, NewKey, NewSession, NewTenant, RotateKey,
     TenantPatch, UpdateTenantOutcome,
 };
-use mainspring_shared::tenant::{KeyRecord, Limits, Scope, Scopes, Tenant};
-use mainspring_shared::time::Timestamp;
+use mainspring_shared::tenant::{KeyRecord, Limits, Retention, Scope, Scopes, Tenant};
+use mainspring_shared::time::{Span, Timestamp};
 use uuid::Uuid;
 
 use super::prelude::*;
@@ -25,6 +25,16 @@ pub fn new(name: &str) -> NewTenant {
     NewTenant {
         name: name.to_owned(),
         limits: limits(5),
+        weight: 1,
+        retention: Retention::default(),
+    }
+}
+
+fn kept() -> Retention {
+    Retention {
+        sends: Some(Span(std::time::Duration::from_hours(48))),
+        hold: true,
+        ..Retention::default()
     }
 }
 
@@ -121,26 +131,33 @@ pub async fn a_tenant_is_renamed_to_a_name_that_is_free(store: &dyn Inspect) {
     tenant(store, "green").await;
     let rename = |name: &str| TenantPatch {
         name: Some(name.to_owned()),
-        limits: None,
+        ..TenantPatch::default()
     };
     let taken = store.update_tenant(blue.id, rename("green")).await;
     assert_eq!(taken.expect("answers"), UpdateTenantOutcome::NameTaken);
     let same = store.update_tenant(blue.id, rename("blue")).await;
     assert_eq!(
         same.expect("answers"),
-        UpdateTenantOutcome::Updated(blue.clone())
+        UpdateTenantOutcome::Updated(Box::new(blue.clone()))
     );
     let patch = TenantPatch {
         limits: Some(Limits::default()),
+        weight: Some(7),
+        retention: Some(kept()),
         ..rename("navy")
     };
     let renamed = Tenant {
         name: "navy".to_owned(),
         limits: Limits::default(),
+        weight: 7,
+        retention: kept(),
         ..blue
     };
     let changed = store.update_tenant(blue.id, patch).await.expect("answers");
-    assert_eq!(changed, UpdateTenantOutcome::Updated(renamed.clone()));
+    assert_eq!(
+        changed,
+        UpdateTenantOutcome::Updated(Box::new(renamed.clone()))
+    );
     assert_eq!(
         store.get_tenant(blue.id).await.expect("reads"),
         Some(renamed)

@@ -7,9 +7,8 @@ use mainspring_shared::send::WaitingOn;
 use mainspring_shared::store::{
     ChangeWebhook, ClaimDeliveries, ClaimedDeliveries, ClaimedDelivery, CreateWebhookOutcome,
     DeliveryEnd, FannedOut, IdempotencyKey, Inspect, ListDeliveries, ListWebhooks, NewSecret,
-    NewTenant, NewWebhook, ParkUntil, RetireDeliveries, SettleDelivery, Then, WEBHOOKS_MAX,
+    NewWebhook, ParkUntil, RetireDeliveries, SettleDelivery, Then, WEBHOOKS_MAX,
 };
-use mainspring_shared::tenant::Limits;
 use mainspring_shared::webhook::{DeliveryRecord, DeliveryStatus, Filter, WebhookRecord, event_id};
 use mainspring_shared::workflow::run::RunStatus;
 use serde_json::json;
@@ -502,10 +501,7 @@ pub async fn what_is_on_its_way_goes_with_the_endpoint(store: &dyn Inspect) {
 }
 
 pub async fn endpoints_go_with_their_tenant(store: &dyn Inspect) {
-    let tenant = NewTenant {
-        name: "blue".to_owned(),
-        limits: Limits::default(),
-    };
+    let tenant = super::tenants::new("blue");
     store.create_tenant(tenant, None).await.expect("creates");
     let new = NewWebhook {
         tenant: TenantId(2),

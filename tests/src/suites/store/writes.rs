@@ -311,6 +311,7 @@ writes! {
         taken.expect("the store answers");
         None
     }, |store, _c| store.at(time(NOW)).release_sends(TenantId::DEFAULT, vec![send(1)]).await;
+    call_seats: |_store| None, |store, _c| store.at(time(NOW)).call_seats(None).await;
     pause: |_store| None, |store, _c| store.at(time(NOW)).pause(pausing()).await;
     resume: |store| {
         store.at(time(0)).pause(pausing()).await.expect("the store answers");

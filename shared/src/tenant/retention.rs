@@ -1,0 +1,30 @@
+//! For how long what a tenant has is kept.
+
+use serde::{Deserialize, Serialize};
+
+use crate::stored::Extra;
+use crate::time::Span;
+
+/// For how long what a tenant has is kept; as the installation says where a member is absent.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Retention {
+    /// How long sends are kept after their end, like `30d`, with their steps, calls and usage.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub sends: Option<Span>,
+    /// The same of runs, with the sessions of their leaves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub runs: Option<Span>,
+    /// How long sessions are kept in which nothing happens, with their messages; forever when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub sessions: Option<Span>,
+    /// Whether nothing is removed: not by age, and not by a request.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hold: bool,
+    /// What this release does not know of it.
+    #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
+    #[schema(ignore)]
+    pub extra: Extra,
+}

@@ -1,0 +1,3 @@
+-- The seats of a tenant, locked: nobody else takes or calls any until the transaction ends.
+-- Index: seat_limits_pkey.
+SELECT l.sends_running, l.leaves_running FROM seat_limits l WHERE l.tenant = $1::integer FOR UPDATE

@@ -1,0 +1,7 @@
+-- Gives seats to what runs of a tenant. Index: sends_open, seats_pkey.
+INSERT INTO seats (tenant, session_id, leaf)
+SELECT s.tenant, s.session_id, s.run_id IS NOT NULL
+FROM sends s
+WHERE s.tenant = $1::integer AND s.finished_at IS NULL AND s.position IS NOT NULL
+  AND s.status = 'running'
+ON CONFLICT (tenant, session_id) DO UPDATE SET leaf = excluded.leaf, waits_since = NULL, called_at = NULL
