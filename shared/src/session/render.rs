@@ -75,6 +75,8 @@ pub struct Said<'a> {
     pub projections: &'a [Arc<Projection>],
     /// The active window behind them: see [`following`].
     pub messages: Vec<Arc<Message>>,
+    /// The last message of the running send whose results count as old; 0 where none do.
+    pub aged_to: i64,
     /// What the model has said of its answer, where that was cut and goes on.
     pub partial: Option<&'a [ContentPart]>,
 }
@@ -104,8 +106,12 @@ pub fn render(inputs: Inputs<'_>) -> Request {
     let system = assemble(agent, inputs.options.system_prompt.as_deref(), tools);
     let folds = said.folds.iter();
     let mut messages: Vec<_> = folds.map(|fold| Arc::new(recap(fold))).collect();
-    let (older, settled) =
-        older::older(said.projections, said.messages, inputs.send, &agent.context);
+    let (older, settled) = older::older(
+        said.projections,
+        said.messages,
+        (inputs.send, said.aged_to),
+        &agent.context,
+    );
     let settled = messages.len() + settled;
     messages.extend(older);
     if let Some(keep) = agent.context.images.keep {
@@ -193,6 +199,17 @@ pub fn has_all(window: &Window, from: i64, send: SendId, context: &ContextSpec) 
         return false;
     }
     projections == 0 || older::are_digested(projections, window.active(from), send, context)
+}
+
+/// How many results, from the window's first on, are shown as those of old calls while this send runs whose
+/// results up to a message count as old.
+pub fn old_results(
+    projections: &[Arc<Projection>],
+    messages: &[Arc<Message>],
+    running: (SendId, i64),
+    context: &ContextSpec,
+) -> usize {
+    older::old_results(projections, messages, running, context).1
 }
 
 /// A fold as the message that the model is shown in the place of those that it stands for.

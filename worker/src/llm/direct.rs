@@ -44,7 +44,8 @@ impl Model for Direct {
             Some(result) => {
                 let text = plain_text(&result.content);
                 on_chunk(Chunk::Text(&text));
-                (result.content.clone(), Vec::new(), Finish::Stop)
+                let content = result.content.iter().filter(|part| part.is_content());
+                (content.cloned().collect(), Vec::new(), Finish::Stop)
             }
             None => (
                 Vec::new(),

@@ -16,7 +16,7 @@ const RESERVE: u64 = 25;
 /// Tokens of that reserve at the least.
 const RESERVE_MIN: u64 = 2_000;
 
-/// Share of the hard threshold that a fold has to free to be worth its cost, unless nothing fits without it.
+/// Share of the hard threshold that has to come free for a fold to be worth its cost, unless nothing fits without.
 const WORTH: f64 = 0.05;
 
 /// Tokens of a text that stands for everything where nothing longer has room.
@@ -53,6 +53,13 @@ impl Room {
             hard: share(spec.hard()),
             target: share(TARGET.min(soft * 2.0 / 3.0)),
         }
+    }
+}
+
+impl Room {
+    /// Tokens that have to come free for a changed prefix to be worth its cost, unless nothing fits without.
+    pub fn worth(&self) -> u64 {
+        ((self.hard as f64 * WORTH) as u64).max(1)
     }
 }
 
@@ -121,7 +128,7 @@ pub fn choose(
         Pressure::Harder => u64::MAX,
     };
     let keep = window.keep_sends;
-    let worth = ((room.hard as f64 * WORTH) as u64).max(1);
+    let worth = room.worth();
     let (needed, ways): (u64, Vec<(usize, Option<usize>)>) = match pressure {
         Pressure::Soft => (worth, vec![(keep, None)]),
         Pressure::Hard => {

@@ -1,14 +1,16 @@
 //! How sends that have ended are shown: their tools' results as the agent lets them be forgotten, and all of
 //! them as digests where it asks for that.
 //!
-//! Both move in blocks and only between sends: what is shown otherwise than before is counted from the
-//! window's begin, so that requests of one send, and of several after each other, begin alike.
+//! Both move in blocks: what is shown otherwise than before is counted from the window's begin, so that requests
+//! of one send, and of several after each other, begin alike. Digests move between sends only. Results of the
+//! running send count as old up to a message that its row names, once the window has no room for all of them:
+//! the next send counts them all, so that what was forgotten stays so.
 
 use std::sync::Arc;
 
 use crate::agent::{ContextSpec, ToolContext};
 use crate::id::SendId;
-use crate::message::{ContentPart, Message};
+use crate::message::{ContentPart, Message, digest_of};
 use crate::session::fold::digest::{sends, shown};
 use crate::session::projection::{self, Projection, blocks};
 
@@ -32,10 +34,10 @@ const SUMMARY_LINES: usize = 3;
 pub(super) fn older(
     projections: &[Arc<Projection>],
     mut messages: Vec<Arc<Message>>,
-    running: SendId,
+    running: (SendId, i64),
     context: &ContextSpec,
 ) -> (Vec<Arc<Message>>, usize) {
-    let digested = digested(projections.len(), &messages, running, context);
+    let digested = digested(projections.len(), &messages, running.0, context);
     let forgotten = forget(projections, &mut messages, running, context, digested);
     if digested == 0 && projections.is_empty() {
         return (messages, forgotten);
@@ -68,30 +70,22 @@ pub(super) fn are_digested(
 fn forget(
     projections: &[Arc<Projection>],
     messages: &mut [Arc<Message>],
-    running: SendId,
+    running: (SendId, i64),
     context: &ContextSpec,
     digested: usize,
 ) -> usize {
     if context.tools.is_empty() {
         return 0;
     }
-    let policy_of = |name: &String| {
-        let policy = context.tools.get(name).copied();
-        policy.filter(|policy| *policy != ToolContext::Preserve)
-    };
-    let policy = |message: &Message| policy_of(message.name.as_ref()?);
-    let before = projections.iter().flat_map(|it| &it.left.results);
-    let before = before.filter(|(name, _)| policy_of(name).is_some());
-    let before: usize = before.map(|(_, count)| count).sum();
-    let ended = messages.iter().filter(|message| message.send_id != running);
-    let count = ended.filter(|message| policy(message).is_some()).count();
-    let mut left = blocks(before + count, HOT_TAIL).saturating_sub(before);
+    let (before, old) = old_results(projections, messages, running, context);
+    let mut left = old.saturating_sub(before);
     let mut until = 0;
     for (place, message) in messages.iter_mut().enumerate() {
         if left == 0 {
             break;
         }
-        let Some(policy) = policy(message).filter(|_| message.send_id != running) else {
+        let policy = policy_of(context, message.name.as_ref());
+        let Some(policy) = policy.filter(|_| counts(message, running)) else {
             continue;
         };
         left -= 1;
@@ -108,6 +102,34 @@ fn forget(
         }
     }
     until
+}
+
+/// How a tool's old results are shown, where that is otherwise than whole.
+fn policy_of(context: &ContextSpec, name: Option<&String>) -> Option<ToolContext> {
+    let policy = context.tools.get(name?).copied();
+    policy.filter(|policy| *policy != ToolContext::Preserve)
+}
+
+/// Whether a result counts as old while this send runs.
+fn counts(message: &Message, (running, aged_to): (SendId, i64)) -> bool {
+    message.send_id != running || message.seq <= aged_to
+}
+
+/// The results of tools that may be forgotten, from the window's first on: those that projections stand for, and
+/// all that are shown as old ones.
+pub(super) fn old_results(
+    projections: &[Arc<Projection>],
+    messages: &[Arc<Message>],
+    running: (SendId, i64),
+    context: &ContextSpec,
+) -> (usize, usize) {
+    let is_forgotten = |name: Option<&String>| policy_of(context, name).is_some();
+    let before = projections.iter().flat_map(|it| &it.left.results);
+    let before = before.filter(|(name, _)| is_forgotten(Some(name)));
+    let before: usize = before.map(|(_, count)| count).sum();
+    let counted = messages.iter().filter(|message| counts(message, running));
+    let counted = counted.filter(|message| is_forgotten(message.name.as_ref()));
+    (before, blocks(before + counted.count(), HOT_TAIL))
 }
 
 /// A result as it is shown once it is old; none where it stays.
@@ -129,6 +151,9 @@ fn shortened(text: &str, message: &Message, policy: ToolContext) -> Option<Strin
         }
         ToolContext::Archive => Some(whole),
         ToolContext::Summary => {
+            if let Some(said) = digest_of(&message.content) {
+                return Some(format!("{said}\n{whole}"));
+            }
             let lines = text.lines().filter(|line| !line.trim().is_empty());
             let lines: Vec<_> = lines.take(SUMMARY_LINES).collect();
             let begin: String = lines.join("\n").chars().take(SHORT_CHARS / 2).collect();
@@ -201,7 +226,7 @@ mod tests {
     }
 
     fn texts(ended: usize, context: &ContextSpec) -> Vec<String> {
-        let (shown, _) = older(&[], window(ended), RUNNING, context);
+        let (shown, _) = older(&[], window(ended), (RUNNING, 0), context);
         shown
             .iter()
             .map(|message| plain_text(&message.content))
@@ -226,7 +251,10 @@ mod tests {
     fn without_a_word_all_is_as_it_was_stored() {
         let context = ContextSpec::default();
         for context in [context, forgetting(ToolContext::Preserve)] {
-            assert_eq!(older(&[], window(30), RUNNING, &context), (window(30), 0));
+            assert_eq!(
+                older(&[], window(30), (RUNNING, 0), &context),
+                (window(30), 0)
+            );
         }
     }
 
@@ -270,7 +298,7 @@ mod tests {
         for context in [projecting(), both] {
             for ended in 0..40 {
                 let whole = window(ended);
-                let shown = older(&[], whole.clone(), RUNNING, &context);
+                let shown = older(&[], whole.clone(), (RUNNING, 0), &context);
                 let rows = sends(&whole).take(ended).filter_map(Projection::of);
                 let rows: Vec<_> = rows.map(Arc::new).collect();
                 let digested = projection::digested(ended, &context);
@@ -278,7 +306,7 @@ mod tests {
                     let (rows, rest) = (&rows[..known], whole[known * 4..].to_vec());
                     assert!(are_digested(known, &rest, RUNNING, &context));
                     assert_eq!(
-                        older(rows, rest, RUNNING, &context),
+                        older(rows, rest, (RUNNING, 0), &context),
                         shown,
                         "{ended} {known}"
                     );
@@ -303,13 +331,80 @@ mod tests {
         for context in [forgetting(ToolContext::Archive), projecting(), both] {
             let mut most = 0;
             for ended in 0..40 {
-                let (before, settled) = older(&[], window(ended), RUNNING, &context);
-                let (after, _) = older(&[], window(ended + 1), RUNNING, &context);
+                let (before, settled) = older(&[], window(ended), (RUNNING, 0), &context);
+                let (after, _) = older(&[], window(ended + 1), (RUNNING, 0), &context);
                 assert_eq!(before[..settled], after[..settled], "{ended}");
                 most = most.max(settled);
             }
             assert!(most > 50, "{most}");
         }
+    }
+
+    /// A running send of so many calls with their results, behind one that has ended.
+    fn long(calls: usize) -> Vec<Arc<Message>> {
+        let mut messages = window(1);
+        messages.truncate(5);
+        for n in 0..calls {
+            let call = [(5, Role::Assistant), (6, Role::Tool)].map(|(from, role)| {
+                let mut message = Message::clone(&window(1)[from]);
+                message.role = role;
+                message.seq = messages.len() as i64 + from as i64 - 4;
+                message.tool_call_id = message.tool_call_id.map(|_| format!("call_long_{n}"));
+                Arc::new(message)
+            });
+            messages.extend(call);
+        }
+        messages
+    }
+
+    #[test]
+    fn results_of_the_running_send_are_forgotten_up_to_the_message_that_its_row_names() {
+        let context = forgetting(ToolContext::Archive);
+        let shown = |calls, aged_to| older(&[], long(calls), (RUNNING, aged_to), &context);
+        let forgotten = |messages: &[Arc<Message>]| {
+            let texts = messages.iter().map(|m| plain_text(&m.content));
+            texts.filter(|text| text.contains("read_output")).count()
+        };
+        assert_eq!(shown(30, 0), (long(30), 0));
+        let last = |calls| long(calls).last().map_or(0, |last| last.seq);
+        let mut before = 0;
+        for calls in 0..60 {
+            let (messages, settled) = shown(calls, last(calls));
+            let count = forgotten(&messages);
+            // With the ended send's: the hot tail stays, and at most a block more.
+            assert!(
+                count == 0 || (8..16).contains(&(calls + 1 - count)),
+                "{calls} {count}"
+            );
+            assert!(count >= before, "{calls}");
+            before = count;
+            // What is said behind it changes nothing.
+            let (later, _) = shown(calls + 9, last(calls));
+            assert_eq!(messages[..], later[..messages.len()]);
+            // The next send forgets at least as much.
+            let next = SendId(Uuid::from_u128(2_000));
+            let (next, _) = older(&[], long(calls), (next, 0), &context);
+            assert_eq!(messages[..settled], next[..settled], "{calls}");
+        }
+        assert!(before > 40, "{before}");
+    }
+
+    #[test]
+    fn a_summary_is_what_the_tool_says_of_its_result() {
+        let mut said = window(20);
+        let result = Arc::make_mut(&mut said[2]);
+        let text = "looked at 9 things".to_owned();
+        result.content.push(ContentPart::Digest { text });
+        let shown = |policy| {
+            let (shown, _) = older(&[], said.clone(), (RUNNING, 0), &forgetting(policy));
+            plain_text(&shown[2].content)
+        };
+        let summary = shown(ToolContext::Summary);
+        assert!(
+            summary.starts_with("looked at 9 things\n[2009 characters"),
+            "{summary}"
+        );
+        assert!(!shown(ToolContext::Truncate).contains("looked at"));
     }
 
     #[test]

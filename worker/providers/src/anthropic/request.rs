@@ -302,7 +302,7 @@ fn shown(message: &Message) -> Result<Vec<Block<'_>>, Error> {
     let mut blocks = Vec::with_capacity(message.content.len());
     for part in &message.content {
         blocks.push(match part {
-            ContentPart::Reasoning { .. } => continue,
+            ContentPart::Reasoning { .. } | ContentPart::Digest { .. } => continue,
             ContentPart::Text { text: said } if said.trim().is_empty() => continue,
             ContentPart::Text { text: said } => text(said),
             ContentPart::Image { source } => Block::Image {
@@ -364,7 +364,8 @@ fn assistant(message: &Message) -> Vec<Block<'_>> {
             signature: None, ..
         }
         | ContentPart::Image { .. }
-        | ContentPart::File { .. } => None,
+        | ContentPart::File { .. }
+        | ContentPart::Digest { .. } => None,
     });
     parts.chain(message.tool_calls.iter().map(call)).collect()
 }

@@ -4,6 +4,7 @@
 mod asking;
 mod beside;
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +12,8 @@ use std::time::Duration;
 use mainspring_shared::agent::{FoldSpec, FoldStrategy};
 use mainspring_shared::error::{Code, Coded, Failure};
 use mainspring_shared::id::SendId;
-use mainspring_shared::message::ToolCall;
-use mainspring_shared::model::{expect_message_tokens, expect_request_tokens};
+use mainspring_shared::message::{Message, Role, ToolCall};
+use mainspring_shared::model::{ModelFacts, expect_message_tokens, expect_request_tokens};
 use mainspring_shared::send::machine::Event;
 use mainspring_shared::session::fold::digest::of_span;
 use mainspring_shared::session::fold::plan::{self, Pressure, Room, Span};
@@ -26,6 +27,7 @@ use crate::hook;
 use crate::llm::{
     Request, Resolved, estimate_message_tokens, estimate_request_tokens, estimate_tokens,
 };
+use crate::send::forgetting::forget;
 use crate::send::load;
 use crate::send::run::Run;
 
@@ -36,11 +38,28 @@ const TRIES: u32 = 2;
 /// and the estimate may both be half or twice of what is true.
 const DOUBT: u64 = 4;
 
+/// How much came free after a request had not fitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Freed {
+    /// So much that the model is asked again for that alone.
+    Much,
+    /// Less, which is as well where nothing may be folded.
+    Little,
+}
+
+/// The part of a request that has to come free for it to be asked again without a fold after it had not fitted.
+const MUCH: u64 = 4;
+
+/// Whether a request cannot fit, however wrong the estimate and the facts are: else the provider has the last word.
+fn cannot_fit(tokens: u64, facts: &ModelFacts) -> bool {
+    facts.known && tokens / DOUBT > facts.window
+}
+
 /// How long a fold may take where `retry.total_timeout` says nothing.
 const WRITTEN_WITHIN: Duration = Duration::from_mins(10);
 
 /// The room in a model's window beside an answer of so many tokens.
-fn room_of(model: &Resolved, answer: u64, spec: &FoldSpec) -> Room {
+pub(crate) fn room_of(model: &Resolved, answer: u64, spec: &FoldSpec) -> Room {
     let facts = &model.facts;
     // A bound on requests alone leaves the answer its place.
     let window = facts
@@ -79,6 +98,10 @@ pub(in crate::send) struct Folding {
     calls: i32,
     /// How long the last request was, and the room that there was for it.
     weighed: Option<(u64, Room)>,
+    /// What results take that the last request showed, some of them shorter than they are.
+    shortened: BTreeMap<i64, u64>,
+    /// Whether more is forgotten before the model is asked again, and nothing is folded for it.
+    forgot: bool,
     /// The fold that is written while the send goes on.
     pub(in crate::send) beside: Option<Beside>,
 }
@@ -95,39 +118,69 @@ impl Run<'_> {
     /// when nothing that may be folded would help.
     pub(in crate::send) async fn weigh(
         &mut self,
-        request: &Request,
+        request: &mut Request,
         model: &Resolved,
     ) -> Option<Event> {
         let round = self.bill.totals.rounds;
-        if self.send.agent.context.fold.strategy == FoldStrategy::None
-            || self.folding.forbidden == Some(round)
-        {
-            return None;
-        }
+        let folds = self.send.agent.context.fold.strategy != FoldStrategy::None
+            && self.folding.forbidden != Some(round);
         let answer = u64::from(request.max_tokens);
         let room = room_of(model, answer, &self.send.agent.context.fold);
-        let tokens = self.expected(request, model);
+        let mut tokens = self.expected(request, model);
+        if tokens >= room.hard
+            && let Some(less) = self.forget(request, model, tokens, room)
+        {
+            tokens = less;
+        }
         self.folding.weighed = Some((tokens, room));
+        self.folding.shortened = self.shortened(request);
         if tokens < room.hard {
-            return if tokens >= room.soft {
+            return if folds && tokens >= room.soft {
                 self.fold_beside(tokens, room).await
             } else {
                 None
             };
         }
-        // One at a time, and this one is waited for.
-        self.drop_beside();
-        if !self.read_whole().await {
-            return Some(self.release_as_lost().await);
+        if folds {
+            // One at a time, and this one is waited for.
+            self.drop_beside();
+            if !self.read_whole().await {
+                return Some(self.release_as_lost().await);
+            }
+            let span = self.choose(tokens, room, Pressure::Hard);
+            if let Some(span) = span.or_else(|| self.shorten(tokens, room)) {
+                self.folding.span = Some(Arc::new(span));
+                return Some(Event::TooLong);
+            }
         }
-        let span = self.choose(tokens, room, Pressure::Hard);
-        if let Some(span) = span.or_else(|| self.shorten(tokens, room)) {
-            self.folding.span = Some(Arc::new(span));
-            return Some(Event::TooLong);
+        cannot_fit(tokens, &model.facts).then(|| self.cannot_fit(request, room.budget))
+    }
+
+    /// Puts a request in the place of this one in which more of the send's own results is forgotten; what it takes
+    /// then. None where nothing more may be, or it is not worth it.
+    fn forget(
+        &mut self,
+        request: &mut Request,
+        model: &Resolved,
+        tokens: u64,
+        room: Room,
+    ) -> Option<u64> {
+        let forgotten = forget(&self.question(model), request, tokens, room)?;
+        let shown = self.bill.totals.shown.get_or_insert_default();
+        shown.aged_to = Some(forgotten.aged_to);
+        *request = forgotten.request;
+        Some(forgotten.tokens)
+    }
+
+    /// What results take that are shown shorter than they are, by their numbers.
+    fn shortened(&self, request: &Request) -> BTreeMap<i64, u64> {
+        if self.send.agent.context.tools.is_empty() {
+            return BTreeMap::new();
         }
-        // Where the estimate or the facts may be wrong, the provider has the last word.
-        let is_sure = model.facts.known && tokens / DOUBT > model.facts.window;
-        is_sure.then(|| self.cannot_fit(request, room.budget))
+        let results = request.messages.iter();
+        let results = results.filter(|message| message.role == Role::Tool);
+        let sized = results.map(|message| (message.seq, expect_message_tokens(message)));
+        sized.collect()
     }
 
     /// The folds, to be shortened by what has no room, where nothing else may be folded.
@@ -171,17 +224,26 @@ impl Run<'_> {
             running,
             keep_sends: spec.keep_sends() as usize,
         };
-        plan::choose(window, tokens, room, pressure, expect_message_tokens)
+        let weigh = |message: &Message| {
+            let shortened = self.folding.shortened.get(&message.seq).copied();
+            shortened.unwrap_or_else(|| expect_message_tokens(message))
+        };
+        plan::choose(window, tokens, room, pressure, weigh)
     }
 
     /// The model refused a request as too long: all that may be folded is folded, once a round, and if that is
     /// still too long, what stands for it is shortened. None where folds are not allowed.
     pub(in crate::send) fn overflowed(&mut self, request: &Request) -> Option<Event> {
-        let spec = &self.send.agent.context.fold;
-        if spec.strategy == FoldStrategy::None {
+        let forgot = self.forgets_after(request);
+        let folds = self.send.agent.context.fold.strategy != FoldStrategy::None;
+        if !folds && forgot.is_none() {
             return None;
         }
         self.drop_beside();
+        if !folds || forgot == Some(Freed::Much) {
+            self.folding.forgot = true;
+            return Some(Event::Overflowed);
+        }
         let spec = &self.send.agent.context.fold;
         let room = Room::new(0, 0, spec);
         let round = self.bill.totals.rounds;
@@ -193,11 +255,30 @@ impl Run<'_> {
         let shorter = || plan::shorten(self.prompt.window.folds(), 0);
         let span = span.or_else(|| is_allowed.then(shorter).flatten());
         let Some(span) = span else {
+            if forgot.is_some() {
+                self.folding.forgot = true;
+                return Some(Event::Overflowed);
+            }
             return Some(self.cannot_fit(request, 0));
         };
         self.folding.harder = Some(round);
         self.folding.span = Some(Arc::new(span));
         Some(Event::Overflowed)
+    }
+
+    /// Forgets more of the send's own results after a request had not fitted; none where that frees nothing.
+    fn forgets_after(&mut self, request: &Request) -> Option<Freed> {
+        let model = self.resolve().ok()?;
+        // Nobody knows the room, and the prefix is of no use.
+        let room = Room::new(0, 0, &self.send.agent.context.fold);
+        let tokens = expect_request_tokens(request);
+        let mut lighter = request.clone();
+        let left = self.forget(&mut lighter, &model, tokens, room)?;
+        Some(if left <= tokens - tokens / MUCH {
+            Freed::Much
+        } else {
+            Freed::Little
+        })
     }
 
     /// The event of a send whose request fits no more, with what is in the way.
@@ -214,6 +295,9 @@ impl Run<'_> {
     pub(in crate::send) async fn fold(&mut self) -> Option<Event> {
         // The time for an answer begins behind the fold, which has its own.
         self.asking.tries.since = None;
+        if std::mem::take(&mut self.folding.forgot) {
+            return Some(Event::Folded { cancelled: false });
+        }
         let span = self.folding.span.clone()?;
         // No model writes as short as that for sure.
         let by_model = !span.messages.is_empty();
