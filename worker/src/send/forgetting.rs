@@ -46,9 +46,7 @@ pub(crate) fn forget(
         expect_request_tokens(request).max(1),
         expect_request_tokens(&lighter),
     );
-    // Wide enough for any product of two counts of tokens.
-    let left = u128::from(tokens) * u128::from(after) / u128::from(before);
-    let left = u64::try_from(left).unwrap_or(u64::MAX);
+    let left = scaled(tokens, after, before);
     let freed = tokens.saturating_sub(left);
     let is_worth = freed >= room.worth() || (freed > 0 && tokens > room.budget);
     is_worth.then_some(Forgotten {
@@ -56,4 +54,11 @@ pub(crate) fn forget(
         aged_to,
         tokens: left,
     })
+}
+
+/// The share of these tokens that a part has of a whole, which is not nothing.
+pub(crate) fn scaled(tokens: u64, part: u64, whole: u64) -> u64 {
+    // Wide enough for any product of two counts of tokens.
+    let share = u128::from(tokens) * u128::from(part) / u128::from(whole.max(1));
+    u64::try_from(share).unwrap_or(u64::MAX)
 }

@@ -27,7 +27,7 @@ use crate::hook;
 use crate::llm::{
     Request, Resolved, estimate_message_tokens, estimate_request_tokens, estimate_tokens,
 };
-use crate::send::forgetting::forget;
+use crate::send::forgetting::{forget, scaled};
 use crate::send::load;
 use crate::send::run::Run;
 
@@ -50,9 +50,23 @@ enum Freed {
 /// The part of a request that has to come free for it to be asked again without a fold after it had not fitted.
 const MUCH: u64 = 4;
 
-/// Whether a request cannot fit, however wrong the estimate and the facts are: else the provider has the last word.
+/// Whether what takes so much cannot fit, however wrong the estimate and the facts are: else the provider has the
+/// last word.
 fn cannot_fit(tokens: u64, facts: &ModelFacts) -> bool {
     facts.known && tokens / DOUBT > facts.window
+}
+
+/// Of the tokens of a request that is shown whole, those that nobody has answered to yet: what stands before an answer
+/// has fitted, whatever is known of the model.
+fn unproven(request: &Request, tokens: u64) -> u64 {
+    let is_answer = |message: &Arc<Message>| message.role == Role::Assistant;
+    let Some(answer) = request.messages.iter().rposition(is_answer) else {
+        return tokens;
+    };
+    let proven = &request.messages[..=answer];
+    let proven: u64 = proven.iter().map(|it| expect_message_tokens(it)).sum();
+    let all = expect_request_tokens(request).max(1);
+    scaled(tokens, all.saturating_sub(proven), all)
 }
 
 /// How long a fold may take where `retry.total_timeout` says nothing.
@@ -153,7 +167,12 @@ impl Run<'_> {
                 return Some(Event::TooLong);
             }
         }
-        cannot_fit(tokens, &model.facts).then(|| self.cannot_fit(request, room.budget))
+        let doubtful = if self.send.agent.context.fold.strategy == FoldStrategy::None {
+            unproven(request, tokens)
+        } else {
+            tokens
+        };
+        cannot_fit(doubtful, &model.facts).then(|| self.cannot_fit(request, room.budget))
     }
 
     /// Puts a request in the place of this one in which more of the send's own results is forgotten; what it takes
