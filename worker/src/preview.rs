@@ -161,13 +161,14 @@ async fn preview(kernel: &Arc<Kernel>, ask: &Ask) -> Result<Preview, Answered> {
     let facts = resolved.facts;
     let calibrations = parts.providers.calibrations();
     let calibration = calibrations.of((&resolved.provider, &resolved.model), &facts);
+    let cached_to = history.cached_to(&send, from, kernel.boot.database_time(parts));
     let sizes = Sizes {
         request: &request,
         next_seq: window.next_seq(),
         calibration,
         price: facts.price,
         keeps: resolved.client.keeps_prompts(),
-        cached_to: history.cached_to(&send, from, kernel.boot.database_time(parts)),
+        cached_to: cached_to.map(|seq| seq.min(foreseen.same_to.unwrap_or(seq))),
     };
     let sized = sizes.parts();
     let tokens = sized.iter().map(|part| part.tokens).sum();

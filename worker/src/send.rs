@@ -43,7 +43,7 @@ mod unsaid;
 mod vet;
 
 pub(crate) use commands::room_of;
-pub(crate) use forgetting::forget;
+pub(crate) use forgetting::{Extent, Forgotten, forget, relieved};
 pub(crate) use hold::Reach;
 pub(crate) use output::{Output, values_in};
 pub(crate) use purse::{size_at_most, spending};

@@ -150,6 +150,7 @@ mod tests {
             messages: messages.collect(),
             max_tokens: 100,
             settled: 0,
+            settled_before: None,
             background: crate::model::InBackground::No,
             tail: None,
             cache_key: None,

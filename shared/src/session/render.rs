@@ -112,7 +112,7 @@ pub fn render(inputs: Inputs<'_>) -> Request {
         (inputs.send, said.aged_to),
         &agent.context,
     );
-    let settled = messages.len() + settled;
+    let folds = messages.len();
     messages.extend(older);
     if let Some(keep) = agent.context.images.keep {
         fade(&mut messages, keep as usize);
@@ -122,7 +122,8 @@ pub fn render(inputs: Inputs<'_>) -> Request {
         model: model.name,
         system,
         messages,
-        settled,
+        settled: folds + settled.now,
+        settled_before: settled.before.map(|before| folds + before),
         tail: None,
         cache_key: Some(inputs.session.to_string()),
         background: InBackground::No,
@@ -201,15 +202,17 @@ pub fn has_all(window: &Window, from: i64, send: SendId, context: &ContextSpec) 
     projections == 0 || older::are_digested(projections, window.active(from), send, context)
 }
 
-/// How many results, from the window's first on, are shown as those of old calls while this send runs whose
-/// results up to a message count as old.
-pub fn old_results(
-    projections: &[Arc<Projection>],
+/// The messages of the running send, up to this last one, at which one more block of its results is shown as those of
+/// old calls once they count as old, in order. So many projections stand in front of the messages; the results of the
+/// send up to a message count as old already.
+pub fn forgetting_steps(
+    projections: usize,
     messages: &[Arc<Message>],
     running: (SendId, i64),
+    last: i64,
     context: &ContextSpec,
-) -> usize {
-    older::old_results(projections, messages, running, context).1
+) -> Vec<i64> {
+    older::steps(projections, messages, running, last, context)
 }
 
 /// A fold as the message that the model is shown in the place of those that it stands for.

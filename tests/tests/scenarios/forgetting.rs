@@ -116,6 +116,79 @@ async fn a_long_send_forgets_its_own_results_and_nothing_is_folded_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn results_that_the_model_has_not_seen_are_whole_unless_nothing_else_has_room() {
+    let calls = |count: usize, chars: usize| -> Value {
+        let calls = (0..count).map(|n| json!(["look", {"n": n, "chars": chars}]));
+        calls.collect()
+    };
+    for strategy in [FoldStrategy::None, FoldStrategy::Summary] {
+        // A window that has room for one round of them, and one that has not.
+        for (window, unseen) in [(200_000, 0), (32_000, 16)] {
+            let mut world = World::new().await;
+            let facts = FactsOverride {
+                window: Some(window),
+                ..FactsOverride::default()
+            };
+            world.facts.insert("model".to_owned(), facts);
+            let mut agent = agent(strategy, ToolContext::Archive);
+            agent.max_tokens = Some(1_000);
+            let key = world.session(agent).await;
+            let _worker = world.worker("w", world.store.clone());
+            let plan = json!([calls(30, 3_000), calls(1, 100), calls(1, 100)]);
+            let id = world.send(key, &format!("plan {plan}")).await;
+            let record = world.settle(&[id]).await.remove(0);
+            assert_eq!(record.status, SendStatus::Completed, "{record:#?}");
+            let ledger = world.script.ledger();
+            let forgotten: Vec<_> = ledger.iter().map(forgotten).collect();
+            assert_eq!(forgotten[..2], [0, unseen], "{strategy:?} {window}");
+            // Once it has answered to them, they go as others do; where that is not enough, by a fold.
+            let is_folded = strategy == FoldStrategy::Summary && unseen > 0;
+            let folds = world.store.read_folds(key).await.expect("it answers").len();
+            assert_eq!(folds > 0, is_folded, "{strategy:?} {window} {forgotten:?}");
+            assert!(
+                is_folded || forgotten[2] >= 16,
+                "{strategy:?} {window} {forgotten:?}"
+            );
+            let replays = world.replayed(key).await;
+            assert_eq!((replays.same, replays.differ), (4, vec![]));
+            world.audit().await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_forgotten_leaves_what_a_fold_would_leave() {
+    let world = World::new().await;
+    let mut spec = agent(FoldStrategy::Summary, ToolContext::Archive);
+    spec.context.fold.soft = Some(0.3);
+    spec.context.fold.hard = Some(0.6);
+    let key = world.session(spec).await;
+    let _worker = world.worker("w", world.store.clone());
+    let id = world.send(key, &looks(95, 1_500)).await;
+    let record = world.settle(&[id]).await.remove(0);
+    assert_eq!(record.status, SendStatus::Completed, "{record:#?}");
+    let ledger = world.script.ledger();
+    assert_eq!(world.store.read_folds(key).await.expect("it answers"), []);
+    let target = (115_000.0 * 0.2) as u64;
+    let mut changes = 0;
+    for pair in ledger.windows(2) {
+        let [before, after] = [&pair[0], &pair[1]];
+        if forgotten(before) == forgotten(after) {
+            continue;
+        }
+        changes += 1;
+        let tokens = expect_request_tokens(&after.request);
+        // From the soft threshold on, and not more of them than that takes: one block fewer would not do.
+        let whole = expect_request_tokens(&before.request);
+        let block = 8 * (whole / 20);
+        assert!(whole > target * 5 / 4, "{whole}");
+        assert!(tokens <= target + 500, "{tokens} of {target}");
+        assert!(tokens + block > target, "{tokens} of {target}");
+    }
+    assert!(changes >= 3, "{changes}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn whoever_takes_a_send_over_forgets_the_same() {
     let (mut expected, mut deaths) = (None, 0);
     for at in [usize::MAX, 12, 25, 31, 40, 52] {
@@ -175,7 +248,8 @@ async fn a_request_that_the_provider_refuses_is_asked_again_with_less_of_its_res
         let digests: BTreeSet<_> = ledger.iter().map(|asked| asked.request.digest()).collect();
         assert_eq!(digests.len(), ledger.len(), "one was asked twice");
         // 41 rounds, and one more request for each block that was forgotten.
-        assert!((43..=48).contains(&ledger.len()), "{}", ledger.len());
+        let shown: Vec<_> = ledger.iter().map(forgotten).collect();
+        assert!((43..=48).contains(&ledger.len()), "{strategy:?} {shown:?}");
         assert_eq!(world.store.read_folds(key).await.expect("it answers"), []);
         let replays = world.replayed(key).await;
         assert_eq!((replays.same, replays.differ), (41, vec![]));

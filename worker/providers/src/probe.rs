@@ -252,6 +252,7 @@ fn request(model: &str, text: &str) -> Request {
         ))],
         max_tokens: ANSWER_TOKENS,
         settled: 0,
+        settled_before: None,
         background: InBackground::No,
         tail: None,
         cache_key: None,

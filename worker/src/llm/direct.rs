@@ -113,6 +113,7 @@ mod tests {
             messages: messages.collect(),
             max_tokens: 1,
             settled: 0,
+            settled_before: None,
             background: crate::llm::InBackground::No,
             tail: None,
             cache_key: None,

@@ -1,13 +1,10 @@
 //! What becomes of a request for which the window has no room: decided as before the call itself, and not done.
 
-use std::collections::BTreeMap;
-
 use mainspring_shared::agent::FoldStrategy;
 use mainspring_shared::budget::Caps;
 use mainspring_shared::id::SendId;
-use mainspring_shared::message::{Message, Role};
-use mainspring_shared::model::{expect_message_tokens, expect_request_tokens};
-use mainspring_shared::session::fold::plan::{self, Pressure, Room};
+use mainspring_shared::model::expect_request_tokens;
+use mainspring_shared::session::fold::plan::{self, Pressure, Room, Weights};
 use mainspring_shared::session::preview::{FoldWhen, NextFold};
 use mainspring_shared::session::window::Window;
 use uuid::Uuid;
@@ -15,13 +12,15 @@ use uuid::Uuid;
 use crate::Kernel;
 use crate::llm::{Request, Resolved};
 use crate::send::load::{self, Question};
-use crate::send::{forget, room_of};
+use crate::send::{Extent, Forgotten, forget, relieved, room_of};
 
 /// A request as it would be asked.
 pub(super) struct Foreseen {
     pub(super) request: Request,
     /// The last message of the send whose results count as old in it.
     pub(super) aged_to: Option<i64>,
+    /// The last message up to which it is what was asked before, where it is not all of that.
+    pub(super) same_to: Option<i64>,
     pub(super) fold: Option<NextFold>,
 }
 
@@ -37,16 +36,33 @@ pub(super) fn of(
     let room = room_of(model, u64::from(request.max_tokens), spec);
     let mut tokens = expected(kernel, question, &request, model);
     let mut aged_to = Some(question.aged_to).filter(|seq| *seq > 0);
-    if tokens >= room.hard
-        && let Some(forgotten) = forget(question, &request, tokens, room)
-    {
-        (request, tokens) = (forgotten.request, forgotten.tokens);
-        aged_to = Some(forgotten.aged_to);
-    }
+    // A send that begins may show digests of what was shown whole before.
+    let moved = request.settled_before;
+    let moved = moved.and_then(|before| request.messages.get(before));
+    let mut same_to = moved.map(|message| message.seq - 1);
+    let mut put = |forgotten: Option<Forgotten>, request: &mut Request, tokens: &mut u64| {
+        if let Some(forgotten) = forgotten {
+            let both = request.messages.iter().zip(&forgotten.request.messages);
+            let mut changed = both.filter(|(before, now)| before != now);
+            let changed = changed.next().map(|(before, _)| before.seq - 1);
+            same_to = changed
+                .map(|seq| seq.min(same_to.unwrap_or(seq)))
+                .or(same_to);
+            (*request, *tokens) = (forgotten.request, forgotten.tokens);
+            aged_to = Some(forgotten.aged_to);
+        }
+    };
+    let forgotten = relieved(question, &request, tokens, room);
+    put(forgotten, &mut request, &mut tokens);
     let fold = fold(question, (window, from), &request, (tokens, room));
+    if fold.is_none() && tokens > room.budget {
+        let forgotten = forget(question, &request, (tokens, room.budget), Extent::All);
+        put(forgotten, &mut request, &mut tokens);
+    }
     Foreseen {
         request,
         aged_to,
+        same_to,
         fold,
     }
 }
@@ -87,16 +103,7 @@ fn fold(
     if when != FoldWhen::Before && !caps.iter().all(Caps::is_none) {
         return None;
     }
-    // Results are weighed as they are shown: some of them are forgotten.
-    let results = request.messages.iter();
-    let results = results.filter(|message| message.role == Role::Tool);
-    let results: BTreeMap<i64, u64> = results
-        .map(|message| (message.seq, expect_message_tokens(message)))
-        .collect();
-    let weigh = |message: &Message| {
-        let shown = results.get(&message.seq).copied();
-        shown.unwrap_or_else(|| expect_message_tokens(message))
-    };
+    let weights = Weights::of(request);
     let ended = when == FoldWhen::After;
     let span = plan::choose(
         plan::Window {
@@ -112,7 +119,7 @@ fn fold(
         tokens,
         room,
         pressure,
-        weigh,
+        |message| weights.weigh(message),
     )?;
     Some(NextFold {
         when,

@@ -1,11 +1,13 @@
 //! Whether something has to be folded, and what: functions of the window and of what it takes.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Fold;
 use crate::agent::FoldSpec;
 use crate::id::SendId;
 use crate::message::{Message, Role};
+use crate::model::{Request, expect_message_tokens};
 
 /// Share of the budget that a fold leaves filled: what follows has room until the next one.
 const TARGET: f64 = 0.40;
@@ -105,6 +107,37 @@ pub struct Window<'w> {
     pub running: SendId,
     /// The newest sends that have ended which stay.
     pub keep_sends: usize,
+}
+
+/// What the messages of a window take as a request shows them: some are shown as digests, some shorter than they are.
+#[derive(Debug, Clone, Default)]
+pub struct Weights {
+    shown: BTreeMap<i64, u64>,
+    last: i64,
+}
+
+impl Weights {
+    /// Those of this request.
+    pub fn of(request: &Request) -> Self {
+        // What is of no send stands for what is folded already.
+        let shown = request.messages.iter();
+        let shown = shown.filter(|message| !message.send_id.0.is_nil());
+        let shown: BTreeMap<_, _> = shown
+            .map(|message| (message.seq, expect_message_tokens(message)))
+            .collect();
+        let last = shown.last_key_value().map_or(0, |(last, _)| *last);
+        Self { shown, last }
+    }
+
+    /// What a message takes: nothing where a digest of its send stands in its place, and what is expected of it where it
+    /// came behind the request.
+    pub fn weigh(&self, message: &Message) -> u64 {
+        match self.shown.get(&message.seq) {
+            Some(tokens) => *tokens,
+            None if message.seq > self.last => expect_message_tokens(message),
+            None => 0,
+        }
+    }
 }
 
 /// Chooses what to fold of a window whose request takes `tokens`; none where nothing may be, or where

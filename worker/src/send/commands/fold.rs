@@ -4,7 +4,6 @@
 mod asking;
 mod beside;
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +15,7 @@ use mainspring_shared::message::{Message, Role, ToolCall};
 use mainspring_shared::model::{ModelFacts, expect_message_tokens, expect_request_tokens};
 use mainspring_shared::send::machine::Event;
 use mainspring_shared::session::fold::digest::of_span;
-use mainspring_shared::session::fold::plan::{self, Pressure, Room, Span};
+use mainspring_shared::session::fold::plan::{self, Pressure, Room, Span, Weights};
 use mainspring_shared::session::fold::{FoldKind, end};
 use mainspring_shared::session::{SIGNAL_CANCEL, SIGNAL_INTERRUPT, SIGNAL_RESULT};
 use mainspring_shared::store::AppendRound;
@@ -27,7 +26,7 @@ use crate::hook;
 use crate::llm::{
     Request, Resolved, estimate_message_tokens, estimate_request_tokens, estimate_tokens,
 };
-use crate::send::forgetting::{forget, scaled};
+use crate::send::forgetting::{Extent, Forgotten, forget, relieved, scaled};
 use crate::send::load;
 use crate::send::run::Run;
 
@@ -41,14 +40,11 @@ const DOUBT: u64 = 4;
 /// How much came free after a request had not fitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Freed {
-    /// So much that the model is asked again for that alone.
+    /// As much as came since the model has answered, to what had fitted: it is asked again for that alone.
     Much,
     /// Less, which is as well where nothing may be folded.
     Little,
 }
-
-/// The part of a request that has to come free for it to be asked again without a fold after it had not fitted.
-const MUCH: u64 = 4;
 
 /// Whether what takes so much cannot fit, however wrong the estimate and the facts are: else the provider has the
 /// last word.
@@ -112,8 +108,8 @@ pub(in crate::send) struct Folding {
     calls: i32,
     /// How long the last request was, and the room that there was for it.
     weighed: Option<(u64, Room)>,
-    /// What results take that the last request showed, some of them shorter than they are.
-    shortened: BTreeMap<i64, u64>,
+    /// What the messages take that the last request showed which filled the window that far.
+    weights: Weights,
     /// Whether more is forgotten before the model is asked again, and nothing is folded for it.
     forgot: bool,
     /// The fold that is written while the send goes on.
@@ -141,15 +137,17 @@ impl Run<'_> {
         let answer = u64::from(request.max_tokens);
         let room = room_of(model, answer, &self.send.agent.context.fold);
         let mut tokens = self.expected(request, model);
-        if tokens >= room.hard
-            && let Some(less) = self.forget(request, model, tokens, room)
-        {
-            tokens = less;
+        if self.forgets() && tokens >= room.soft {
+            let forgotten = relieved(&self.question(model), request, tokens, room);
+            tokens = self.forget(request, forgotten).unwrap_or(tokens);
         }
         self.folding.weighed = Some((tokens, room));
-        self.folding.shortened = self.shortened(request);
+        if tokens < room.soft {
+            return None;
+        }
+        self.folding.weights = Weights::of(request);
         if tokens < room.hard {
-            return if folds && tokens >= room.soft {
+            return if folds {
                 self.fold_beside(tokens, room).await
             } else {
                 None
@@ -167,6 +165,11 @@ impl Run<'_> {
                 return Some(Event::TooLong);
             }
         }
+        if self.forgets() && tokens > room.budget {
+            let size = (tokens, room.budget);
+            let forgotten = forget(&self.question(model), request, size, Extent::All);
+            tokens = self.forget(request, forgotten).unwrap_or(tokens);
+        }
         let doubtful = if self.send.agent.context.fold.strategy == FoldStrategy::None {
             unproven(request, tokens)
         } else {
@@ -175,31 +178,18 @@ impl Run<'_> {
         cannot_fit(doubtful, &model.facts).then(|| self.cannot_fit(request, room.budget))
     }
 
-    /// Puts a request in the place of this one in which more of the send's own results is forgotten; what it takes
-    /// then. None where nothing more may be, or it is not worth it.
-    fn forget(
-        &mut self,
-        request: &mut Request,
-        model: &Resolved,
-        tokens: u64,
-        room: Room,
-    ) -> Option<u64> {
-        let forgotten = forget(&self.question(model), request, tokens, room)?;
+    /// Whether anything of the send's own results may be forgotten.
+    fn forgets(&self) -> bool {
+        !self.send.agent.context.tools.is_empty()
+    }
+
+    /// Puts a request in the place of this one in which more is forgotten, and keeps how much; what it takes then.
+    fn forget(&mut self, request: &mut Request, forgotten: Option<Forgotten>) -> Option<u64> {
+        let forgotten = forgotten?;
         let shown = self.bill.totals.shown.get_or_insert_default();
         shown.aged_to = Some(forgotten.aged_to);
         *request = forgotten.request;
         Some(forgotten.tokens)
-    }
-
-    /// What results take that are shown shorter than they are, by their numbers.
-    fn shortened(&self, request: &Request) -> BTreeMap<i64, u64> {
-        if self.send.agent.context.tools.is_empty() {
-            return BTreeMap::new();
-        }
-        let results = request.messages.iter();
-        let results = results.filter(|message| message.role == Role::Tool);
-        let sized = results.map(|message| (message.seq, expect_message_tokens(message)));
-        sized.collect()
     }
 
     /// The folds, to be shortened by what has no room, where nothing else may be folded.
@@ -243,57 +233,64 @@ impl Run<'_> {
             running,
             keep_sends: spec.keep_sends() as usize,
         };
-        let weigh = |message: &Message| {
-            let shortened = self.folding.shortened.get(&message.seq).copied();
-            shortened.unwrap_or_else(|| expect_message_tokens(message))
-        };
-        plan::choose(window, tokens, room, pressure, weigh)
+        let weights = &self.folding.weights;
+        plan::choose(window, tokens, room, pressure, |message| {
+            weights.weigh(message)
+        })
     }
 
-    /// The model refused a request as too long: all that may be folded is folded, once a round, and if that is
-    /// still too long, what stands for it is shortened. None where folds are not allowed.
+    /// The model refused a request as too long. What may be forgotten of the send's own results is; unless that is much,
+    /// all that may be folded is folded, once a round, and if that is still too long, what stands for it is shortened; at
+    /// last results are forgotten that the model has not seen. None where folds are not allowed and nothing is left.
     pub(in crate::send) fn overflowed(&mut self, request: &Request) -> Option<Event> {
-        let forgot = self.forgets_after(request);
         let folds = self.send.agent.context.fold.strategy != FoldStrategy::None;
-        if !folds && forgot.is_none() {
-            return None;
+        let forgot = self.forgets_after(request, Extent::Seen);
+        if folds && forgot != Some(Freed::Much) {
+            self.folding.weights = Weights::of(request);
+            if let Some(span) = self.harder() {
+                self.drop_beside();
+                self.folding.harder = Some(self.bill.totals.rounds);
+                self.folding.span = Some(Arc::new(span));
+                return Some(Event::Overflowed);
+            }
         }
-        self.drop_beside();
-        if !folds || forgot == Some(Freed::Much) {
+        let forgot = forgot.or_else(|| self.forgets_after(request, Extent::All));
+        if forgot.is_some() {
+            self.drop_beside();
             self.folding.forgot = true;
             return Some(Event::Overflowed);
         }
-        let spec = &self.send.agent.context.fold;
-        let room = Room::new(0, 0, spec);
+        folds.then(|| {
+            self.drop_beside();
+            self.cannot_fit(request, 0)
+        })
+    }
+
+    /// All that may be folded of what did not fit, else the folds, to be shortened.
+    fn harder(&self) -> Option<Span> {
         let round = self.bill.totals.rounds;
-        let is_allowed = self.folding.forbidden != Some(round);
+        if self.folding.forbidden == Some(round) {
+            return None;
+        }
+        let room = Room::new(0, 0, &self.send.agent.context.fold);
         let is_first = self.folding.harder != Some(round);
-        let span = (is_allowed && is_first)
-            .then(|| self.choose(0, room, Pressure::Harder))
-            .flatten();
-        let shorter = || plan::shorten(self.prompt.window.folds(), 0);
-        let span = span.or_else(|| is_allowed.then(shorter).flatten());
-        let Some(span) = span else {
-            if forgot.is_some() {
-                self.folding.forgot = true;
-                return Some(Event::Overflowed);
-            }
-            return Some(self.cannot_fit(request, 0));
-        };
-        self.folding.harder = Some(round);
-        self.folding.span = Some(Arc::new(span));
-        Some(Event::Overflowed)
+        let span = is_first.then(|| self.choose(0, room, Pressure::Harder));
+        span.flatten()
+            .or_else(|| plan::shorten(self.prompt.window.folds(), 0))
     }
 
     /// Forgets more of the send's own results after a request had not fitted; none where that frees nothing.
-    fn forgets_after(&mut self, request: &Request) -> Option<Freed> {
+    fn forgets_after(&mut self, request: &Request, extent: Extent) -> Option<Freed> {
+        if !self.forgets() {
+            return None;
+        }
         let model = self.resolve().ok()?;
         // Nobody knows the room, and the prefix is of no use.
-        let room = Room::new(0, 0, &self.send.agent.context.fold);
         let tokens = expect_request_tokens(request);
-        let mut lighter = request.clone();
-        let left = self.forget(&mut lighter, &model, tokens, room)?;
-        Some(if left <= tokens - tokens / MUCH {
+        let forgotten = forget(&self.question(&model), request, (tokens, 0), extent);
+        let left = self.forget(&mut request.clone(), forgotten)?;
+        let freed = tokens.saturating_sub(left);
+        Some(if freed >= unproven(request, tokens) {
             Freed::Much
         } else {
             Freed::Little
