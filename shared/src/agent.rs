@@ -274,8 +274,9 @@ impl ContextSpec {
 /// line that says what they were.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ImagesSpec {
-    /// The newest ones that are always shown, at least 1; all are shown when null. To keep providers'
-    /// prompt caches of use, older ones go in blocks: once there are twice as many, as many of them.
+    /// The newest ones that are always shown; all are shown when null, and each only until the model has
+    /// answered when 0. To keep providers' prompt caches of use, older ones go in blocks: once there are twice
+    /// as many, as many of them.
     #[serde(default = "ImagesSpec::keep_default")]
     pub keep: Option<u32>,
     /// The longest edge in pixels, from 64 to 8192, that pictures are shown with: larger ones are scaled

@@ -76,6 +76,12 @@ pub enum ContentPart {
         /// What is in it.
         source: FileSource,
     },
+    /// What is left of a tool's result once it is old, where the tool says that. Only tools' results have
+    /// one: no model is shown it beside the result, and it is no text of the message.
+    Digest {
+        /// The text: one line, without U+0000.
+        text: String,
+    },
 }
 
 impl ContentPart {
@@ -83,6 +89,22 @@ impl ContentPart {
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text { text: text.into() }
     }
+
+    /// Whether it is of a message's content, and not only said about it.
+    pub const fn is_content(&self) -> bool {
+        !matches!(self, Self::Digest { .. })
+    }
+}
+
+/// What a tool said is left of its result once it is old.
+pub fn digest_of(parts: &[ContentPart]) -> Option<&str> {
+    parts.iter().find_map(|part| match part {
+        ContentPart::Digest { text } => Some(text.as_str()),
+        ContentPart::Text { .. }
+        | ContentPart::Reasoning { .. }
+        | ContentPart::Image { .. }
+        | ContentPart::File { .. } => None,
+    })
 }
 
 /// About how many bytes a value takes as text.
@@ -107,9 +129,10 @@ pub fn plain_text(parts: &[ContentPart]) -> String {
 pub fn texts(parts: &[ContentPart]) -> impl Iterator<Item = &str> {
     parts.iter().filter_map(|part| match part {
         ContentPart::Text { text } => Some(text.as_str()),
-        ContentPart::Reasoning { .. } | ContentPart::Image { .. } | ContentPart::File { .. } => {
-            None
-        }
+        ContentPart::Reasoning { .. }
+        | ContentPart::Image { .. }
+        | ContentPart::File { .. }
+        | ContentPart::Digest { .. } => None,
     })
 }
 

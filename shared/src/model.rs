@@ -62,6 +62,9 @@ pub struct Request {
     /// digest or forgotten result. When more of them change, all behind these does, so a provider's
     /// cache is to keep the request up to here.
     pub settled: usize,
+    /// How many of them had that form in the request before, where it belongs to an earlier send and more do now: a
+    /// provider's cache has this request up to there, and no further.
+    pub settled_before: Option<usize>,
     /// The most tokens that the answer may have.
     pub max_tokens: u32,
     /// What is shown behind the last message, as the end of the user's turn: it belongs to no

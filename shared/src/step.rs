@@ -126,6 +126,10 @@ pub struct RoundRef {
     /// The newest fold that there was when that was asked, 0 for none; absent in rounds of older releases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folded: Option<i64>,
+    /// The last of the send's messages whose results counted as old when that was asked; absent where only those of
+    /// earlier sends did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aged_to: Option<i64>,
     /// What was recalled for it: the first round of a send whose agent recalls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recalled: Option<RecalledRef>,

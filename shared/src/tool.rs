@@ -8,14 +8,14 @@ mod published;
 mod question;
 pub mod schema;
 
-pub use bounds::{bounded, name_whole, named_whole};
+pub use bounds::{bounded, digest_part, name_whole, named_whole};
 pub use call::{
     Approval, CallRecord, CallResult, CallState, Repeat, answers, call_id, calls_of_round,
     calls_of_send, cancelled_call, child_item, child_result, interrupted_call,
 };
 pub use declared::{
     DeclaredTool, ExternalTool, HttpTool, McpTools, ToolEntry, ToolFault, WorkerTool, check,
-    is_pool, pool_fault, pool_of, url_fault,
+    digest_by, is_pool, pool_fault, pool_of, url_fault,
 };
 pub use preset::{CORE, EXPLORE, FULL, preset};
 pub use published::Published;

@@ -297,6 +297,7 @@ mod tests {
             messages: vec![Arc::new(said.at(1, send, Timestamp(0), 0))],
             max_tokens: 1,
             settled: 0,
+            settled_before: None,
             background: crate::llm::InBackground::No,
             tail: None,
             cache_key: None,

@@ -496,6 +496,7 @@ async fn ask_model(
         messages: vec![Arc::new(message.at(1, owed.send_id, send.created_at, 0))],
         max_tokens: u32::try_from(allowed).unwrap_or(ANSWER_TOKENS_MAX),
         settled: 0,
+        settled_before: None,
         background: InBackground::No,
         tail: None,
         cache_key: None,

@@ -16,6 +16,7 @@ mod providers;
 mod secret;
 
 use std::fmt::Debug;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use mainspring_shared::message::{ContentPart, ToolCall};
@@ -102,6 +103,17 @@ pub trait Model: Send + Sync + Debug {
     /// needed. Answers are checked either way.
     fn native_schema(&self) -> bool {
         false
+    }
+
+    /// What would hold a request back here before its provider is asked, and for how long. Changes nothing.
+    fn held(&self, request: &Request) -> Option<(Hold, Duration)> {
+        let _ = request;
+        None
+    }
+
+    /// Whether its provider may keep the beginnings of requests in a cache.
+    fn keeps_prompts(&self) -> bool {
+        true
     }
 
     /// The media types of sound that there is a form for in its requests; files of others are never given

@@ -1,6 +1,8 @@
 //! Answers what a session's next model call would be asked. It takes no lease and writes nothing: it reads
 //! what a claim would bring and renders it as the call itself would be.
 
+mod foreseen;
+mod held;
 mod next;
 mod parts;
 
@@ -11,12 +13,9 @@ use futures::StreamExt as _;
 use mainspring_shared::bus::{Notice, Topic};
 use mainspring_shared::error::{Code, Coded as _};
 use mainspring_shared::message::NewMessage;
-use mainspring_shared::session::preview::{
-    Answered, Ask, Preview, PreviewCost, PreviewFold, PreviewLimit,
-};
+use mainspring_shared::session::preview::{Answered, Ask, Preview, PreviewFold, PreviewLimit};
 use mainspring_shared::session::render::following;
 use mainspring_shared::store::ReadInbox;
-use mainspring_shared::usage::Usage;
 use tokio::sync::Semaphore;
 
 use self::next::Next;
@@ -143,7 +142,7 @@ async fn preview(kernel: &Arc<Kernel>, ask: &Ask) -> Result<Preview, Answered> {
     let folds = window.folds();
     let from = shown.as_ref().and_then(|shown| shown.from_seq).unwrap_or(1);
     let by = (record.id, record.created_at, &record.input[..]);
-    let request = load::request(Question {
+    let question = Question {
         send: &send,
         resolved: &resolved,
         offers: &offers,
@@ -151,17 +150,25 @@ async fn preview(kernel: &Arc<Kernel>, ask: &Ask) -> Result<Preview, Answered> {
         folds,
         projections: window.projections(from),
         messages: following(&window, from, &unsaid.messages, by),
+        aged_to: shown.as_ref().and_then(|shown| shown.aged_to).unwrap_or(0),
         partial: None,
         output: output.as_ref().map(|output| &output.spec),
-    });
+    };
+    let foreseen = foreseen::of(kernel, &question, (&window, from), &resolved);
+    let request = foreseen.request;
+    limits.extend(held::pauses(kernel, &send, &resolved, &offers));
+    limits.extend(held::gate(&resolved, &request));
     let facts = resolved.facts;
     let calibrations = parts.providers.calibrations();
     let calibration = calibrations.of((&resolved.provider, &resolved.model), &facts);
+    let cached_to = history.cached_to(&send, from, kernel.boot.database_time(parts));
     let sizes = Sizes {
         request: &request,
         next_seq: window.next_seq(),
         calibration,
-        cached_to: history.cached_to(&send, from, kernel.boot.database_time(parts)),
+        price: facts.price,
+        keeps: resolved.client.keeps_prompts(),
+        cached_to: cached_to.map(|seq| seq.min(foreseen.same_to.unwrap_or(seq))),
     };
     let sized = sizes.parts();
     let tokens = sized.iter().map(|part| part.tokens).sum();
@@ -178,19 +185,9 @@ async fn preview(kernel: &Arc<Kernel>, ask: &Ask) -> Result<Preview, Answered> {
     }
     let most = size_at_most(&request);
     limits.extend(next::budget_limits(kernel, &send, (most, answer_max), &facts).await?);
-    let cost = facts.price.map(|price| {
-        let usage = |input_tokens, output_tokens, cache_read_tokens| Usage {
-            input_tokens,
-            output_tokens,
-            cache_read_tokens,
-            ..Usage::default()
-        };
-        let input_usd = price.of(&usage(tokens, 0, cached));
-        PreviewCost {
-            input_usd,
-            answer_max_usd: price.of(&usage(tokens, u64::from(answer_max), cached)) - input_usd,
-        }
-    });
+    let cost = facts
+        .price
+        .map(|price| parts::cost(&sized, &price, answer_max));
     let mut wire = None;
     if ask.with_request {
         let mut filled = Arc::new(request.clone());
@@ -234,6 +231,8 @@ async fn preview(kernel: &Arc<Kernel>, ask: &Ask) -> Result<Preview, Answered> {
         folds: folds.collect(),
         tail: request.tail.clone(),
         cost,
+        next_fold: foreseen.fold,
+        aged_to: foreseen.aged_to,
         limits,
         request: wire,
     })

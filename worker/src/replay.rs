@@ -169,6 +169,9 @@ impl Replayer {
                     folds: asked.folds(),
                     projections: asked.projections(from),
                     messages: following(&asked, from, &[], by),
+                    aged_to: (recorded.get(&answer.round))
+                        .and_then(|round| round.aged_to)
+                        .unwrap_or(0),
                     partial: None,
                     output: output.as_ref().map(|output| &output.spec),
                 }),
@@ -193,8 +196,20 @@ impl Replayer {
             after = last.n;
             for step in page.into_iter().filter(|step| step.send_id == record.id) {
                 recorded.extend(step.refs.round.map(|round| {
-                    let RoundRef { digest, folded, .. } = round;
-                    (round.index, Recorded { digest, folded })
+                    let RoundRef {
+                        digest,
+                        folded,
+                        aged_to,
+                        ..
+                    } = round;
+                    (
+                        round.index,
+                        Recorded {
+                            digest,
+                            folded,
+                            aged_to,
+                        },
+                    )
                 }));
             }
             if i32::try_from(recorded.len()).unwrap_or(i32::MAX) >= record.rounds {
@@ -209,6 +224,7 @@ impl Replayer {
 struct Recorded {
     digest: Option<Digest>,
     folded: Option<i64>,
+    aged_to: Option<i64>,
 }
 
 /// The newest fold of each round of a send. Rounds of older releases, and those that went on with the beginning

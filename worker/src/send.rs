@@ -7,7 +7,7 @@
 //! | `hold`, `round`, `bill`, `model_call`, `unsaid` | the parts of a run: lease and signals, the open round, what was spent, the model call, what is not in the transcript yet |
 //! | `answered`, `results`, `inbox`, `spending`, `delegating`, `fallback`, `pausing`, `starting`, `recalling`, `remembering` | what happens to it |
 //! | `persist` | writing and reading until the database has answered |
-//! | `load`, `settle`, `output`, `vet`, `plan`, `purse`, `children`, `calls` | functions: what the model is asked, what is stored of an answer, which calls run when, what may still be spent, what a child is |
+//! | `load`, `forgetting`, `settle`, `output`, `vet`, `plan`, `purse`, `children`, `calls` | functions: what the model is asked, what is stored of an answer, which calls run when, what may still be spent, what a child is |
 
 mod answered;
 mod background;
@@ -20,6 +20,7 @@ mod deciding;
 mod delegating;
 mod fallback;
 mod fired;
+mod forgetting;
 mod hold;
 mod inbox;
 pub(crate) mod load;
@@ -41,6 +42,8 @@ mod starting;
 mod unsaid;
 mod vet;
 
+pub(crate) use commands::room_of;
+pub(crate) use forgetting::{Extent, Forgotten, forget, relieved};
 pub(crate) use hold::Reach;
 pub(crate) use output::{Output, values_in};
 pub(crate) use purse::{size_at_most, spending};

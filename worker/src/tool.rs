@@ -170,6 +170,15 @@ impl Output {
         }
     }
 
+    /// The same with what is left of it once it is old: a line in place of the call and its output where an
+    /// agent shows digests of older sends, or summaries of older results. It says what a reader would want
+    /// to know of both, and is a function of them. It is cut at 256 bytes.
+    #[must_use]
+    pub fn with_digest(mut self, text: impl Into<String>) -> Self {
+        self.content.push(ContentPart::Digest { text: text.into() });
+        self
+    }
+
     /// An output as a value, which the model reads as JSON.
     pub fn json(value: Value) -> Self {
         Self {

@@ -395,6 +395,7 @@ async fn probed(wired: &Providers, name: &str, shown: &str) -> Finding {
         ("calls tools", probed.calls_tools),
         ("holds to schemas", probed.native_schema),
         ("takes pictures", probed.takes_images),
+        ("takes PDF files", probed.takes_pdf),
         ("thinks", probed.thinks),
         ("keeps prompts in a cache", probed.caches),
     ];
@@ -409,7 +410,7 @@ async fn probed(wired: &Providers, name: &str, shown: &str) -> Finding {
         detail = format!("{detail}; not: {}", of(false));
     }
     let model = format!("{}/{}", resolved.provider, resolved.model);
-    let facts = Some((model, probed.facts()));
+    let facts = Some((model, probed.facts(resolved.facts.takes)));
     let findings = Finding {
         facts,
         ..Finding::good("provider", detail)

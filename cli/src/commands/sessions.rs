@@ -211,6 +211,7 @@ async fn context(
         ("COUNT", "count"),
         ("TOKENS", "tokens"),
         ("CACHED", "cached"),
+        ("USD", "cost_usd"),
     ];
     let parts = found["parts"].as_array().cloned().unwrap_or_default();
     output::list(format, &columns, &parts)?;
@@ -230,6 +231,19 @@ async fn context(
     ) {
         output::note(&format!(
             "${input:.6} for the request, at most ${answer:.6} for the answer"
+        ));
+    }
+    let fold = &found["next_fold"];
+    if let (Some(from), Some(to)) = (fold["from_seq"].as_i64(), fold["to_seq"].as_i64()) {
+        let (strategy, tokens) = (word(&fold["strategy"]), fold["tokens"].as_u64());
+        let when = match fold["when"].as_str() {
+            Some("before") => "before the call",
+            Some("beside") => "beside the send",
+            _ => "once the send has ended",
+        };
+        output::note(&format!(
+            "{when}, messages {from} to {to} are folded ({strategy}, {} tokens)",
+            tokens.unwrap_or_default()
         ));
     }
     output::note(&word(&found["digest"]));

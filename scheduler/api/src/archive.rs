@@ -481,6 +481,12 @@ fn shape(checks: &mut Checks, line: &MessageLine) {
                     checks.refuse(&member, "is only allowed in an assistant message");
                 }
             }
+            ContentPart::Digest { text } => {
+                checks.text(&member, Some(text));
+                if line.role != Role::Tool {
+                    checks.refuse(&member, "is only allowed in a tool message");
+                }
+            }
             ContentPart::Image { .. } | ContentPart::File { .. } => {
                 if line.role == Role::Assistant {
                     checks.refuse(&member, "is only allowed in a user or tool message");

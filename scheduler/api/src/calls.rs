@@ -13,7 +13,7 @@ use mainspring_shared::error::Code;
 use mainspring_shared::id::{SessionId, SessionKey};
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::store::{CallAnswer, PostOutcome, PostResult};
-use mainspring_shared::tool::{Approval, CallRecord, CallResult, Question, bounded};
+use mainspring_shared::tool::{Approval, CallRecord, CallResult, Question, bounded, digest_part};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa_axum::router::OpenApiRouter;
@@ -59,6 +59,9 @@ pub(super) struct ResultBody {
     /// What went wrong, for the model.
     #[serde(default, deserialize_with = "present")]
     error: Option<String>,
+    /// One line that says what is left of the call once it is old, for agents that show digests of older
+    /// sends or summaries of older results; at most 256 bytes are kept.
+    digest: Option<String>,
 }
 
 impl JsonBody for ResultsBody {
@@ -80,6 +83,9 @@ impl JsonBody for ResultsBody {
             }
             if let Some(Input(parts)) = &result.content {
                 checks.parts(&format!("{at}/content"), parts);
+            }
+            if result.digest.is_some() && result.error.is_some() {
+                checks.refuse(&format!("{at}/digest"), "an error has none");
             }
             let error_nul = result.error.as_ref().is_some_and(|e| e.contains('\0'));
             if result.call_id.contains('\0') || error_nul {
@@ -250,6 +256,10 @@ fn answer(
             ..CallResult::text("")
         },
     };
+    let mut result = result;
+    result
+        .content
+        .extend(posted.digest.as_deref().and_then(digest_part));
     CallAnswer::Result(bounded(result, &posted.call_id, OUTPUT_CHARS_MAX))
 }
 

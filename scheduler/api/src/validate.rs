@@ -131,6 +131,10 @@ impl Checks {
                         self.refuse(&member, NUL);
                     }
                 }
+                ContentPart::Digest { .. } => {
+                    let member = format!("{member}/{place}/type");
+                    self.refuse(&member, "is only allowed in a tool message of an archive");
+                }
                 // What a blob is, is looked up before it is stored.
                 ContentPart::Image { .. } | ContentPart::File { .. } if part.blob().is_some() => {
                     empty = false;
@@ -192,11 +196,10 @@ impl Checks {
             i32::MAX as u32,
         );
         self.context(&format!("{member}/context"), &agent.context);
-        self.within(
-            &format!("{member}/context/images/keep"),
-            agent.context.images.keep,
-            i32::MAX as u32,
-        );
+        // None to keep is a number like others.
+        let keep = agent.context.images.keep.filter(|keep| *keep > 0);
+        let keep_member = format!("{member}/context/images/keep");
+        self.within(&keep_member, keep, i32::MAX as u32);
         let edge = agent.context.images.max_edge;
         if edge.is_some_and(|edge| !(IMAGES_EDGE_MIN..=IMAGES_EDGE_MAX).contains(&edge)) {
             self.refuse(

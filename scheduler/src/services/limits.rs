@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{SendId, TenantId};
-use mainspring_shared::store::AcceptSend;
+use mainspring_shared::send::SendStatus;
+use mainspring_shared::store::{AcceptSend, ListSends};
 use mainspring_shared::tenant::Limits;
 
 use crate::app::App;
@@ -20,6 +21,9 @@ use crate::services::spending;
 /// What a client is asked to wait whose tenant has no place for a send: some end every moment, and nobody knows
 /// which.
 const WAIT: Duration = Duration::from_secs(1);
+
+/// Open sends that are listed at once.
+const OPEN_PAGE: u32 = 200;
 
 /// The limits of the tenants that sent requests, where they have any but that of requests.
 #[derive(Debug, Default)]
@@ -82,6 +86,48 @@ pub(crate) async fn take_places(app: &App, items: &[AcceptSend]) -> Result<Place
         why: Some(too_many(max)),
         refused,
     })
+}
+
+/// Why a send of a tenant would be refused now. Takes no place: how many are open is counted by what is listed,
+/// which may have some that no request made.
+pub(crate) async fn refusals(app: &App, tenant: TenantId) -> Result<Vec<Error>, Error> {
+    let Some(limits) = app.limits.of(tenant) else {
+        return Ok(Vec::new());
+    };
+    let mut refusals: Vec<Error> = spending::refusal(app, tenant, &limits)
+        .await?
+        .into_iter()
+        .collect();
+    if let Some(max) = limits.sends_open
+        && open_sends(app, tenant, max).await? >= max
+    {
+        refusals.push(too_many(max));
+    }
+    Ok(refusals)
+}
+
+/// How many sends of a tenant are open, as far as it matters.
+async fn open_sends(app: &App, tenant: TenantId, max: u32) -> Result<u32, Error> {
+    let mut open = 0;
+    for status in [SendStatus::Running, SendStatus::Waiting, SendStatus::Queued] {
+        let mut before = None;
+        while open < max {
+            let query = ListSends {
+                tenant,
+                session: None,
+                status: Some(status),
+                before,
+                limit: (max - open).min(OPEN_PAGE),
+            };
+            let page = app.store.list_sends(query).await?;
+            open += u32::try_from(page.data.len()).unwrap_or(u32::MAX);
+            before = page.data.last().map(|send| send.id);
+            if !page.more || before.is_none() {
+                break;
+            }
+        }
+    }
+    Ok(open)
 }
 
 /// Which of some sends repeat no earlier request.

@@ -14,11 +14,12 @@ use mainspring_shared::bus::{Notice, Topic};
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{BootId, SessionKey};
 use mainspring_shared::message::ContentPart;
-use mainspring_shared::session::preview::{Answered, Ask, Preview};
+use mainspring_shared::session::preview::{Answered, Ask, Preview, PreviewLimit};
 use mainspring_shared::store::Role;
 
 use crate::app::App;
 use crate::error::Error;
+use crate::services::limits;
 
 /// How long a worker may take: it may have to ask MCP servers for their tools.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -57,7 +58,19 @@ pub async fn preview(app: &App, key: SessionKey, of: PreviewOf) -> Result<Previe
             with_request: of.with_request,
         };
         match asked(app, &ask).await {
-            Some(Answered::Preview(preview)) => return Ok(*preview),
+            Some(Answered::Preview(mut preview)) => {
+                // Limits of tenants are looked at when a send is accepted.
+                if preview.send_id.is_none() {
+                    let refusals = limits::refusals(app, key.tenant).await?;
+                    preview
+                        .limits
+                        .extend(refusals.into_iter().map(|why| PreviewLimit {
+                            code: why.code().as_str().to_owned(),
+                            detail: why.detail().to_owned(),
+                        }));
+                }
+                return Ok(*preview);
+            }
             Some(Answered::Refused { code, detail }) => return Err(Error::new(code, detail)),
             None => {}
         }

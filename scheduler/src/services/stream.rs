@@ -469,6 +469,7 @@ mod tests {
                     usage: Usage::default(),
                     digest: None,
                     folded: None,
+                    aged_to: None,
                     recalled: None,
                 }),
                 ..StepRefs::default()

@@ -112,6 +112,7 @@ pub fn filled(part: &ContentPart, data: &[u8]) -> ContentPart {
         }
         ContentPart::Text { .. }
         | ContentPart::Reasoning { .. }
+        | ContentPart::Digest { .. }
         | ContentPart::Image { .. }
         | ContentPart::File { .. } => part.clone(),
     }
@@ -140,7 +141,9 @@ pub fn absent(part: &ContentPart, why: &str) -> ContentPart {
     let (kind, name) = match part {
         ContentPart::Image { .. } => ("image", None),
         ContentPart::File { name, .. } => ("file", Some(name.as_str())),
-        ContentPart::Text { .. } | ContentPart::Reasoning { .. } => return part.clone(),
+        ContentPart::Text { .. } | ContentPart::Reasoning { .. } | ContentPart::Digest { .. } => {
+            return part.clone();
+        }
     };
     let mut text = format!("[{kind}");
     if let Some(name) = name {

@@ -94,7 +94,7 @@ impl ContentPart {
     /// What is wrong with a picture or a file; none of the other parts is ever wrong.
     pub fn media_fault(&self) -> Option<MediaFault> {
         match self {
-            Self::Text { .. } | Self::Reasoning { .. } => None,
+            Self::Text { .. } | Self::Reasoning { .. } | Self::Digest { .. } => None,
             Self::Image { source } => image_fault(source),
             Self::File { name, source } => name_fault(name).or_else(|| file_fault(source)),
         }
@@ -110,9 +110,11 @@ impl ContentPart {
                 source: FileSource::Blob { sha256, .. },
                 ..
             } => Some(*sha256),
-            Self::Text { .. } | Self::Reasoning { .. } | Self::Image { .. } | Self::File { .. } => {
-                None
-            }
+            Self::Text { .. }
+            | Self::Reasoning { .. }
+            | Self::Image { .. }
+            | Self::File { .. }
+            | Self::Digest { .. } => None,
         }
     }
 
@@ -126,9 +128,11 @@ impl ContentPart {
                 source: FileSource::Base64 { media_type, data },
                 ..
             } => Some((media_type, data)),
-            Self::Text { .. } | Self::Reasoning { .. } | Self::Image { .. } | Self::File { .. } => {
-                None
-            }
+            Self::Text { .. }
+            | Self::Reasoning { .. }
+            | Self::Image { .. }
+            | Self::File { .. }
+            | Self::Digest { .. } => None,
         }
     }
 
@@ -156,14 +160,14 @@ impl ContentPart {
                     bytes,
                 },
             },
-            Self::Text { .. } | Self::Reasoning { .. } => self,
+            Self::Text { .. } | Self::Reasoning { .. } | Self::Digest { .. } => self,
         }
     }
 
     /// Bytes that the part takes where it is kept and sent.
     pub fn weight(&self) -> usize {
         match self {
-            Self::Text { text } => text.len(),
+            Self::Text { text } | Self::Digest { text } => text.len(),
             Self::Reasoning { text, signature } => {
                 text.len() + signature.as_deref().map_or(0, str::len)
             }

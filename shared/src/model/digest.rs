@@ -131,6 +131,7 @@ impl<'a> Canonical<'a> {
             max_tokens,
             tail,
             settled: _,
+            settled_before: _,
             cache_key: _,
             background: _,
             temperature,
@@ -185,11 +186,20 @@ impl Serialize for Messages<'_> {
     }
 }
 
+/// The parts of a message that the model is shown.
+struct Content<'a>(&'a [ContentPart]);
+
+impl Serialize for Content<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().filter(|part| part.is_content()))
+    }
+}
+
 /// A message as the model sees it.
 #[derive(Serialize)]
 struct Line<'a> {
     role: Role,
-    content: &'a [ContentPart],
+    content: Content<'a>,
     #[serde(skip_serializing_if = "<[ToolCall]>::is_empty")]
     tool_calls: &'a [ToolCall],
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -204,7 +214,7 @@ impl<'a> Line<'a> {
     fn of(message: &'a Message) -> Self {
         Self {
             role: message.role,
-            content: &message.content,
+            content: Content(&message.content),
             tool_calls: &message.tool_calls,
             tool_call_id: message.tool_call_id.as_deref(),
             name: message.name.as_deref(),
@@ -240,6 +250,7 @@ mod tests {
                 at,
             ))],
             settled: 0,
+            settled_before: None,
             max_tokens: 100,
             tail: Some("<notes>\n</notes>".into()),
             cache_key: Some(at.to_string()),
@@ -271,6 +282,12 @@ mod tests {
     #[test]
     fn only_what_the_model_sees_counts() {
         assert_eq!(request(1).digest(), request(7).digest());
+        let mut said = request(1);
+        let text = "said about it".to_owned();
+        Arc::make_mut(&mut said.messages[0])
+            .content
+            .push(ContentPart::Digest { text });
+        assert_eq!(said.digest(), request(1).digest());
         let changes: [fn(&mut Request); 9] = [
             |r| r.model.push('x'),
             |r| r.system = None,

@@ -215,6 +215,8 @@ fn part_tokens(part: &ContentPart, count: Count) -> u64 {
     match part {
         ContentPart::Text { text } | ContentPart::Reasoning { text, .. } => count(text),
         ContentPart::Image { .. } => IMAGE_TOKENS,
+        // No model is shown it.
+        ContentPart::Digest { .. } => 0,
         ContentPart::File { name, source } => {
             let inside = match source {
                 FileSource::Text { text } => count(text),

@@ -45,7 +45,7 @@ pub struct ModelFacts {
 }
 
 /// What a model takes besides text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Takes {
     /// Pictures.
     pub image: bool,

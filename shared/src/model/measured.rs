@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Calibration, Request};
+use super::{Calibration, Request, expect_message_tokens, expect_tokens};
 use crate::message::{ContentPart, Message, Role};
 use crate::usage::Usage;
 
@@ -69,6 +69,15 @@ impl Measured {
         let mut calibration = Calibration::new(tokens);
         calibration.observe(self.expected, self.input);
         calibration
+    }
+
+    /// What a request to a model whose facts say `tokens` is expected to take: what was counted of it, and the rest
+    /// by the same count. None where nothing of it was counted.
+    pub fn expects(&self, request: &Request, tokens: f64) -> Option<u64> {
+        let calibration = self.calibration(tokens);
+        let of_message = |message: &Message| calibration.of(expect_message_tokens(message));
+        let of_text = |text: &str| calibration.of(expect_tokens(text));
+        self.tokens(request, of_message, of_text)
     }
 
     /// What a request takes: what was counted of it, and the rest by these estimates of a message and of
@@ -141,6 +150,7 @@ mod tests {
             messages: messages.collect(),
             max_tokens: 100,
             settled: 0,
+            settled_before: None,
             background: crate::model::InBackground::No,
             tail: None,
             cache_key: None,

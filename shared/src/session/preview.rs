@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::agent::SendOptions;
+use crate::agent::{FoldStrategy, SendOptions};
 use crate::error::Code;
 use crate::id::{BootId, SendId, SessionKey};
 use crate::message::ContentPart;
@@ -94,6 +94,13 @@ pub struct Preview {
     pub tail: Option<String>,
     /// What the call would cost, where the model's prices are known.
     pub cost: Option<PreviewCost>,
+    /// What would be folded next, where the window has no room for all.
+    #[serde(default)]
+    pub next_fold: Option<NextFold>,
+    /// The last message of the running send whose results are shown as those of old calls, where the window has no
+    /// room for all of them.
+    #[serde(default)]
+    pub aged_to: Option<i64>,
     /// What would delay the call or keep it from being made.
     pub limits: Vec<PreviewLimit>,
     /// The request as its provider would get it.
@@ -103,7 +110,7 @@ pub struct Preview {
 }
 
 /// A part of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct PreviewPart {
     /// What it is.
     pub kind: PartKind,
@@ -113,6 +120,12 @@ pub struct PreviewPart {
     pub tokens: u64,
     /// Those of them that the provider's prompt cache is likely to serve.
     pub cached: u64,
+    /// Those of them that the provider would write to its cache, at a price of its own.
+    #[serde(default)]
+    pub written: u64,
+    /// What it costs in US dollars, where the model's prices are known.
+    #[serde(default)]
+    pub cost_usd: Option<f64>,
 }
 
 /// The parts of a request, in the order in which the model reads them.
@@ -144,11 +157,44 @@ pub struct PreviewFold {
     pub tokens: u64,
 }
 
+/// A fold that the next call would cause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct NextFold {
+    /// When it would be made.
+    pub when: FoldWhen,
+    /// How.
+    pub strategy: FoldStrategy,
+    /// The first message that it would stand for, those of the folds that it covers included.
+    pub from_seq: i64,
+    /// The last one.
+    pub to_seq: i64,
+    /// About how many tokens they take.
+    pub tokens: u64,
+}
+
+/// When something is folded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FoldWhen {
+    /// Before the model is asked: the call would be another one then.
+    Before,
+    /// Beside the send, which does not wait for it.
+    Beside,
+    /// Once the send has ended, unless it goes on for long.
+    After,
+}
+
 /// What a call would cost, in US dollars.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct PreviewCost {
-    /// The request, as far as it is not cached at its full price.
+    /// The request, all of it: what is cached at that price, and the rest at its full one.
     pub input_usd: f64,
+    /// What of that is for tokens that the provider's cache serves.
+    #[serde(default)]
+    pub cache_read_usd: f64,
+    /// What of that is for tokens that the provider writes to its cache.
+    #[serde(default)]
+    pub cache_write_usd: f64,
     /// The longest answer.
     pub answer_max_usd: f64,
 }

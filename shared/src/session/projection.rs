@@ -44,7 +44,7 @@ pub struct Left {
     pub asked: String,
     /// What was done and answered.
     pub done: String,
-    /// How many results of each tool there are: what is forgotten of later ones depends on it.
+    /// How many results of each tool there are.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub results: BTreeMap<String, usize>,
 }

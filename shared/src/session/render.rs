@@ -75,6 +75,8 @@ pub struct Said<'a> {
     pub projections: &'a [Arc<Projection>],
     /// The active window behind them: see [`following`].
     pub messages: Vec<Arc<Message>>,
+    /// The last message of the running send whose results count as old; 0 where none do.
+    pub aged_to: i64,
     /// What the model has said of its answer, where that was cut and goes on.
     pub partial: Option<&'a [ContentPart]>,
 }
@@ -104,9 +106,13 @@ pub fn render(inputs: Inputs<'_>) -> Request {
     let system = assemble(agent, inputs.options.system_prompt.as_deref(), tools);
     let folds = said.folds.iter();
     let mut messages: Vec<_> = folds.map(|fold| Arc::new(recap(fold))).collect();
-    let (older, settled) =
-        older::older(said.projections, said.messages, inputs.send, &agent.context);
-    let settled = messages.len() + settled;
+    let (older, settled) = older::older(
+        said.projections,
+        said.messages,
+        (inputs.send, said.aged_to),
+        &agent.context,
+    );
+    let folds = messages.len();
     messages.extend(older);
     if let Some(keep) = agent.context.images.keep {
         fade(&mut messages, keep as usize);
@@ -116,7 +122,8 @@ pub fn render(inputs: Inputs<'_>) -> Request {
         model: model.name,
         system,
         messages,
-        settled,
+        settled: folds + settled.now,
+        settled_before: settled.before.map(|before| folds + before),
         tail: None,
         cache_key: Some(inputs.session.to_string()),
         background: InBackground::No,
@@ -193,6 +200,19 @@ pub fn has_all(window: &Window, from: i64, send: SendId, context: &ContextSpec) 
         return false;
     }
     projections == 0 || older::are_digested(projections, window.active(from), send, context)
+}
+
+/// The messages of the running send, up to this last one, at which one more block of its results is shown as those of
+/// old calls once they count as old, in order. So many projections stand in front of the messages; the results of the
+/// send up to a message count as old already.
+pub fn forgetting_steps(
+    projections: usize,
+    messages: &[Arc<Message>],
+    running: (SendId, i64),
+    last: i64,
+    context: &ContextSpec,
+) -> Vec<i64> {
+    older::steps(projections, messages, running, last, context)
 }
 
 /// A fold as the message that the model is shown in the place of those that it stands for.

@@ -36,6 +36,10 @@ pub struct Shown {
     /// folded next depends on it, whoever asks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured: Option<Measured>,
+    /// The last of the send's own messages whose results count as old, once the window had no room for all of
+    /// them: what is forgotten of them stays so, whoever asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aged_to: Option<i64>,
     /// Whether hooks let a send go that a timer had fired: they are not asked again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub let_go: bool,

@@ -2,13 +2,48 @@
 
 use super::call::CallResult;
 use crate::blob::BlobHash;
-use crate::message::{ContentPart, plain_text, texts};
+use crate::message::{ContentPart, digest_of, plain_text, texts};
 
 /// Characters of an output that are kept at all.
 const WHOLE_CHARS_MAX: usize = 2_000_000;
 
 /// Bytes of pictures and files that a result keeps.
 const MEDIA_BYTES_MAX: usize = 12 << 20;
+
+/// Bytes of what a tool says is left of its result once it is old: with the line that says how to read the
+/// whole, it is shorter than results that stay as they are.
+const DIGEST_BYTES_MAX: usize = 256;
+
+/// What a tool says is left of a result, as it is kept: one line of bounded length. None of nothing.
+pub fn digest_part(said: &str) -> Option<ContentPart> {
+    // As much as may be needed, whatever there is.
+    let said = said.trim_start();
+    let mut end = said.len().min(4 * DIGEST_BYTES_MAX);
+    while !said.is_char_boundary(end) {
+        end -= 1;
+    }
+    let words = said[..end].replace('\0', "\u{fffd}");
+    let mut text = words.split_whitespace().collect::<Vec<_>>().join(" ");
+    if text.len() > DIGEST_BYTES_MAX || (end < said.len() && !text.is_empty()) {
+        let mut end = text.len().min(DIGEST_BYTES_MAX - '\u{2026}'.len_utf8());
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        text.truncate(end);
+        text.push('\u{2026}');
+    }
+    (!text.is_empty()).then_some(ContentPart::Digest { text })
+}
+
+/// Puts the first digest of a result behind its content, within its bounds; others go.
+fn bound_digest(content: &mut Vec<ContentPart>) {
+    let Some(said) = digest_of(content) else {
+        return;
+    };
+    let digest = digest_part(said);
+    content.retain(ContentPart::is_content);
+    content.extend(digest);
+}
 
 /// The result with its text within `chars_max` characters, and the whole beside it where it was
 /// cut. Free of U+0000, which no database stores.
@@ -32,6 +67,7 @@ pub fn bounded(mut result: CallResult, call_id: &str, chars_max: usize) -> CallR
             }
         }
     }
+    bound_digest(&mut result.content);
     let text = plain_text(&result.content);
     let chars = text.chars().count();
     if chars <= chars_max {
@@ -144,6 +180,41 @@ mod tests {
         let whole = kept.whole_text();
         assert!(whole.contains("must be one of image/gif"), "{whole}");
         assert!(whole.contains("too many"), "{whole}");
+    }
+
+    #[test]
+    fn a_digest_is_one_bounded_line_behind_the_rest_and_no_text() {
+        let digest = |text: &str| ContentPart::Digest { text: text.into() };
+        let mut result = CallResult::text("x".repeat(50));
+        result.content.insert(0, digest("  read\n a\0b "));
+        result.content.push(digest("another"));
+        let kept = bounded(result, "call_1", 20);
+        assert_eq!(digest_of(&kept.content), Some("read a\u{fffd}b"));
+        assert_eq!(kept.content.len(), 2);
+        assert!(plain_text(&kept.content).starts_with("xxxxxxxxxx\n["));
+        assert_eq!(kept.whole_text(), "x".repeat(50));
+        for long in [
+            "é".repeat(200),
+            "a b ".repeat(10_000),
+            format!("a{}b", " ".repeat(9_000)),
+        ] {
+            let part = digest_part(&long).expect("says something");
+            let text = digest_of(std::slice::from_ref(&part)).expect("a digest");
+            assert!(
+                text.len() <= DIGEST_BYTES_MAX && text.ends_with('\u{2026}'),
+                "{text}"
+            );
+        }
+        assert_eq!(
+            digest_part(&format!("{}x ", " \n".repeat(9_000))),
+            Some(digest("x"))
+        );
+        assert_eq!(digest_part(" \n "), None);
+        let empty = CallResult {
+            content: vec![digest(" "), ContentPart::text("a")],
+            ..CallResult::text("")
+        };
+        assert_eq!(bounded(empty, "call_1", 20), CallResult::text("a"));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::bounds::digest_part;
 use crate::blob::BlobRef;
 use crate::error::Code;
 use crate::id::{SendId, SessionId};
@@ -276,9 +277,13 @@ pub fn child_result(send: &SendRecord) -> CallResult {
         };
     }
     let text = send.output_text.as_deref().filter(|text| !text.is_empty());
+    let text = text.unwrap_or("the child ended without saying anything");
+    let mut result = CallResult::text(text);
+    let said = format!("the child {} answered: {text}", send.key.session);
+    result.content.extend(digest_part(&said));
     CallResult {
         value: Some(value),
-        ..CallResult::text(text.unwrap_or("the child ended without saying anything"))
+        ..result
     }
 }
 
@@ -287,7 +292,8 @@ pub fn child_result(send: &SendRecord) -> CallResult {
 pub fn child_item(send: &SendRecord, call_id: &str) -> (String, Vec<ContentPart>) {
     let head = ContentPart::text(format!("The child of {call_id} has ended."));
     let mut content = vec![head];
-    content.extend(child_result(send).content);
+    let result = child_result(send).content.into_iter();
+    content.extend(result.filter(ContentPart::is_content));
     (format!("child_{}", send.id), content)
 }
 

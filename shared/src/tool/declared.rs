@@ -6,18 +6,26 @@ use std::fmt;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::call::Repeat;
 use super::schema;
+use crate::error::Failure;
 use crate::stored::Extra;
 use crate::time::Span;
+use crate::workflow::template::{Named, Names, free_names, render};
 
 /// Tools that one agent may declare: more than any model can tell apart.
 const TOOLS_MAX: usize = 256;
 
 /// Characters of a tool's name: what every provider takes.
 const NAME_CHARS_MAX: usize = 64;
+
+/// Bytes of a digest's template.
+const DIGEST_TEMPLATE_BYTES_MAX: usize = 2_000;
+
+/// What such a template may read.
+const DIGEST_NAMES: [&str; 2] = ["arguments", "output"];
 
 /// Patterns in the schemas of one agent's tools: each is compiled when the agent is accepted.
 const PATTERNS_MAX: usize = 256;
@@ -96,6 +104,9 @@ pub struct HttpTool {
     /// Whether a person is asked before each call.
     #[serde(default)]
     pub approval: bool,
+    /// A template of `arguments` and `output` that says in one line what is left of a call once it is old.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
     /// The workers that can call it; sends of an agent with it run there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
@@ -262,6 +273,9 @@ pub fn check(tools: &[ToolEntry]) -> Vec<ToolFault> {
                 if tool.timeout.is_some_and(|timeout| timeout.0.is_zero()) {
                     fault("/timeout", "must be longer than nothing".to_owned());
                 }
+                if let Some(detail) = tool.digest.as_deref().and_then(digest_fault) {
+                    fault("/digest", detail);
+                }
                 ("/name", &tool.name)
             }
             ToolEntry::Declared(DeclaredTool::External(tool)) => {
@@ -285,6 +299,42 @@ pub fn check(tools: &[ToolEntry]) -> Vec<ToolFault> {
         }
     }
     faults
+}
+
+/// What is wrong with the template of a digest.
+fn digest_fault(template: &str) -> Option<String> {
+    if template.len() > DIGEST_TEMPLATE_BYTES_MAX {
+        return Some(format!(
+            "must have at most {DIGEST_TEMPLATE_BYTES_MAX} bytes"
+        ));
+    }
+    if template.contains('\0') {
+        return Some("must not contain U+0000".to_owned());
+    }
+    let names = match free_names(template) {
+        Ok(names) => names,
+        Err(detail) => return Some(detail),
+    };
+    let other = names
+        .iter()
+        .find(|name| !DIGEST_NAMES.contains(&name.as_str()))?;
+    Some(format!(
+        "reads {other:?}, which is neither `arguments` nor `output`"
+    ))
+}
+
+/// What is left of a call by its tool's template: none where that reads something that is not there.
+pub fn digest_by(template: &str, arguments: &Map<String, Value>, output: &Value) -> Option<String> {
+    struct Call<'a>(&'a Map<String, Value>, &'a Value);
+    impl Names for Call<'_> {
+        fn named(&self, name: &str) -> Result<Named, Failure> {
+            Ok(Named::Value(match name {
+                "arguments" => Value::Object(self.0.clone()),
+                _ => self.1.clone(),
+            }))
+        }
+    }
+    render(template, &Call(arguments, output)).ok()
 }
 
 fn patterns(tool: &ToolEntry) -> usize {
@@ -354,6 +404,8 @@ mod tests {
             {"type": "http", "name": "a", "url": "ftp://x"},
             {"type": "external", "name": "a", "parameters": {"type": "array"}},
             {"type": "external", "name": "c", "parameters": {"type": "object", "properties": {"x": {"type": "nonsense"}}}},
+            {"type": "http", "name": "d", "url": "https://x.example", "digest": "{{secret}}"},
+            {"type": "http", "name": "e", "url": "https://x.example", "digest": "{{output"},
         ]));
         let faults = check(&tools);
         let pointers: Vec<_> = faults.iter().map(|fault| fault.pointer.as_str()).collect();
@@ -365,8 +417,20 @@ mod tests {
                 "/2/parameters/type",
                 "/2/name",
                 "/3/parameters/properties/x/type",
+                "/4/digest",
+                "/5/digest",
             ]
         );
+    }
+
+    #[test]
+    fn a_digest_reads_the_call_and_its_output() {
+        let arguments = json!({"city": "Bern"});
+        let arguments = arguments.as_object().expect("an object");
+        let by = |template| digest_by(template, arguments, &json!({"degrees": [20, 21]}));
+        let template = "{{arguments.city}}: {{output.degrees[0]}} degrees";
+        assert_eq!(by(template).as_deref(), Some("Bern: 20 degrees"));
+        assert_eq!(by("{{output.wind}}"), None);
     }
 
     #[test]

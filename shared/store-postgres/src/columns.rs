@@ -319,6 +319,7 @@ mod tests {
             usage: mainspring_shared::usage::Usage::default(),
             digest: None,
             folded: None,
+            aged_to: None,
             recalled: None,
         };
         let fold = mainspring_shared::session::fold::FoldRef {

@@ -135,7 +135,8 @@ impl Tool for Fake {
             let words = (0..=chars / 8).map(|word| format!("{n:03}.{word:03x} "));
             let mut text: String = words.collect();
             text.truncate(chars as usize);
-            return Ok(Output::text(text));
+            let digest = format!("{} gave {chars} characters of {n}", self.name);
+            return Ok(Output::text(text).with_digest(digest));
         }
         Ok(Output::text(format!("{} did {n}", self.name)))
     }

@@ -178,7 +178,7 @@ fn drawn_agent(chance: &mut Chance) -> AgentSpec {
         let policy = chance.pick(&policies);
         context.tools.insert("look".to_owned(), policy);
     }
-    context.images.keep = chance.pick(&[None, Some(1), Some(2)]);
+    context.images.keep = chance.pick(&[None, Some(0), Some(1), Some(2)]);
     agent.context = context;
     agent
 }

@@ -66,6 +66,7 @@ fn request(news: Vec<NewMessage>) -> Request {
         messages,
         max_tokens: 9,
         settled: 0,
+        settled_before: None,
         background: InBackground::No,
         tail: None,
         cache_key: None,

@@ -15,6 +15,7 @@ mod extractions;
 mod fired;
 mod fold_service;
 mod folding;
+mod forgetting;
 mod grants;
 mod hooked_context;
 mod hooks;

@@ -4,14 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mainspring_shared::agent::{AgentSpec, ContextSpec};
-use mainspring_shared::budget::Budget;
+use mainspring_shared::budget::{Budget, Price};
 use mainspring_shared::error::Code;
-use mainspring_shared::id::SessionKey;
+use mainspring_shared::id::{SessionKey, TenantId};
+use mainspring_shared::pause::{PauseKey, PauseKind};
 use mainspring_shared::send::SendStatus;
 use mainspring_shared::session::preview::PartKind::{History, New, System, Tail, Tools};
 use mainspring_shared::session::preview::{Answered, Preview};
 use mainspring_shared::tool::ToolEntry;
 use mainspring_tests::world::{FaultPlan, Faulty, World};
+use mainspring_worker::llm::FactsOverride;
 use serde_json::{Value, json};
 
 fn agent() -> AgentSpec {
@@ -191,4 +193,96 @@ async fn what_would_not_let_a_call_be_made_is_said() {
         panic!("there is no such session");
     };
     assert_eq!(code, Code::SessionNotFound);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_paused_and_would_hold_a_call_back_is_said() {
+    let world = World::new().await;
+    let spec = AgentSpec {
+        name: Some("a".to_owned()),
+        ..agent()
+    };
+    let key = world.session(spec).await;
+    let _worker = world.worker("w", world.store.clone());
+    let pauses = [
+        PauseKey::tenant(TenantId::DEFAULT),
+        PauseKey::of(TenantId::DEFAULT, PauseKind::Agent, "a"),
+        PauseKey::of_system(PauseKind::Pool, "default"),
+        PauseKey::of_system(PauseKind::Provider, "script"),
+        PauseKey::of(TenantId::DEFAULT, PauseKind::Tool, "look"),
+        PauseKey::of(TenantId::DEFAULT, PauseKind::Tool, "unrelated"),
+    ];
+    for pause in &pauses {
+        world.hold_back(pause).await;
+        world.pass(Duration::from_secs(2)).await;
+        let shown = preview(&world, "w", key, Some("hello")).await;
+        let codes: Vec<_> = shown
+            .limits
+            .iter()
+            .map(|limit| limit.code.as_str())
+            .collect();
+        let expected = match (pause.kind, pause.name.as_str()) {
+            (_, "unrelated") => Vec::new(),
+            (kind, _) => vec![format!("pause.{}", kind.as_str())],
+        };
+        assert_eq!(codes, expected, "{:?}", shown.limits);
+        world.let_go(pause).await;
+    }
+    world.pass(Duration::from_secs(2)).await;
+    assert_eq!(preview(&world, "w", key, Some("hello")).await.limits, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_part_has_its_price_with_what_the_cache_reads_and_writes() {
+    let mut world = World::new().await;
+    let price = Price {
+        input: 10.0,
+        output: 50.0,
+        cache_read: Some(1.0),
+        cache_write: Some(12.5),
+        long: None,
+    };
+    let facts = FactsOverride {
+        price: Some(price),
+        ..FactsOverride::default()
+    };
+    world.facts.insert("model".to_owned(), facts);
+    let key = world.session(agent()).await;
+    let _worker = world.worker("w", world.store.clone());
+    world.pass(Duration::from_millis(100)).await;
+    let note = plan(&json!([[["note_add", {"content": "blue"}]]]));
+    let first = preview(&world, "w", key, Some(&note)).await;
+    let id = world.send(key, &note).await;
+    world.settle(&[id]).await;
+    let second = preview(&world, "w", key, Some("hello")).await;
+    for shown in [&first, &second] {
+        let mut sum = 0.0;
+        for part in &shown.parts {
+            let fresh = part.tokens - part.cached - part.written;
+            let expected = fresh as f64 * 10.0 + part.cached as f64 + part.written as f64 * 12.5;
+            let cost = part.cost_usd.expect("the price is known");
+            assert!((cost - expected / 1e6).abs() < 1e-12, "{part:?}");
+            assert_eq!(
+                part.kind == Tail,
+                fresh > 0,
+                "only the tail is not kept: {part:?}"
+            );
+            sum += cost;
+        }
+        let cost = shown.cost.expect("the price is known");
+        assert!((cost.input_usd - sum).abs() < 1e-12, "{cost:?} {sum}");
+        let (read, written): (u64, u64) = (
+            shown.parts.iter().map(|part| part.cached).sum(),
+            shown.parts.iter().map(|part| part.written).sum(),
+        );
+        assert!((cost.cache_read_usd - read as f64 / 1e6).abs() < 1e-12);
+        assert!((cost.cache_write_usd - written as f64 * 12.5 / 1e6).abs() < 1e-12);
+        let answer = f64::from(shown.answer_max) * 50.0 / 1e6;
+        assert!((cost.answer_max_usd - answer).abs() < 1e-12);
+    }
+    assert_eq!(
+        (first.cached, first.cost.map(|cost| cost.cache_read_usd)),
+        (0, Some(0.0))
+    );
+    assert!(second.cached > 0);
 }

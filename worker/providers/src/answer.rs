@@ -148,6 +148,7 @@ pub(super) mod tests {
             messages: Vec::new(),
             max_tokens: 16,
             settled: 0,
+            settled_before: None,
             background: mainspring_worker::llm::InBackground::No,
             tail: None,
             cache_key: None,

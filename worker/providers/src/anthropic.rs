@@ -62,6 +62,10 @@ impl Model for Anthropic {
         Ok(answer.reply(request))
     }
 
+    fn keeps_prompts(&self) -> bool {
+        self.caches
+    }
+
     fn wire(&self, request: &Request) -> Option<Result<Vec<u8>, Error>> {
         let body = request::body(request, self.caches, self.endpoint.streams());
         Some(self.endpoint.whole_body(request, body))

@@ -196,6 +196,25 @@ impl<M: Model> Model for Guarded<M> {
         self.model.abandon(background).await
     }
 
+    fn held(&self, request: &Request) -> Option<(Hold, Duration)> {
+        let now = self.gate.clock.monotonic();
+        let mut state = self.gate.lock();
+        let tokens = if state.rates.counts_tokens(&request.model) {
+            estimate_request_tokens(request)
+        } else {
+            0
+        };
+        if let Some(wait) = state.rates.wait(&request.model, tokens, now) {
+            return Some((Hold::Rate, wait));
+        }
+        let wait = state.breaker.wait(now)?;
+        Some((Hold::Outage, wait))
+    }
+
+    fn keeps_prompts(&self) -> bool {
+        self.model.keeps_prompts()
+    }
+
     fn native_schema(&self) -> bool {
         self.model.native_schema()
     }

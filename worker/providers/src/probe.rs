@@ -10,8 +10,8 @@ use std::sync::Arc;
 use mainspring_shared::agent::OutputSpec;
 use mainspring_shared::error::{Code, Coded as _};
 use mainspring_shared::id::SendId;
-use mainspring_shared::message::{ContentPart, ImageSource, NewMessage};
-use mainspring_shared::model::{FactsOverride, Medium, Thinking, ToolSpec};
+use mainspring_shared::message::{ContentPart, FileSource, ImageSource, NewMessage};
+use mainspring_shared::model::{FactsOverride, Medium, Takes, Thinking, ToolSpec};
 use mainspring_shared::time::Timestamp;
 use mainspring_worker::llm::{Error, InBackground, Model, Reply, Request};
 use serde_json::json;
@@ -30,6 +30,18 @@ const LONG_SENTENCES: usize = 300;
 const DOT: &str =
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC";
 
+/// A PDF file of one page with one word.
+const PAGE: &str = "\
+    JVBERi0xLjQKMSAwIG9iago8PC9UeXBlL0NhdGFsb2cvUGFnZXMgMiAwIFI+PgplbmRvYmoKMiAwIG9iago8PC9U\
+    eXBlL1BhZ2VzL0tpZHNbMyAwIFJdL0NvdW50IDE+PgplbmRvYmoKMyAwIG9iago8PC9UeXBlL1BhZ2UvUGFyZW50\
+    IDIgMCBSL01lZGlhQm94WzAgMCAxMDAgMTAwXS9Db250ZW50cyA0IDAgUi9SZXNvdXJjZXM8PC9Gb250PDwvRjEg\
+    NSAwIFI+Pj4+Pj4KZW5kb2JqCjQgMCBvYmoKPDwvTGVuZ3RoIDMzPj5zdHJlYW0KQlQgL0YxIDI0IFRmIDIwIDQw\
+    IFRkIChyZWQpIFRqIEVUCmVuZHN0cmVhbQplbmRvYmoKNSAwIG9iago8PC9UeXBlL0ZvbnQvU3VidHlwZS9UeXBl\
+    MS9CYXNlRm9udC9IZWx2ZXRpY2E+PgplbmRvYmoKeHJlZgowIDYKMDAwMDAwMDAwMCA2NTUzNSBmIAowMDAwMDAw\
+    MDA5IDAwMDAwIG4gCjAwMDAwMDAwNTQgMDAwMDAgbiAKMDAwMDAwMDEwNSAwMDAwMCBuIAowMDAwMDAwMjE3IDAw\
+    MDAwIG4gCjAwMDAwMDAyOTcgMDAwMDAgbiAKdHJhaWxlcgo8PC9TaXplIDYvUm9vdCAxIDAgUj4+CnN0YXJ0eHJl\
+    ZgozNjAKJSVFT0YK";
+
 /// What was found out. Nothing is said of what the endpoint neither did nor refused.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Probed {
@@ -43,6 +55,8 @@ pub struct Probed {
     pub native_schema: Option<bool>,
     /// Whether it takes pictures.
     pub takes_images: Option<bool>,
+    /// Whether it takes PDF files.
+    pub takes_pdf: Option<bool>,
     /// Whether it thought before it answered.
     pub thinks: Option<bool>,
     /// Whether it said that its prompt cache served a request that was sent twice.
@@ -56,15 +70,21 @@ pub struct Probed {
 }
 
 impl Probed {
-    /// The facts, for the configuration.
-    pub fn facts(&self) -> FactsOverride {
+    /// The facts, for the configuration. What was not found out of what the model takes is as it is known: a
+    /// configuration says either all of it or nothing.
+    pub fn facts(&self, known: Takes) -> FactsOverride {
+        let asked = self.takes_images.or(self.takes_pdf).is_some();
+        let media = [
+            (Medium::Image, self.takes_images.unwrap_or(known.image)),
+            (Medium::Pdf, self.takes_pdf.unwrap_or(known.pdf)),
+            (Medium::Audio, known.audio),
+        ];
+        let taken = media.into_iter().filter(|(_, takes)| *takes);
+        let taken = taken.map(|(medium, _)| medium).collect();
         FactsOverride {
             window: self.window,
             output_max: self.output_max,
-            input: self.takes_images.map(|takes| {
-                let image = takes.then_some(Medium::Image);
-                image.into_iter().collect()
-            }),
+            input: asked.then_some(taken),
             native_schema: self.native_schema,
             // One that did not think may have been free to.
             thinking: self
@@ -92,6 +112,7 @@ pub async fn probe(model: &dyn Model, name: &str) -> Result<Probed, Error> {
         probed.native_schema = asking.schema(&mut probed.failed).await;
     }
     probed.takes_images = asking.image(&mut probed.failed).await;
+    probed.takes_pdf = asking.pdf(&mut probed.failed).await;
     probed.caches = asking.cache(&mut probed.failed).await;
     let said = asking.limits().await;
     (probed.window, probed.output_max) = (said.window, said.output_max);
@@ -159,6 +180,21 @@ impl Asking<'_> {
         settled("image", self.ask(&request).await.map(|_| true), failed)
     }
 
+    async fn pdf(&self, failed: &mut Vec<(&'static str, String)>) -> Option<bool> {
+        let mut request = request(self.name, "Which word is in this file? One word.");
+        let file = ContentPart::File {
+            name: "word.pdf".to_owned(),
+            source: FileSource::Base64 {
+                media_type: "application/pdf".to_owned(),
+                data: PAGE.to_owned(),
+            },
+        };
+        for message in &mut request.messages {
+            Arc::make_mut(message).content.push(file.clone());
+        }
+        settled("pdf", self.ask(&request).await.map(|_| true), failed)
+    }
+
     async fn cache(&self, failed: &mut Vec<(&'static str, String)>) -> Option<bool> {
         let mut request = request(self.name, "Answer with the word ok.");
         // Its own, so that nothing of it is in the cache before.
@@ -216,6 +252,7 @@ fn request(model: &str, text: &str) -> Request {
         ))],
         max_tokens: ANSWER_TOKENS,
         settled: 0,
+        settled_before: None,
         background: InBackground::No,
         tail: None,
         cache_key: None,

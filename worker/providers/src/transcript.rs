@@ -71,7 +71,9 @@ pub(super) struct ToolResult<'a> {
 pub(super) fn has_media(message: &Message) -> bool {
     message.content.iter().any(|part| match part {
         ContentPart::Image { .. } | ContentPart::File { .. } => true,
-        ContentPart::Text { .. } | ContentPart::Reasoning { .. } => false,
+        ContentPart::Text { .. } | ContentPart::Reasoning { .. } | ContentPart::Digest { .. } => {
+            false
+        }
     })
 }
 

@@ -33,6 +33,7 @@ pub(crate) async fn ask(
         timeout: None,
         parallel: true,
         approval: false,
+        digest: None,
         pool: None,
         extra: mainspring_shared::stored::Extra::default(),
     });

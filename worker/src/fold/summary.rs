@@ -47,6 +47,7 @@ pub(crate) fn prompt(model: String, span: &Span, budget: u64) -> Option<Request>
         messages: vec![Arc::new(message)],
         max_tokens: SUMMARY_TOKENS_MAX,
         settled: 0,
+        settled_before: None,
         background: InBackground::No,
         tail: None,
         cache_key: None,

@@ -44,7 +44,8 @@ impl Model for Direct {
             Some(result) => {
                 let text = plain_text(&result.content);
                 on_chunk(Chunk::Text(&text));
-                (result.content.clone(), Vec::new(), Finish::Stop)
+                let content = result.content.iter().filter(|part| part.is_content());
+                (content.cloned().collect(), Vec::new(), Finish::Stop)
             }
             None => (
                 Vec::new(),
@@ -112,6 +113,7 @@ mod tests {
             messages: messages.collect(),
             max_tokens: 1,
             settled: 0,
+            settled_before: None,
             background: crate::llm::InBackground::No,
             tail: None,
             cache_key: None,

@@ -1,8 +1,10 @@
 //! How large the parts of a request are, and which of them a provider's prompt cache is likely to serve.
 
+use mainspring_shared::budget::Price;
 use mainspring_shared::message::Message;
 use mainspring_shared::model::expect_tool_tokens;
-use mainspring_shared::session::preview::{PartKind, PreviewPart};
+use mainspring_shared::session::preview::{PartKind, PreviewCost, PreviewPart};
+use mainspring_shared::usage::Usage;
 
 use crate::llm::{Calibration, Request, expect_message_tokens, expect_tokens};
 
@@ -15,6 +17,10 @@ pub(super) struct Sizes<'a> {
     /// The first `seq` that no stored message has.
     pub(super) next_seq: i64,
     pub(super) calibration: Calibration,
+    /// The model's prices, where they are known.
+    pub(super) price: Option<Price>,
+    /// Whether the provider keeps the beginnings of requests.
+    pub(super) keeps: bool,
     /// The last message that the provider was asked with a short while ago, behind the same beginning.
     pub(super) cached_to: Option<i64>,
 }
@@ -46,10 +52,36 @@ impl Sizes<'_> {
             ),
             self.part(PartKind::Tail, tail.map(|tokens| (tokens, false))),
         ];
-        let cached: u64 = parts.iter().map(|part| part.cached).sum();
-        let parts = parts.into_iter().map(|part| PreviewPart {
-            cached: if cached < CACHE_MIN { 0 } else { part.cached },
-            ..part
+        let sum = |of: fn(&PreviewPart) -> u64| parts.iter().map(of).sum::<u64>();
+        let (tokens, cached) = (sum(|part| part.tokens), sum(|part| part.cached));
+        let written = sum(|part| {
+            if part.kind == PartKind::Tail {
+                0
+            } else {
+                part.tokens
+            }
+        });
+        let price = self.price.map(|price| price.for_input(tokens));
+        // What has no price of its own is written for nothing.
+        let writes = self.keeps
+            && written >= CACHE_MIN
+            && self.price.is_some_and(|price| price.cache_write.is_some());
+        let parts = parts.into_iter().map(|part| {
+            let cached = if cached < CACHE_MIN { 0 } else { part.cached };
+            let written = if writes && part.kind != PartKind::Tail {
+                part.tokens - cached
+            } else {
+                0
+            };
+            let part = PreviewPart {
+                cached,
+                written,
+                ..part
+            };
+            PreviewPart {
+                cost_usd: price.map(|price| price.of(&read(part))),
+                ..part
+            }
         });
         parts.filter(|part| part.count > 0).collect()
     }
@@ -70,7 +102,45 @@ impl Sizes<'_> {
             count,
             tokens: self.calibration.of(tokens),
             cached: self.calibration.of(cached),
+            written: 0,
+            cost_usd: None,
         }
+    }
+}
+
+/// A part as a provider counts it.
+fn read(part: PreviewPart) -> Usage {
+    Usage {
+        input_tokens: part.tokens,
+        cache_read_tokens: part.cached,
+        cache_write_tokens: part.written,
+        ..Usage::default()
+    }
+}
+
+/// What the parts of a request cost, and the longest answer to it.
+pub(super) fn cost(parts: &[PreviewPart], price: &Price, answer_max: u32) -> PreviewCost {
+    let sum = |of: fn(&PreviewPart) -> u64| parts.iter().map(of).sum::<u64>();
+    let (tokens, cached, written) = (
+        sum(|part| part.tokens),
+        sum(|part| part.cached),
+        sum(|part| part.written),
+    );
+    let price = price.for_input(tokens);
+    let of = |input_tokens, cache_read_tokens, cache_write_tokens, output_tokens| {
+        price.of(&Usage {
+            input_tokens,
+            output_tokens,
+            cache_read_tokens,
+            cache_write_tokens,
+            ..Usage::default()
+        })
+    };
+    PreviewCost {
+        input_usd: of(tokens, cached, written, 0),
+        cache_read_usd: of(cached, cached, 0, 0),
+        cache_write_usd: of(written, 0, written, 0),
+        answer_max_usd: of(0, 0, 0, u64::from(answer_max)),
     }
 }
 

@@ -10,7 +10,7 @@ use futures::{FutureExt, StreamExt};
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{BootId, SessionKey};
 use mainspring_shared::memory::{Account, PaidCall};
-use mainspring_shared::message::{ContentPart, plain_text};
+use mainspring_shared::message::{ContentPart, digest_of, plain_text};
 use mainspring_shared::time::Clock;
 use mainspring_shared::tool::{CallRecord, CallResult, Repeat, bounded};
 use serde_json::{Map, Value};
@@ -200,10 +200,25 @@ async fn hooked(
     }
     match over {
         Over::Result(mut result) => {
+            let said = digest_of(&result.content).is_some();
+            let before = said.then(|| result.content.clone());
             hooks.after_tool(at, &call, &mut result).await;
+            if let Some(before) = before {
+                stale_digest(&before, &mut result.content);
+            }
             Over::Result(result)
         }
         Over::Abort(message) => Over::Abort(message),
+    }
+}
+
+/// Leaves out what the tool said is left of its result where a hook put another one in its place.
+fn stale_digest(before: &[ContentPart], content: &mut Vec<ContentPart>) {
+    let said = |parts: &[ContentPart]| digest_of(parts).map(str::to_owned);
+    let shown = |part: &&ContentPart| part.is_content();
+    let changed = before.iter().filter(shown).ne(content.iter().filter(shown));
+    if changed && said(before) == said(content) {
+        content.retain(ContentPart::is_content);
     }
 }
 
@@ -256,14 +271,13 @@ type Given = std::thread::Result<Result<Output, ToolError>>;
 fn over(given: Given, call_id: &str, traits: Traits) -> Over {
     let result = match given {
         Ok(Ok(output)) => {
-            let only_text =
-                (output.content.iter()).all(|part| matches!(part, ContentPart::Text { .. }));
-            let empty = only_text && plain_text(&output.content).is_empty();
-            let content = if empty {
-                CallResult::text("(no output)").content
-            } else {
-                output.content
-            };
+            let mut content = output.content;
+            let mut shown = content.iter().filter(|part| part.is_content());
+            let only_text = shown.all(|part| matches!(part, ContentPart::Text { .. }));
+            if only_text && plain_text(&content).is_empty() {
+                content.retain(|part| !part.is_content());
+                content.insert(0, ContentPart::text("(no output)"));
+            }
             CallResult {
                 content,
                 value: output.value,
@@ -282,4 +296,36 @@ fn over(given: Given, call_id: &str, traits: Traits) -> Over {
         ),
     };
     Over::Result(bounded(result, call_id, traits.output_chars_max))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_digest_goes_with_the_result_that_it_is_of() {
+        let digest = |text: &str| ContentPart::Digest { text: text.into() };
+        let before = [ContentPart::text("a secret"), digest("found a secret")];
+        let after = |content: &[ContentPart]| {
+            let mut content = content.to_vec();
+            stale_digest(&before, &mut content);
+            content
+        };
+        assert_eq!(after(&before), before);
+        let removed = [ContentPart::text("nothing"), digest("found a secret")];
+        assert_eq!(after(&removed), removed[..1]);
+        let replaced = [ContentPart::text("nothing"), digest("found nothing")];
+        assert_eq!(after(&replaced), replaced);
+    }
+
+    #[test]
+    fn an_output_of_nothing_says_so_and_keeps_its_digest() {
+        let traits = Traits::new(Repeat::Safe);
+        let output = Output::default().with_digest("did it");
+        let Over::Result(result) = over(Ok(Ok(output)), "c", traits) else {
+            panic!("a result");
+        };
+        assert_eq!(plain_text(&result.content), "(no output)");
+        assert_eq!(digest_of(&result.content), Some("did it"));
+    }
 }

@@ -11,4 +11,5 @@ mod store_results;
 mod store_round;
 mod wait;
 
+pub(crate) use fold::room_of;
 pub(super) use fold::{Beside, Folding};

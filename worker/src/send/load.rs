@@ -77,7 +77,14 @@ pub(super) fn window_from(totals: &SendTotals) -> i64 {
     shown.and_then(|shown| shown.from_seq).unwrap_or(1)
 }
 
+/// The last message of a send with these sums whose results count as old.
+pub(super) fn aged_to(totals: &SendTotals) -> i64 {
+    let shown = totals.shown.as_ref();
+    shown.and_then(|shown| shown.aged_to).unwrap_or(0)
+}
+
 /// What a model call of a send is made of.
+#[derive(Clone)]
 pub(crate) struct Question<'a> {
     /// The send and its agent.
     pub(crate) send: &'a StartedSend,
@@ -93,6 +100,8 @@ pub(crate) struct Question<'a> {
     pub(crate) projections: &'a [Arc<Projection>],
     /// The window behind them, and what is not stored yet.
     pub(crate) messages: Vec<Arc<Message>>,
+    /// The last message of the send whose results count as old.
+    pub(crate) aged_to: i64,
     /// The beginning of the answer, where that was cut.
     pub(crate) partial: Option<&'a [ContentPart]>,
     /// The shape of the answer.
@@ -119,6 +128,7 @@ pub(crate) fn request(question: Question<'_>) -> Request {
             folds: question.folds,
             projections: question.projections,
             messages: question.messages,
+            aged_to: question.aged_to,
             partial: question.partial,
         },
         tail: tail(missing.as_deref(), question.shown),

@@ -99,6 +99,16 @@ pub(super) struct Partial {
     pub(super) parts: u32,
 }
 
+/// What identifies a question to the model.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Asks {
+    pub(super) digest: Option<Digest>,
+    /// The newest fold that it shows, 0 for none.
+    pub(super) folded: Option<i64>,
+    /// The last message of the send whose results counted as old.
+    pub(super) aged_to: Option<i64>,
+}
+
 /// The model call of the open round, and what came of the last one.
 #[derive(Default)]
 pub(super) struct Asking {
@@ -112,9 +122,8 @@ pub(super) struct Asking {
     pub(super) partial: Option<Partial>,
     /// What was said of the model call that was dropped last.
     pub(super) cut_short: Option<String>,
-    /// Identifies what the model was asked for the answer under way: the digest, and the newest fold that it
-    /// was shown, 0 for none.
-    pub(super) question: (Option<Digest>, Option<i64>),
+    /// Identifies what the model was asked for the answer under way.
+    pub(super) question: Asks,
     /// What was streamed of the present round.
     pub(super) streamed: Option<Streamed>,
     /// Tells what the provider calls the answer, where it works on it in the background.

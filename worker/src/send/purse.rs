@@ -6,8 +6,7 @@
 use std::time::Duration;
 
 use mainspring_shared::budget::{Budget, Caps, Held, Price, Short, Spent, Used};
-use mainspring_shared::message::Message;
-use mainspring_shared::model::{Measured, ModelFacts, expect_message_tokens, expect_tokens};
+use mainspring_shared::model::{Measured, ModelFacts};
 use mainspring_shared::store::{SendTotals, StartedSend};
 use mainspring_shared::time::{Span, Timestamp};
 use mainspring_shared::usage::Usage;
@@ -156,11 +155,7 @@ impl Purse {
     /// the same count; none where nothing of it was counted. A function of what is stored: what other sends
     /// were counted meanwhile has no say in it.
     pub(super) fn counted_of(&self, request: &Request, facts: &ModelFacts) -> Option<u64> {
-        let known = self.measured.as_ref()?;
-        let calibration = known.calibration(facts.tokens);
-        let of_message = |message: &Message| calibration.of(expect_message_tokens(message));
-        let of_text = |text: &str| calibration.of(expect_tokens(text));
-        known.tokens(request, of_message, of_text)
+        self.measured.as_ref()?.expects(request, facts.tokens)
     }
 
     /// Takes note of what a provider said of the last request and its answer, if it said anything.

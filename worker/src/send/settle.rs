@@ -6,7 +6,6 @@ use std::time::Duration;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::SendId;
 use mainspring_shared::message::{ContentPart, Message, NewMessage, Role, ToolCall, plain_text};
-use mainspring_shared::model::Digest;
 use mainspring_shared::pause::PauseSet;
 use mainspring_shared::send::machine::{Answer, End};
 use mainspring_shared::send::{StopReason, WaitingOn};
@@ -18,6 +17,7 @@ use mainspring_shared::tool::{
     Approval, CallRecord, CallResult, Question, Repeat, answers, call_id,
 };
 
+use super::model_call::Asks;
 use super::plan;
 use super::vet::Vetted;
 use crate::llm::{Error, Finish, Reply};
@@ -43,19 +43,15 @@ pub(super) fn classify(reply: &Reply) -> Result<Answer, Error> {
 }
 
 /// The round for the event log.
-pub(super) fn round_ref(
-    reply: &Reply,
-    index: i32,
-    (digest, folded): (Option<Digest>, Option<i64>),
-    shown: Option<&Shown>,
-) -> RoundRef {
+pub(super) fn round_ref(reply: &Reply, index: i32, asked: Asks, shown: Option<&Shown>) -> RoundRef {
     let memory = shown.and_then(|shown| shown.memory.as_ref());
     RoundRef {
         index,
         model: reply.model.clone(),
         usage: reply.usage,
-        digest,
-        folded,
+        digest: asked.digest,
+        folded: asked.folded,
+        aged_to: asked.aged_to,
         recalled: memory.filter(|_| index == 0).map(ShownMemory::recalled),
     }
 }

@@ -27,6 +27,7 @@ mod shell;
 pub mod skills;
 #[cfg(test)]
 mod tests;
+mod words;
 
 pub use catalogue::{BuiltIn, PRESETS, built_in};
 pub use policy::HttpPolicy;

@@ -138,6 +138,7 @@ impl HttpPolicy {
             timeout: None,
             parallel: true,
             approval: false,
+            digest: None,
             pool: None,
             extra: Extra::default(),
         };

@@ -12,12 +12,14 @@ mod output;
 mod process;
 mod template;
 
+use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use mainspring_shared::error::Code;
+use mainspring_shared::session::fold::digest::cut;
 use mainspring_shared::time::{Clock, Span};
 use mainspring_shared::tool::Repeat;
 use serde::Deserialize;
@@ -34,6 +36,7 @@ use crate::catalogue::{Listed, SHELL, tool};
 use crate::files::list_dir::here;
 use crate::files::work::{arguments, blocking, stopped};
 use crate::files::workspace::Workspace;
+use crate::words::counted;
 use mainspring_worker::tool::{
     Concurrency, Invocation, OnInterrupt, Output, Tool, ToolError, ToolSpec, Traits,
 };
@@ -41,6 +44,12 @@ use mainspring_worker::tool::{
 /// How long the kernel waits beyond the longest time of a command, so that it is the tool that
 /// says how far the command came.
 const MARGIN: Duration = Duration::from_secs(30);
+
+/// Characters of a command that its digest shows.
+const COMMAND_CHARS: usize = 100;
+
+/// Characters of the last line that it said.
+const LAST_CHARS: usize = 80;
 
 /// What the tools that run commands share.
 pub(crate) struct Runs {
@@ -170,6 +179,7 @@ impl Tool for Shell {
         let given = std::mem::take(&mut invocation.arguments);
         let wanted: Arguments = arguments(given)?;
         let time = self.time(wanted.timeout);
+        let command = wanted.command.clone();
         let _turn = tokio::select! {
             turn = self.running.acquire() => turn.expect("is never closed"),
             () = invocation.stop.cancelled() => return Err(stopped()),
@@ -190,7 +200,10 @@ impl Tool for Shell {
             ToolError::reply(format!("the command was not run: {error}"))
         })?;
         match ended {
-            Ended::Exited(code) => Ok(Output::text(format!("exit_code={code}\n{output}"))),
+            Ended::Exited(code) => {
+                let digest = digest(&command, code, &output);
+                Ok(Output::text(format!("exit_code={code}\n{output}")).with_digest(digest))
+            }
             Ended::TimedOut => Err(ToolError::Reply {
                 code: Code::ToolTimeout,
                 message: format!(
@@ -204,6 +217,27 @@ impl Tool for Shell {
             }),
         }
     }
+}
+
+/// What is left of a command: what it was, how it ended and what it said last.
+fn digest(command: &str, code: i32, output: &str) -> String {
+    let said = output
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty());
+    let (lines, last) = said.fold((0, ""), |(lines, _), line| (lines + 1, line));
+    let command = cut(command.trim(), COMMAND_CHARS);
+    let mut digest = format!("exit code {code} of `{command}`");
+    if lines > 0 {
+        let last = cut(last, LAST_CHARS);
+        // Writing to a string cannot fail.
+        let _ = write!(
+            digest,
+            "; {}, the last: {last}",
+            counted(lines, "line", "lines")
+        );
+    }
+    digest
 }
 
 /// A directory within the workspace as an absolute path.

@@ -159,7 +159,11 @@ fn members() -> Vec<(&'static str, &'static str, Value)> {
         ("AgentSpec", "stop", json!({ "maxItems": 4 })),
         ("AgentSpec", "fallback", json!({ "maxItems": 4 })),
         ("ThinkingSpec", "budget_tokens", json!({ "minimum": 1024 })),
-        ("ImagesSpec", "keep", from_1(i64::from(i32::MAX))),
+        (
+            "ImagesSpec",
+            "keep",
+            json!({ "minimum": 0, "maximum": i32::MAX }),
+        ),
         (
             "ImagesSpec",
             "max_edge",

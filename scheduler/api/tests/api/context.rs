@@ -1,8 +1,169 @@
-//! Previews of model calls, where there is no worker that could render one.
+//! Previews of model calls, where there is no worker that could render one, and where one does.
 
-use serde_json::json;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::StreamExt as _;
+use mainspring_shared::agent::FoldStrategy;
+use mainspring_shared::bus::{Notice, Topic};
+use mainspring_shared::id::SendId;
+use mainspring_shared::model::Digest;
+use mainspring_shared::session::preview::{
+    Answered, Ask, FoldWhen, NextFold, PartKind, Preview, PreviewCost, PreviewFold, PreviewLimit,
+    PreviewPart,
+};
+use mainspring_shared::tool::schema::Schema;
+use serde_json::{Value, json};
+use uuid::Uuid;
 
 use crate::world::World;
+
+/// The description of the API as it is published.
+const OPENAPI: &str = include_str!("../../../../docs/openapi.json");
+
+/// A schema of the published description with all that it refers to.
+fn published(name: &str) -> Schema {
+    let paper: Value = serde_json::from_str(OPENAPI).expect("JSON");
+    let all = &paper["components"]["schemas"];
+    let (mut found, mut wanted) = (BTreeMap::new(), vec![name.to_owned()]);
+    while let Some(name) = wanted.pop() {
+        let schema = all[&name].clone();
+        assert!(schema.is_object(), "{name}");
+        let text = schema.to_string();
+        let names = text.split("#/components/schemas/").skip(1);
+        let names = names.filter_map(|rest| rest.split('"').next());
+        found.insert(name, schema.clone());
+        wanted.extend(
+            names
+                .filter(|name| !found.contains_key(*name))
+                .map(str::to_owned),
+        );
+    }
+    let whole = json!({
+        "$ref": format!("#/components/schemas/{name}"),
+        "components": { "schemas": found },
+    });
+    Schema::compile(&whole).expect("a schema")
+}
+
+/// A preview with everything that one can have, or with nothing that need not be there.
+pub(crate) fn example(full: bool) -> Preview {
+    let part = |kind| PreviewPart {
+        kind,
+        count: 2,
+        tokens: 900,
+        cached: 500,
+        written: 400,
+        cost_usd: full.then_some(0.25),
+    };
+    let kinds = [
+        PartKind::Tools,
+        PartKind::System,
+        PartKind::Folds,
+        PartKind::History,
+        PartKind::New,
+        PartKind::Tail,
+    ];
+    Preview {
+        digest: Digest([7; 32]),
+        provider: "main".to_owned(),
+        model: "m".to_owned(),
+        send_id: full.then_some(SendId(Uuid::from_u128(5))),
+        round: 3,
+        parts: kinds.map(part).into_iter().filter(|_| full).collect(),
+        tokens: 5_400,
+        cached: 3_000,
+        window: 8_000,
+        budget: 6_000,
+        answer_max: 1_000,
+        from_seq: 4,
+        folds: full
+            .then_some(PreviewFold {
+                from_seq: 1,
+                to_seq: 3,
+                tokens: 100,
+            })
+            .into_iter()
+            .collect(),
+        tail: full.then(|| "<notes>".to_owned()),
+        cost: full.then_some(PreviewCost {
+            input_usd: 1.5,
+            cache_read_usd: 0.5,
+            cache_write_usd: 0.5,
+            answer_max_usd: 2.0,
+        }),
+        next_fold: full.then_some(NextFold {
+            when: FoldWhen::Before,
+            strategy: FoldStrategy::Summary,
+            from_seq: 1,
+            to_seq: 9,
+            tokens: 2_000,
+        }),
+        aged_to: full.then_some(12),
+        limits: full
+            .then(|| PreviewLimit {
+                code: "pause.provider".to_owned(),
+                detail: "it waits".to_owned(),
+            })
+            .into_iter()
+            .collect(),
+        request: full.then(|| json!({ "model": "m" })),
+    }
+}
+
+/// A worker that answers each question with this.
+pub(crate) fn answering(world: &World, preview: Preview) {
+    let bus = Arc::clone(&world.bus);
+    tokio::spawn(async move {
+        let mut asks = bus.subscribe(Topic::Asks).await;
+        while let Some(Notice::Payload(json)) = asks.next().await {
+            let ask: Ask = serde_json::from_slice(&json).expect("a question");
+            let answer = Answered::Preview(Box::new(preview.clone()));
+            let answer = serde_json::to_vec(&answer).expect("JSON");
+            bus.publish(Topic::Answers(ask.id), Bytes::from(answer));
+        }
+    });
+}
+
+#[tokio::test]
+async fn a_preview_has_the_shape_that_is_published() {
+    let schema = published("Preview");
+    for full in [true, false] {
+        let world = World::new().await;
+        answering(&world, example(full));
+        let api = world.ready().await;
+        let session = api.session().await;
+        let path = format!("/v1/sessions/{session}/context");
+        for found in [
+            api.get(&path).await.ok(200),
+            api.post(&path, &json!({ "input": "hi" })).await.ok(200),
+        ] {
+            assert_eq!(schema.faults(&found), Vec::<String>::new(), "{found}");
+            assert_eq!(found["next_fold"]["when"] == "before", full);
+            // Every member is described: a new one would not be noticed otherwise.
+            let paper: Value = serde_json::from_str(OPENAPI).expect("JSON");
+            let schemas = &paper["components"]["schemas"];
+            for (value, name) in [
+                (&found, "Preview"),
+                (&found["parts"][0], "PreviewPart"),
+                (&found["cost"], "PreviewCost"),
+                (&found["next_fold"], "NextFold"),
+            ] {
+                let described = schemas[name]["properties"].as_object().expect(name);
+                for member in value
+                    .as_object()
+                    .into_iter()
+                    .flat_map(|object| object.keys())
+                {
+                    assert!(described.contains_key(member), "{name}: {member}");
+                }
+            }
+        }
+        let other = json!({ "digest": 1 });
+        assert!(!schema.faults(&other).is_empty());
+    }
+}
 
 #[tokio::test]
 async fn without_a_worker_nobody_says_what_the_next_call_would_be() {

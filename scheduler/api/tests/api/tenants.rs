@@ -7,6 +7,7 @@ use mainspring_shared::time::Clock as _;
 use serde_json::{Value, json};
 
 use crate::access::{ROOT, ask, locked, tenant};
+use crate::context::{answering, example};
 use crate::world::World;
 
 const NONE: Value = Value::Null;
@@ -382,6 +383,12 @@ async fn a_tenant_has_no_more_open_sends_than_its_limit() {
     }
     keyed(5).send().await.ok(202);
     keyed(6).send().await.problem(429, "limit.sends");
+    // A preview of a send that nobody has sent says so, too.
+    answering(&world, example(false));
+    let session = first["session_id"].as_str().expect("an id");
+    let path = format!("/v1/sessions/{session}/context");
+    let shown = ask(&api, &key, "POST", &path, &json!({ "input": "x" })).await;
+    assert_eq!(shown.ok(200)["limits"][0]["code"], "limit.sends");
 }
 
 #[tokio::test]

@@ -404,6 +404,7 @@ fn round_ref(round: i32) -> RoundRef {
         usage: usage(1),
         digest: None,
         folded: None,
+        aged_to: None,
         recalled: None,
     }
 }

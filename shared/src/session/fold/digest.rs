@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::Fold;
-use crate::message::{ContentPart, FileSource, Message, Role, ToolCall, plain_text};
+use crate::message::{ContentPart, FileSource, Message, Role, ToolCall, digest_of, plain_text};
 use crate::model::expect_tokens;
 
 /// Characters of what a user said that a digest shows.
@@ -113,12 +113,19 @@ pub fn sends(messages: &[Arc<Message>]) -> impl Iterator<Item = &[Arc<Message>]>
     messages.chunk_by(|a, b| a.send_id == b.send_id)
 }
 
-/// A call with the begin of its result.
+/// A call with what its tool says is left of its result, else with its arguments and the result's begin.
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "every other kind is shown alike"
 )]
 fn called(seq: i64, call: &ToolCall, messages: &[Arc<Message>]) -> String {
+    let result = messages
+        .iter()
+        .find(|message| message.tool_call_id.as_ref() == Some(&call.id));
+    let failed = |result: &Message| if result.failed { "failed: " } else { "" };
+    if let Some((result, said)) = result.and_then(|it| Some((it, digest_of(&it.content)?))) {
+        return format!("[#{seq}] {} \u{2192} {}{said}", call.name, failed(result));
+    }
     let arguments = match &call.arguments {
         Value::Object(members) => {
             let shown = members.iter().take(ARGUMENTS);
@@ -131,15 +138,11 @@ fn called(seq: i64, call: &ToolCall, messages: &[Arc<Message>]) -> String {
         }
         other => argument(other),
     };
-    let result = messages
-        .iter()
-        .find(|message| message.tool_call_id.as_ref() == Some(&call.id));
     let mut text = format!("[#{seq}] {}({arguments})", call.name);
     if let Some(result) = result {
-        let failed = if result.failed { "failed: " } else { "" };
         let said = cut(&one_line(&shown(&result.content)), RESULT_CHARS);
         // Writing to a string cannot fail.
-        let _ = write!(text, " \u{2192} {failed}{said}");
+        let _ = write!(text, " \u{2192} {}{said}", failed(result));
     }
     text
 }
@@ -160,7 +163,7 @@ fn argument(value: &Value) -> String {
 pub fn shown(parts: &[ContentPart]) -> String {
     let parts = parts.iter().filter_map(|part| match part {
         ContentPart::Text { text } => Some(text.clone()),
-        ContentPart::Reasoning { .. } => None,
+        ContentPart::Reasoning { .. } | ContentPart::Digest { .. } => None,
         ContentPart::Image { .. } => Some("[image]".to_owned()),
         ContentPart::File { name, source } => Some(match source {
             FileSource::Text { text } => format!("[file {name}]\n{text}"),
@@ -234,6 +237,33 @@ mod tests {
         assert_eq!(
             of_span(&[], &messages, 1_000),
             format!("user: {}\nassistant: {}", digest.asked, digest.done)
+        );
+    }
+
+    #[test]
+    fn a_call_is_what_its_tool_says_of_it_where_it_says_anything() {
+        let mut asks = message(2, Role::Assistant, "");
+        let ids = ["a", "b"].map(str::to_owned);
+        asks.tool_calls = ids
+            .clone()
+            .map(|id| ToolCall {
+                id,
+                name: "read_file".into(),
+                arguments: json!({"path": "a.txt"}),
+            })
+            .into();
+        let said = |seq, id: &str, failed| {
+            let mut result = message(seq, Role::Tool, "the whole file");
+            result.tool_call_id = Some(id.into());
+            let text = "read a.txt, 930 lines".to_owned();
+            result.content.push(ContentPart::Digest { text });
+            Message { failed, ..result }
+        };
+        let messages = [asks, said(3, "a", false), said(4, "b", true)].map(Arc::new);
+        assert_eq!(
+            of_send(&messages).done,
+            "[#2] read_file \u{2192} read a.txt, 930 lines\n\
+             [#2] read_file \u{2192} failed: read a.txt, 930 lines"
         );
     }
 

@@ -1,11 +1,13 @@
 //! Whether something has to be folded, and what: functions of the window and of what it takes.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Fold;
 use crate::agent::FoldSpec;
 use crate::id::SendId;
 use crate::message::{Message, Role};
+use crate::model::{Request, expect_message_tokens};
 
 /// Share of the budget that a fold leaves filled: what follows has room until the next one.
 const TARGET: f64 = 0.40;
@@ -16,7 +18,7 @@ const RESERVE: u64 = 25;
 /// Tokens of that reserve at the least.
 const RESERVE_MIN: u64 = 2_000;
 
-/// Share of the hard threshold that a fold has to free to be worth its cost, unless nothing fits without it.
+/// Share of the hard threshold that has to come free for a fold to be worth its cost, unless nothing fits without.
 const WORTH: f64 = 0.05;
 
 /// Tokens of a text that stands for everything where nothing longer has room.
@@ -53,6 +55,13 @@ impl Room {
             hard: share(spec.hard()),
             target: share(TARGET.min(soft * 2.0 / 3.0)),
         }
+    }
+}
+
+impl Room {
+    /// Tokens that have to come free for a changed prefix to be worth its cost, unless nothing fits without.
+    pub fn worth(&self) -> u64 {
+        ((self.hard as f64 * WORTH) as u64).max(1)
     }
 }
 
@@ -100,6 +109,37 @@ pub struct Window<'w> {
     pub keep_sends: usize,
 }
 
+/// What the messages of a window take as a request shows them: some are shown as digests, some shorter than they are.
+#[derive(Debug, Clone, Default)]
+pub struct Weights {
+    shown: BTreeMap<i64, u64>,
+    last: i64,
+}
+
+impl Weights {
+    /// Those of this request.
+    pub fn of(request: &Request) -> Self {
+        // What is of no send stands for what is folded already.
+        let shown = request.messages.iter();
+        let shown = shown.filter(|message| !message.send_id.0.is_nil());
+        let shown: BTreeMap<_, _> = shown
+            .map(|message| (message.seq, expect_message_tokens(message)))
+            .collect();
+        let last = shown.last_key_value().map_or(0, |(last, _)| *last);
+        Self { shown, last }
+    }
+
+    /// What a message takes: nothing where a digest of its send stands in its place, and what is expected of it where it
+    /// came behind the request.
+    pub fn weigh(&self, message: &Message) -> u64 {
+        match self.shown.get(&message.seq) {
+            Some(tokens) => *tokens,
+            None if message.seq > self.last => expect_message_tokens(message),
+            None => 0,
+        }
+    }
+}
+
 /// Chooses what to fold of a window whose request takes `tokens`; none where nothing may be, or where
 /// it is not worth it. It ends behind a whole send, or behind a whole round of the running one, so no
 /// call is parted from its results.
@@ -121,7 +161,7 @@ pub fn choose(
         Pressure::Harder => u64::MAX,
     };
     let keep = window.keep_sends;
-    let worth = ((room.hard as f64 * WORTH) as u64).max(1);
+    let worth = room.worth();
     let (needed, ways): (u64, Vec<(usize, Option<usize>)>) = match pressure {
         Pressure::Soft => (worth, vec![(keep, None)]),
         Pressure::Hard => {

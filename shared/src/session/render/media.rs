@@ -7,20 +7,27 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::blob::{absent, file_of_text, is_text};
-use crate::message::{ContentPart, FileSource, Message};
+use crate::message::{ContentPart, FileSource, Message, Role};
 use crate::model::Takes;
 
 /// The one kind of file, besides text and sound, that models read.
 const PDF: &str = "application/pdf";
 
-/// Replaces pictures and files by lines, but for the newest ones: between `keep` and twice as many stay.
-/// A function of the messages alone, so that each request replaces what the one before it did, until
-/// there are so many more.
+/// Replaces pictures and files by lines, but for the newest ones: between `keep` and twice as many stay, and with
+/// none to keep those that came since the model's last answer, which has not been shown them. A function of the
+/// messages alone, so that each request replaces what the one before it did, until there are so many more.
 pub(super) fn fade(messages: &mut [Arc<Message>], keep: usize) {
-    let keep = keep.max(1);
     let of = |message: &Message| message.content.iter().filter(|part| is_media(part)).count();
-    let count: usize = messages.iter().map(|message| of(message)).sum();
-    let mut gone = (count.saturating_sub(1) / keep).saturating_sub(1) * keep;
+    let last = messages.iter().rposition(|it| it.role == Role::Assistant);
+    let counted = match keep {
+        0 => &messages[..last.unwrap_or(0)],
+        _ => &messages[..],
+    };
+    let count: usize = counted.iter().map(|message| of(message)).sum();
+    let mut gone = match keep {
+        0 => count,
+        _ => (count.saturating_sub(1) / keep).saturating_sub(1) * keep,
+    };
     for message in messages {
         let mine = of(message);
         if gone == 0 {
@@ -46,7 +53,9 @@ pub(super) fn is_media(part: &ContentPart) -> bool {
     match part {
         ContentPart::Image { .. } => true,
         ContentPart::File { source, .. } => !matches!(source, FileSource::Text { .. }),
-        ContentPart::Text { .. } | ContentPart::Reasoning { .. } => false,
+        ContentPart::Text { .. } | ContentPart::Reasoning { .. } | ContentPart::Digest { .. } => {
+            false
+        }
     }
 }
 
@@ -74,7 +83,9 @@ pub(super) fn readable(messages: &mut [Arc<Message>], takes: Takes, sounds: &[&s
 /// Why a part is not shown to the model.
 fn not_taken(part: &ContentPart, takes: Takes, sounds: &[&str]) -> Option<&'static str> {
     match part {
-        ContentPart::Text { .. } | ContentPart::Reasoning { .. } => None,
+        ContentPart::Text { .. } | ContentPart::Reasoning { .. } | ContentPart::Digest { .. } => {
+            None
+        }
         ContentPart::Image { .. } => (!takes.image).then_some("this model takes no pictures"),
         ContentPart::File { source, .. } => match source {
             FileSource::Text { .. } => None,
@@ -174,6 +185,7 @@ mod tests {
         match part {
             ContentPart::Text { text } => text,
             ContentPart::Reasoning { .. }
+            | ContentPart::Digest { .. }
             | ContentPart::Image { .. }
             | ContentPart::File { .. } => panic!("{part:?}"),
         }

@@ -1,14 +1,17 @@
 //! How sends that have ended are shown: their tools' results as the agent lets them be forgotten, and all of
 //! them as digests where it asks for that.
 //!
-//! Both move in blocks and only between sends: what is shown otherwise than before is counted from the
-//! window's begin, so that requests of one send, and of several after each other, begin alike.
+//! Both move in blocks: what is shown otherwise than before is counted from the window's begin, or behind the digests,
+//! so that requests of one send, and of several after each other, begin alike. Digests move between sends only; results
+//! in front of them are none of those that are counted, so that a request does not change twice for what turns into a
+//! digest soon. Results of the running send count as old up to a message that its row names, once the window has no room
+//! for all of them: the next send counts them all, so that what was forgotten stays so.
 
 use std::sync::Arc;
 
 use crate::agent::{ContextSpec, ToolContext};
 use crate::id::SendId;
-use crate::message::{ContentPart, Message};
+use crate::message::{ContentPart, Message, Role, digest_of};
 use crate::session::fold::digest::{sends, shown};
 use crate::session::projection::{self, Projection, blocks};
 
@@ -27,26 +30,53 @@ const TAIL_CHARS: usize = 300;
 /// Lines of a result that are shown in its place.
 const SUMMARY_LINES: usize = 3;
 
+/// How many messages, from the first on, are not shown otherwise again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Settled {
+    /// Up to the last that was changed.
+    pub(super) now: usize,
+    /// The same in the last request of the send before, where that is the one before this one and was otherwise.
+    pub(super) before: Option<usize>,
+}
+
+impl Settled {
+    fn of(now: usize, before: usize, is_first: bool) -> Self {
+        let before = Some(before).filter(|before| is_first && *before < now);
+        Self { now, before }
+    }
+}
+
 /// A window as it is shown while this send runs: what stands for its first sends, and its messages. Gives
-/// how many messages, from the first on, are not shown otherwise again, too: up to the last that was changed.
+/// how many of them keep their form, too.
 pub(super) fn older(
     projections: &[Arc<Projection>],
     mut messages: Vec<Arc<Message>>,
-    running: SendId,
+    running: (SendId, i64),
     context: &ContextSpec,
-) -> (Vec<Arc<Message>>, usize) {
-    let digested = digested(projections.len(), &messages, running, context);
-    let forgotten = forget(projections, &mut messages, running, context, digested);
-    if digested == 0 && projections.is_empty() {
-        return (messages, forgotten);
+) -> (Vec<Arc<Message>>, Settled) {
+    let is_answer = |message: &Arc<Message>| counts_as_answer(message, running.0);
+    let is_first = !messages.iter().any(is_answer);
+    let ended = projections.len() + ended(&messages, running.0);
+    let digested = digested(projections.len(), &messages, running.0, context);
+    let forgotten = forget(&mut messages[digested..], running, context);
+    if !context.representation.is_stored() {
+        let (now, before) = forgotten;
+        return (messages, Settled::of(now, before, is_first));
     }
+    let digested_before = projection::digested(ended.saturating_sub(1), context);
     let rest = messages.split_off(digested);
     let mut shown = Vec::with_capacity(2 * projections.len() + messages.len() + rest.len());
-    shown.extend(projections.iter().flat_map(|it| it.messages()));
-    for projection in sends(&messages).filter_map(Projection::of) {
-        shown.extend(projection.messages());
+    let mut before = 0;
+    let stored = projections.iter().map(Arc::clone);
+    let computed = sends(&messages).filter_map(Projection::of).map(Arc::new);
+    for (digest, count) in stored.chain(computed).zip(1..) {
+        shown.extend(digest.messages());
+        if count == digested_before {
+            before = shown.len();
+        }
     }
-    let settled = shown.len() + forgotten.saturating_sub(digested);
+    // What is forgotten behind the digests turns into one, too.
+    let settled = Settled::of(shown.len(), before, is_first);
     shown.extend(rest);
     (shown, settled)
 }
@@ -62,42 +92,34 @@ pub(super) fn are_digested(
     projections <= projection::digested(projections + ended(messages, running), context)
 }
 
-/// Shortens old results, but for those of projections and of the first `digested` messages: digests are of
-/// what was said, whatever is forgotten of it later. Gives the number of messages up to the last that was
-/// shortened.
+/// Shortens old results of what is not shown as digests. Gives the number of messages up to the last that was
+/// shortened, and how many these were before the last send had ended.
 fn forget(
-    projections: &[Arc<Projection>],
     messages: &mut [Arc<Message>],
-    running: SendId,
+    running: (SendId, i64),
     context: &ContextSpec,
-    digested: usize,
-) -> usize {
+) -> (usize, usize) {
     if context.tools.is_empty() {
-        return 0;
+        return (0, 0);
     }
-    let policy_of = |name: &String| {
-        let policy = context.tools.get(name).copied();
-        policy.filter(|policy| *policy != ToolContext::Preserve)
-    };
-    let policy = |message: &Message| policy_of(message.name.as_ref()?);
-    let before = projections.iter().flat_map(|it| &it.left.results);
-    let before = before.filter(|(name, _)| policy_of(name).is_some());
-    let before: usize = before.map(|(_, count)| count).sum();
-    let ended = messages.iter().filter(|message| message.send_id != running);
-    let count = ended.filter(|message| policy(message).is_some()).count();
-    let mut left = blocks(before + count, HOT_TAIL).saturating_sub(before);
-    let mut until = 0;
+    let counted = forgettable(messages, running, context).count();
+    let last = messages.iter().rev().map(|message| message.send_id);
+    let last = last.into_iter().find(|send| *send != running.0);
+    let of_last = forgettable(messages, running, context);
+    let of_last = of_last.filter(|message| Some(message.send_id) == last);
+    let before = blocks(counted - of_last.count(), HOT_TAIL);
+    let all = blocks(counted, HOT_TAIL);
+    let mut left = all;
+    let (mut until, mut until_before) = (0, 0);
     for (place, message) in messages.iter_mut().enumerate() {
         if left == 0 {
             break;
         }
-        let Some(policy) = policy(message).filter(|_| message.send_id != running) else {
+        let policy = policy_of(context, message.name.as_ref());
+        let Some(policy) = policy.filter(|_| counts(message, running)) else {
             continue;
         };
         left -= 1;
-        if place < digested {
-            continue;
-        }
         let text = shown(&message.content);
         if let Some(text) = shortened(&text, message, policy) {
             *message = Arc::new(Message {
@@ -105,9 +127,57 @@ fn forget(
                 ..Message::clone(message)
             });
             until = place + 1;
+            if all - left <= before {
+                until_before = until;
+            }
         }
     }
-    until
+    (until, until_before)
+}
+
+/// Whether a message is an answer of the running send.
+fn counts_as_answer(message: &Message, running: SendId) -> bool {
+    message.send_id == running && message.role == Role::Assistant
+}
+
+/// How a tool's old results are shown, where that is otherwise than whole.
+fn policy_of(context: &ContextSpec, name: Option<&String>) -> Option<ToolContext> {
+    let policy = context.tools.get(name?).copied();
+    policy.filter(|policy| *policy != ToolContext::Preserve)
+}
+
+/// Whether a result counts as old while this send runs.
+fn counts(message: &Message, (running, aged_to): (SendId, i64)) -> bool {
+    message.send_id != running || message.seq <= aged_to
+}
+
+/// The results that count as old of these, as far as their tools' results may be forgotten.
+fn forgettable<'m>(
+    messages: &'m [Arc<Message>],
+    running: (SendId, i64),
+    context: &'m ContextSpec,
+) -> impl Iterator<Item = &'m Arc<Message>> {
+    let counted = messages
+        .iter()
+        .filter(move |message| counts(message, running));
+    counted.filter(|message| policy_of(context, message.name.as_ref()).is_some())
+}
+
+/// The messages of the running send, up to the last one that may count as old, at which one more block of results is
+/// forgotten once they do, in order.
+pub(super) fn steps(
+    projections: usize,
+    messages: &[Arc<Message>],
+    (running, aged_to): (SendId, i64),
+    last: i64,
+    context: &ContextSpec,
+) -> Vec<i64> {
+    let digested = digested(projections, messages, running, context);
+    let old = forgettable(&messages[digested..], (running, aged_to), context).count();
+    let all = forgettable(&messages[digested..], (running, last), context);
+    let counts = (1..).zip(all).skip(old);
+    let more = counts.filter(|(count, _)| blocks(*count, HOT_TAIL) > blocks(count - 1, HOT_TAIL));
+    more.map(|(_, message)| message.seq).collect()
 }
 
 /// A result as it is shown once it is old; none where it stays.
@@ -129,6 +199,9 @@ fn shortened(text: &str, message: &Message, policy: ToolContext) -> Option<Strin
         }
         ToolContext::Archive => Some(whole),
         ToolContext::Summary => {
+            if let Some(said) = digest_of(&message.content) {
+                return Some(format!("{said}\n{whole}"));
+            }
             let lines = text.lines().filter(|line| !line.trim().is_empty());
             let lines: Vec<_> = lines.take(SUMMARY_LINES).collect();
             let begin: String = lines.join("\n").chars().take(SHORT_CHARS / 2).collect();
@@ -162,8 +235,8 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::agent::Representation;
-    use crate::message::{NewMessage, Role, plain_text};
+    use crate::agent::{FoldSpec, Representation};
+    use crate::message::{NewMessage, plain_text};
     use crate::time::Timestamp;
 
     const RUNNING: SendId = SendId(Uuid::from_u128(1_000));
@@ -201,7 +274,7 @@ mod tests {
     }
 
     fn texts(ended: usize, context: &ContextSpec) -> Vec<String> {
-        let (shown, _) = older(&[], window(ended), RUNNING, context);
+        let (shown, _) = older(&[], window(ended), (RUNNING, 0), context);
         shown
             .iter()
             .map(|message| plain_text(&message.content))
@@ -226,7 +299,10 @@ mod tests {
     fn without_a_word_all_is_as_it_was_stored() {
         let context = ContextSpec::default();
         for context in [context, forgetting(ToolContext::Preserve)] {
-            assert_eq!(older(&[], window(30), RUNNING, &context), (window(30), 0));
+            assert_eq!(
+                older(&[], window(30), (RUNNING, 0), &context),
+                (window(30), Settled::default())
+            );
         }
     }
 
@@ -270,7 +346,7 @@ mod tests {
         for context in [projecting(), both] {
             for ended in 0..40 {
                 let whole = window(ended);
-                let shown = older(&[], whole.clone(), RUNNING, &context);
+                let shown = older(&[], whole.clone(), (RUNNING, 0), &context);
                 let rows = sends(&whole).take(ended).filter_map(Projection::of);
                 let rows: Vec<_> = rows.map(Arc::new).collect();
                 let digested = projection::digested(ended, &context);
@@ -278,7 +354,7 @@ mod tests {
                     let (rows, rest) = (&rows[..known], whole[known * 4..].to_vec());
                     assert!(are_digested(known, &rest, RUNNING, &context));
                     assert_eq!(
-                        older(rows, rest, RUNNING, &context),
+                        older(rows, rest, (RUNNING, 0), &context),
                         shown,
                         "{ended} {known}"
                     );
@@ -303,13 +379,156 @@ mod tests {
         for context in [forgetting(ToolContext::Archive), projecting(), both] {
             let mut most = 0;
             for ended in 0..40 {
-                let (before, settled) = older(&[], window(ended), RUNNING, &context);
-                let (after, _) = older(&[], window(ended + 1), RUNNING, &context);
+                let (before, settled) = older(&[], window(ended), (RUNNING, 0), &context);
+                let (after, _) = older(&[], window(ended + 1), (RUNNING, 0), &context);
+                let settled = settled.now;
                 assert_eq!(before[..settled], after[..settled], "{ended}");
                 most = most.max(settled);
             }
             assert!(most > 50, "{most}");
         }
+    }
+
+    /// A running send of so many calls with their results, behind one that has ended.
+    fn long(calls: usize) -> Vec<Arc<Message>> {
+        let mut messages = window(1);
+        messages.truncate(5);
+        for n in 0..calls {
+            let call = [(5, Role::Assistant), (6, Role::Tool)].map(|(from, role)| {
+                let mut message = Message::clone(&window(1)[from]);
+                message.role = role;
+                message.seq = messages.len() as i64 + from as i64 - 4;
+                message.tool_call_id = message.tool_call_id.map(|_| format!("call_long_{n}"));
+                Arc::new(message)
+            });
+            messages.extend(call);
+        }
+        messages
+    }
+
+    #[test]
+    fn results_of_the_running_send_are_forgotten_up_to_the_message_that_its_row_names() {
+        let context = forgetting(ToolContext::Archive);
+        let shown = |calls, aged_to| older(&[], long(calls), (RUNNING, aged_to), &context);
+        let forgotten = |messages: &[Arc<Message>]| {
+            let texts = messages.iter().map(|m| plain_text(&m.content));
+            texts.filter(|text| text.contains("read_output")).count()
+        };
+        assert_eq!(shown(30, 0), (long(30), Settled::default()));
+        let last = |calls| long(calls).last().map_or(0, |last| last.seq);
+        let mut before = 0;
+        for calls in 0..60 {
+            let (messages, settled) = shown(calls, last(calls));
+            let count = forgotten(&messages);
+            // With the ended send's: the hot tail stays, and at most a block more.
+            assert!(
+                count == 0 || (8..16).contains(&(calls + 1 - count)),
+                "{calls} {count}"
+            );
+            assert!(count >= before, "{calls}");
+            before = count;
+            // What is said behind it changes nothing.
+            let (later, _) = shown(calls + 9, last(calls));
+            assert_eq!(messages[..], later[..messages.len()]);
+            // The next send forgets at least as much.
+            let next = SendId(Uuid::from_u128(2_000));
+            let (next, _) = older(&[], long(calls), (next, 0), &context);
+            let settled = settled.now;
+            assert_eq!(messages[..settled], next[..settled], "{calls}");
+        }
+        assert!(before > 40, "{before}");
+    }
+
+    #[test]
+    fn each_step_forgets_one_block_more() {
+        let context = forgetting(ToolContext::Archive);
+        let forgotten = |calls, aged_to| {
+            let (messages, _) = older(&[], long(calls), (RUNNING, aged_to), &context);
+            let texts = messages.iter().map(|m| plain_text(&m.content));
+            texts.filter(|text| text.contains("read_output")).count()
+        };
+        for calls in 0..50 {
+            let messages = long(calls);
+            let last = messages.last().map_or(0, |last| last.seq);
+            let from = |aged_to| steps(0, &messages, (RUNNING, aged_to), last, &context);
+            let all = from(0);
+            assert_eq!(all.len(), blocks(calls + 1, HOT_TAIL) / HOT_TAIL, "{calls}");
+            for (place, seq) in all.iter().enumerate() {
+                assert_eq!(forgotten(calls, seq - 1), place * HOT_TAIL, "{calls}");
+                assert_eq!(forgotten(calls, *seq), (place + 1) * HOT_TAIL, "{calls}");
+                assert_eq!(from(*seq), all[place + 1..], "{calls}");
+            }
+            assert_eq!(forgotten(calls, last), all.len() * HOT_TAIL, "{calls}");
+        }
+        let preserving = forgetting(ToolContext::Preserve);
+        assert!(steps(0, &long(50), (RUNNING, 0), 200, &preserving).is_empty());
+    }
+
+    /// A cache has what kept its form in the request before; that is told once, where more does.
+    #[test]
+    fn the_first_request_of_a_send_says_where_its_change_begins() {
+        let both = ContextSpec {
+            representation: Representation::Projection,
+            ..forgetting(ToolContext::Archive)
+        };
+        for context in [forgetting(ToolContext::Archive), projecting(), both] {
+            let mut moved = 0;
+            for ended in 1..40 {
+                let (was, earlier) = older(&[], window(ended - 1), (RUNNING, 0), &context);
+                let mut begins = window(ended);
+                begins.truncate(4 * ended + 1);
+                let (now, settled) = older(&[], begins, (RUNNING, 0), &context);
+                let is_more = earlier.now < settled.now;
+                assert_eq!(settled.before, is_more.then_some(earlier.now), "{ended}");
+                if let Some(before) = settled.before {
+                    assert_eq!(now[..before], was[..before], "{ended}");
+                    moved += 1;
+                }
+                let (_, later) = older(&[], window(ended), (RUNNING, 0), &context);
+                assert_eq!((later.now, later.before), (settled.now, None), "{ended}");
+            }
+            assert!(moved >= 3, "{moved}");
+        }
+    }
+
+    /// What turns into a digest soon is not shortened first, so that a request changes once for both.
+    #[test]
+    fn results_are_counted_behind_the_digests() {
+        let of = |tools| ContextSpec {
+            representation: Representation::Projection,
+            fold: FoldSpec {
+                keep_sends: Some(6),
+                ..FoldSpec::default()
+            },
+            ..ContextSpec {
+                tools,
+                ..ContextSpec::default()
+            }
+        };
+        let archive = forgetting(ToolContext::Archive).tools;
+        for ended in 0..40 {
+            // Of at most eleven sends that are shown whole, no eight results are old.
+            let (both, digests) = (of(archive.clone()), of(BTreeMap::new()));
+            assert_eq!(texts(ended, &both), texts(ended, &digests), "{ended}");
+        }
+    }
+
+    #[test]
+    fn a_summary_is_what_the_tool_says_of_its_result() {
+        let mut said = window(20);
+        let result = Arc::make_mut(&mut said[2]);
+        let text = "looked at 9 things".to_owned();
+        result.content.push(ContentPart::Digest { text });
+        let shown = |policy| {
+            let (shown, _) = older(&[], said.clone(), (RUNNING, 0), &forgetting(policy));
+            plain_text(&shown[2].content)
+        };
+        let summary = shown(ToolContext::Summary);
+        assert!(
+            summary.starts_with("looked at 9 things\n[2009 characters"),
+            "{summary}"
+        );
+        assert!(!shown(ToolContext::Truncate).contains("looked at"));
     }
 
     #[test]

@@ -86,6 +86,7 @@ fn asked(
                 unsaid,
                 (SendId(Uuid::nil()), Timestamp(0), &[]),
             ),
+            aged_to: 0,
             partial: None,
         },
         tail,
@@ -256,6 +257,7 @@ fn a_cut_answer_is_shown_and_asked_for_on() {
             folds: &[],
             projections: &[],
             messages: following(&window, 1, &[], (SendId(Uuid::nil()), Timestamp(0), &[])),
+            aged_to: 0,
             partial: Some(&said),
         },
         tail: Vec::new(),
@@ -288,6 +290,7 @@ fn a_model_that_cannot_hold_to_a_schema_is_told_of_it_alone() {
                 folds: &[],
                 projections: &[],
                 messages: Vec::new(),
+                aged_to: 0,
                 partial: None,
             },
             tail: Vec::new(),
@@ -389,6 +392,11 @@ fn old_pictures_become_lines_in_blocks() {
         fade(&mut messages, keep);
         assert_eq!(shown(&messages), left, "{pictures:?} {keep}");
     }
+    // With none to keep, each is shown until the model has answered.
+    let mut messages = album(&[1, 2, 0, 1, 1]);
+    Arc::make_mut(&mut messages[2]).role = Role::Assistant;
+    fade(&mut messages, 0);
+    assert_eq!(shown(&messages), [0, 0, 0, 1, 1]);
     let mut messages = album(&[3]);
     fade(&mut messages, 1);
     let said = crate::message::plain_text(&messages[0].content);

@@ -55,7 +55,9 @@ fn a_child_that_answered_is_a_result_with_its_text_and_its_value() {
         ..ended(SendStatus::Completed, StopReason::End)
     };
     let result = child_result(&send);
-    assert_eq!(result.content, [ContentPart::text("done")]);
+    let said = format!("the child {CHILD} answered: done");
+    let digest = ContentPart::Digest { text: said };
+    assert_eq!(result.content, [ContentPart::text("done"), digest]);
     assert!(!result.failed);
     let value = result.value.expect("it has a value");
     assert_eq!(value["session_id"], json!(CHILD));

@@ -356,6 +356,7 @@ pub(crate) fn round_ref(index: i32) -> RoundRef {
         usage: usage(),
         digest: None,
         folded: None,
+        aged_to: None,
         recalled: None,
     }
 }

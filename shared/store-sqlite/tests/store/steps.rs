@@ -116,6 +116,7 @@ pub(crate) fn round_ref(index: i32) -> RoundRef {
         usage: Usage::default(),
         digest: None,
         folded: None,
+        aged_to: None,
         recalled: None,
     }
 }

@@ -1,7 +1,7 @@
 //! The calls of a round, from the request to the answer.
 
 use mainspring_shared::error::Code;
-use mainspring_shared::message::{NewMessage, Role};
+use mainspring_shared::message::{ContentPart, NewMessage, Role};
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::step::{Step, StepKind, StepRefs};
 use mainspring_shared::store::{
@@ -36,10 +36,15 @@ fn requested(call_id: &str, place: i32) -> CallRecord {
 
 /// A result with everything that one can have.
 fn rich() -> CallResult {
+    let error = CallResult::error(Code::ToolTimeout, "too late \"by far\"\n");
+    let digest = ContentPart::Digest {
+        text: "read \u{1f980} \"late\"".to_owned(),
+    };
     CallResult {
+        content: error.content.into_iter().chain([digest]).collect(),
         whole: Some("the whole of it \u{1f980}".to_owned()),
         value: Some(json!({ "n": [1.5, null, "x"], "big": 9_007_199_254_740_993_i64 })),
-        ..CallResult::error(Code::ToolTimeout, "too late \"by far\"\n")
+        ..CallResult::error(Code::ToolTimeout, "")
     }
 }
 

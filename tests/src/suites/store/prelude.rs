@@ -201,6 +201,7 @@ pub fn round_ref(index: i32) -> RoundRef {
         usage: cost(10),
         digest: None,
         folded: None,
+        aged_to: None,
         recalled: None,
     }
 }

@@ -153,7 +153,7 @@ struct WireTool<'a> {
 pub(super) fn body(request: &Request, caches: bool, stream: bool) -> Result<Vec<u8>, Error> {
     let thinking = thinking(request);
     let system = request.system.as_deref().filter(|s| !s.trim().is_empty());
-    let (messages, settled) = messages(request)?;
+    let (messages, places) = messages(request)?;
     let mut body = Body {
         model: &request.model,
         tools: request.tools.iter().map(|spec| tool(spec).into()).collect(),
@@ -170,7 +170,7 @@ pub(super) fn body(request: &Request, caches: bool, stream: bool) -> Result<Vec<
         stream,
     };
     if caches {
-        mark(&mut body, settled);
+        mark(&mut body, places);
     }
     if let Some(tail) = &request.tail {
         push_tail(&mut body.messages, tail);
@@ -201,19 +201,22 @@ fn thinking(request: &Request) -> Option<Thinking> {
 }
 
 /// Marks where the agent ends, where what keeps its form ends, where the request before this one ended,
-/// which was stored there, and where the messages end, for the next one. Four marks are allowed. A
-/// provider looks back twenty blocks from a mark, which a round with many calls exceeds, so the request
-/// before has one of its own.
-fn mark(body: &mut Body<'_>, settled: Option<Place>) {
+/// which was stored there, and where the messages end, for the next one. Where more keeps its form than in the
+/// request before, what kept it then is stored as well, agent and all, and is marked in the agent's place. Four
+/// marks are allowed. A provider looks back twenty blocks from a mark, which a round with many calls exceeds, and so do
+/// digests, so the request before has one of its own.
+fn mark(body: &mut Body<'_>, places: Places) {
     match (&mut body.system, body.tools.last_mut()) {
+        _ if places.before.is_some() => {}
         (Some([system]), _) => system.cache_control = Some(CacheControl::EPHEMERAL),
         (None, Some(tool)) => tool.cache_control = Some(CacheControl::EPHEMERAL),
         (None, None) => {}
     }
-    let settled =
-        settled.and_then(|(turn, block)| body.messages.get_mut(turn)?.content.get_mut(block));
-    if let Some(block) = settled {
-        block.cache_control = Some(CacheControl::EPHEMERAL);
+    for (turn, block) in [places.settled, places.before].into_iter().flatten() {
+        let turn = body.messages.get_mut(turn);
+        if let Some(block) = turn.and_then(|turn| turn.content.get_mut(block)) {
+            block.cache_control = Some(CacheControl::EPHEMERAL);
+        }
     }
     let turns = body.messages.iter_mut().rev();
     for turn in turns.filter(|turn| turn.role == WireRole::User).take(2) {
@@ -237,14 +240,23 @@ fn push_tail<'a>(messages: &mut Vec<WireMessage<'a>>, tail: &'a str) {
 /// A block of a turn.
 type Place = (usize, usize);
 
-/// The messages, and the block with which those end that keep their form.
-fn messages(request: &Request) -> Result<(Vec<WireMessage<'_>>, Option<Place>), Error> {
+/// Where those messages end that keep their form.
+#[derive(Clone, Copy, Default)]
+struct Places {
+    settled: Option<Place>,
+    /// In the request before, where that was another place.
+    before: Option<Place>,
+}
+
+/// The messages, and the blocks with which those end that keep their form.
+fn messages(request: &Request) -> Result<(Vec<WireMessage<'_>>, Places), Error> {
     let mut messages: Vec<WireMessage<'_>> = Vec::with_capacity(request.messages.len());
-    let last = request.settled.checked_sub(1);
-    let last = last.and_then(|last| request.messages.get(last));
-    let mut settled = None;
+    let last = |count: usize| request.messages.get(count.checked_sub(1)?);
+    let settled = last(request.settled);
+    let before = request.settled_before.and_then(last);
+    let mut places = Places::default();
     for turn in turns(&request.messages) {
-        let behind = last.and_then(|last| turn.behind(last));
+        let [settled, before] = [settled, before].map(|last| turn.behind(last?));
         let (role, blocks) = match turn {
             Turn::User { text, message } => (WireRole::User, user(text, message)?),
             Turn::Assistant { message, .. } => (WireRole::Assistant, assistant(message)),
@@ -266,10 +278,12 @@ fn messages(request: &Request) -> Result<(Vec<WireMessage<'_>>, Option<Place>), 
                 content: blocks.into_iter().map(Marked::from).collect(),
             }),
         }
-        if let (Some(behind), Some(message)) = (behind, messages.last()) {
-            let block = message.content.len().checked_sub(behind + 1);
-            settled = block.map(|block| (messages.len() - 1, block));
-        }
+        let place = |behind: usize| {
+            let block = messages.last()?.content.len().checked_sub(behind + 1)?;
+            Some((messages.len() - 1, block))
+        };
+        places.settled = settled.and_then(place).or(places.settled);
+        places.before = before.and_then(place).or(places.before);
     }
     if messages.is_empty() {
         messages.push(WireMessage {
@@ -277,7 +291,7 @@ fn messages(request: &Request) -> Result<(Vec<WireMessage<'_>>, Option<Place>), 
             content: vec![text(OMITTED).into()],
         });
     }
-    Ok((messages, settled))
+    Ok((messages, places))
 }
 
 fn text(text: &str) -> Block<'_> {
@@ -302,7 +316,7 @@ fn shown(message: &Message) -> Result<Vec<Block<'_>>, Error> {
     let mut blocks = Vec::with_capacity(message.content.len());
     for part in &message.content {
         blocks.push(match part {
-            ContentPart::Reasoning { .. } => continue,
+            ContentPart::Reasoning { .. } | ContentPart::Digest { .. } => continue,
             ContentPart::Text { text: said } if said.trim().is_empty() => continue,
             ContentPart::Text { text: said } => text(said),
             ContentPart::Image { source } => Block::Image {
@@ -364,7 +378,8 @@ fn assistant(message: &Message) -> Vec<Block<'_>> {
             signature: None, ..
         }
         | ContentPart::Image { .. }
-        | ContentPart::File { .. } => None,
+        | ContentPart::File { .. }
+        | ContentPart::Digest { .. } => None,
     });
     parts.chain(message.tool_calls.iter().map(call)).collect()
 }

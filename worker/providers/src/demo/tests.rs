@@ -55,6 +55,7 @@ fn ask_for(messages: Vec<Arc<Message>>, output: Option<Arc<OutputSpec>>) -> Hear
         messages,
         max_tokens: 100,
         settled: 0,
+        settled_before: None,
         background: mainspring_worker::llm::InBackground::No,
         tail: None,
         cache_key: None,

@@ -57,6 +57,15 @@ impl Breaker {
         }
     }
 
+    /// How long a call would wait; none where it would go ahead, if only as the probe.
+    pub(super) fn wait(&self, now: Duration) -> Option<Duration> {
+        match self.state {
+            State::Open { until, .. } if now < until => Some(until.saturating_sub(now)),
+            State::HalfOpen { .. } => Some(PROBE_WAIT),
+            State::Open { .. } | State::Closed { .. } => None,
+        }
+    }
+
     /// The provider answered, if only with a refusal.
     pub(super) fn succeeded(&mut self, is_probe: bool) {
         match self.state {
@@ -135,13 +144,18 @@ mod tests {
             breaker.succeeded(false);
         }
         assert_eq!(breaker.ask(SECOND), Turn::Go);
+        assert_eq!(breaker.wait(SECOND), None);
         assert_eq!(opened().ask(2 * SECOND), Turn::Wait(9 * SECOND));
+        assert_eq!(opened().wait(2 * SECOND), Some(9 * SECOND));
     }
 
     #[test]
     fn one_call_probes_while_the_others_wait_and_its_success_closes_it() {
         let mut breaker = opened();
+        // Who only looks does not take the turn.
+        assert_eq!(breaker.wait(11 * SECOND), None);
         assert_eq!(breaker.ask(11 * SECOND), Turn::Probe);
+        assert_eq!(breaker.wait(11 * SECOND), Some(PROBE_WAIT));
         assert_eq!(breaker.ask(11 * SECOND), Turn::Wait(PROBE_WAIT));
         // Of a call that began before it opened.
         breaker.succeeded(false);

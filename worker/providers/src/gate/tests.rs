@@ -83,6 +83,11 @@ async fn a_provider_that_is_down_is_not_asked_and_the_call_is_held() {
         panic!("{held:?}");
     };
     assert!(wait > Duration::from_secs(50), "{wait:?}");
+    let foreseen = model.held(&crate::answer::tests::request());
+    assert!(
+        matches!(foreseen, Some((Hold::Outage, left)) if left <= wait),
+        "{foreseen:?}"
+    );
     assert_eq!(asked(&model), 2);
 }
 
@@ -110,7 +115,14 @@ async fn a_provider_that_refuses_is_not_down_and_its_wait_holds_for_everyone() {
         retry_after: Some(wait),
     };
     let model = guarded(1, limited, LIMITS);
+    let foreseen = || model.held(&crate::answer::tests::request());
+    assert_eq!(foreseen(), None);
     assert!(ask(&model).await.is_err());
+    assert!(
+        matches!(foreseen(), Some((Hold::Rate, left)) if left <= wait),
+        "{:?}",
+        foreseen()
+    );
     let held = ask(&model).await;
     assert!(
         matches!(held, Err(Error::Held { why: Hold::Rate, wait: left }) if left <= wait),

@@ -88,6 +88,7 @@ mod tests {
             messages: Vec::new(),
             max_tokens: 1,
             settled: 0,
+            settled_before: None,
             background: mainspring_worker::llm::InBackground::No,
             tail: None,
             cache_key: None,

@@ -272,7 +272,7 @@ fn parts<'a>(content: impl IntoIterator<Item = &'a ContentPart>) -> Result<Vec<P
     let mut parts = Vec::new();
     for part in content {
         parts.push(match part {
-            ContentPart::Reasoning { .. } => continue,
+            ContentPart::Reasoning { .. } | ContentPart::Digest { .. } => continue,
             ContentPart::Text { text } => Part::Text {
                 text: Cow::Borrowed(text),
             },
@@ -322,7 +322,8 @@ fn reasoning(message: &Message) -> Option<String> {
         ContentPart::Reasoning { .. }
         | ContentPart::Text { .. }
         | ContentPart::Image { .. }
-        | ContentPart::File { .. } => None,
+        | ContentPart::File { .. }
+        | ContentPart::Digest { .. } => None,
     });
     Some(thoughts.collect::<Vec<_>>().join("\n\n")).filter(|text| !text.is_empty())
 }

@@ -49,8 +49,13 @@ impl Model for Endpoint {
             .messages
             .iter()
             .any(|m| m.content.iter().any(pictured));
-        if pictured && !self.able {
-            return refused("no pictures");
+        let has_file = |part: &ContentPart| matches!(part, ContentPart::File { .. });
+        let filed = request
+            .messages
+            .iter()
+            .any(|m| m.content.iter().any(has_file));
+        if (pictured || filed) && !self.able {
+            return refused("no pictures and no files");
         }
         if request.output.is_some() {
             let text = if self.able { r#"{"sum": 42}"# } else { "42" };
@@ -98,6 +103,7 @@ async fn what_an_endpoint_can_is_found_out() {
         calls_tools: yes,
         native_schema: yes,
         takes_images: yes,
+        takes_pdf: yes,
         thinks: Some(false),
         caches: yes,
         window: None,
@@ -105,8 +111,8 @@ async fn what_an_endpoint_can_is_found_out() {
         failed: Vec::new(),
     };
     assert_eq!(probed, expected);
-    let facts = probed.facts();
-    assert_eq!(facts.input, Some(vec![Medium::Image]));
+    let facts = probed.facts(Takes::default());
+    assert_eq!(facts.input, Some(vec![Medium::Image, Medium::Pdf]));
     assert_eq!((facts.output_max, facts.thinking), (Some(4_096), None));
 }
 
@@ -121,10 +127,17 @@ async fn what_an_endpoint_cannot_is_found_out() {
         probed.calls_tools,
         probed.native_schema,
         probed.takes_images,
+        probed.takes_pdf,
         probed.caches,
     ];
-    assert_eq!(found, [no; 6]);
-    assert_eq!(probed.facts().input, Some(Vec::new()));
+    assert_eq!(found, [no; 7]);
+    assert_eq!(probed.facts(Takes::default()).input, Some(Vec::new()));
+    // Nobody asked for sound.
+    let hears = Takes {
+        audio: true,
+        ..Takes::default()
+    };
+    assert_eq!(probed.facts(hears).input, Some(vec![Medium::Audio]));
 }
 
 #[tokio::test]

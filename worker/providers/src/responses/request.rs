@@ -241,7 +241,7 @@ fn assistant<'a>(input: &mut Vec<Item<'a>>, message: &'a Message, asked: &str) {
                 }
             }
             // No model gives them.
-            ContentPart::Image { .. } | ContentPart::File { .. } => {}
+            ContentPart::Image { .. } | ContentPart::File { .. } | ContentPart::Digest { .. } => {}
         }
     }
     input.extend(message.tool_calls.iter().map(call));
@@ -269,7 +269,7 @@ fn parts(message: &Message) -> Result<Vec<Part<'_>>, Error> {
     let mut parts = Vec::with_capacity(message.content.len());
     for part in &message.content {
         parts.push(match part {
-            ContentPart::Reasoning { .. } => continue,
+            ContentPart::Reasoning { .. } | ContentPart::Digest { .. } => continue,
             ContentPart::Text { text } => Part::InputText {
                 text: Cow::Borrowed(text),
             },

@@ -71,6 +71,7 @@ pub(crate) fn hello() -> Request {
         messages: vec![message(1, said(Role::User, "hello"))],
         max_tokens: 100,
         settled: 0,
+        settled_before: None,
         background: InBackground::No,
         tail: None,
         cache_key: None,

@@ -91,7 +91,7 @@ fn joined(content: &[ContentPart]) -> (String, String) {
         match part {
             ContentPart::Text { text: piece } => text.push_str(piece),
             ContentPart::Reasoning { text: piece, .. } => reasoning.push_str(piece),
-            ContentPart::Image { .. } | ContentPart::File { .. } => {
+            ContentPart::Image { .. } | ContentPart::File { .. } | ContentPart::Digest { .. } => {
                 panic!("no model gives {part:?}")
             }
         }

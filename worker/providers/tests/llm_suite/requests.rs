@@ -41,11 +41,15 @@ fn call(id: &str, name: &str, arguments: Value) -> ToolCall {
 }
 
 pub(crate) fn result(id: &str, text: &str) -> NewMessage {
-    NewMessage {
+    let mut message = NewMessage {
         tool_call_id: Some(id.to_owned()),
         name: Some("read".to_owned()),
         ..said(Role::Tool, text)
-    }
+    };
+    // No model is shown it.
+    let digest = "what is left of it".to_owned();
+    message.content.push(ContentPart::Digest { text: digest });
+    message
 }
 
 pub(crate) fn reasoning(text: &str, signature: Option<&str>) -> ContentPart {

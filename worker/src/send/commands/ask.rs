@@ -20,7 +20,7 @@ use crate::metrics::{self, Timing};
 use crate::said::Said;
 use crate::send::hold::Inbox;
 use crate::send::load::{self, Question};
-use crate::send::model_call::{Answered, Asked, Attempt, Partial, Streamed, Unanswered};
+use crate::send::model_call::{Answered, Asked, Asks, Attempt, Partial, Streamed, Unanswered};
 use crate::send::output::Output;
 use crate::send::run::Run;
 use crate::send::vet::Vetting;
@@ -111,14 +111,11 @@ impl Run<'_> {
         let client = resolved.client.clone();
         let mut request = self.request(&resolved);
         request.background = self.in_background(round, &resolved);
-        if let Some(event) = self.weigh(&request, &resolved).await {
+        if let Some(event) = self.weigh(&mut request, &resolved).await {
             return Some(event);
         }
         self.bill.totals.attempts = attempt;
-        if self.asking.partial.is_none() {
-            let folded = fold::newest(self.prompt.window.folds());
-            self.asking.question = (Some(request.digest()), Some(folded));
-        }
+        self.note_question(&request);
         let capped = match self.bill.allow(&mut request, &resolved) {
             Ok(capped) => capped,
             Err(short) => return Some(self.short(short)),
@@ -174,6 +171,19 @@ impl Run<'_> {
         None
     }
 
+    /// Keeps what is asked, for the round's row; what goes on is part of its first question.
+    fn note_question(&mut self, request: &Request) {
+        if self.asking.partial.is_none() {
+            let folded = fold::newest(self.prompt.window.folds());
+            let shown = self.bill.totals.shown.as_ref();
+            self.asking.question = Asks {
+                digest: Some(request.digest()),
+                folded: Some(folded),
+                aged_to: shown.and_then(|shown| shown.aged_to),
+            };
+        }
+    }
+
     /// What is to be done before a model is asked: hooks of a timer's send, and what arrived meanwhile.
     async fn catch_up(&mut self, round: i32, attempt: i32) -> Option<Event> {
         if round == 0
@@ -201,12 +211,17 @@ impl Run<'_> {
             let can = resolved.client.native_schema();
             output.told = !resolved.facts.enforces_schema(can);
         }
+        load::request(self.question(resolved))
+    }
+
+    /// What that is made of.
+    pub(in crate::send) fn question<'q>(&'q self, resolved: &'q Resolved) -> Question<'q> {
         let record = &self.send.record;
         let from = load::window_from(&self.bill.totals);
         let unsaid = &self.prompt.unsaid.messages;
         let by = (record.id, record.created_at, &record.input[..]);
         let output = self.prompt.output.as_ref().ok().and_then(Option::as_ref);
-        load::request(Question {
+        Question {
             send: &self.send,
             resolved,
             offers: &self.prompt.offers,
@@ -214,9 +229,10 @@ impl Run<'_> {
             folds: self.prompt.window.folds(),
             projections: self.prompt.window.projections(from),
             messages: following(self.prompt.window, from, unsaid, by),
+            aged_to: load::aged_to(&self.bill.totals),
             partial: self.asking.partial.as_ref().map(|it| &*it.reply.content),
             output: output.map(|output| &output.spec),
-        })
+        }
     }
 
     /// Goes on with an answer whose worker had to stop in the middle of it. It stays where it is stored until

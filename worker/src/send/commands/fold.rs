@@ -11,11 +11,11 @@ use std::time::Duration;
 use mainspring_shared::agent::{FoldSpec, FoldStrategy};
 use mainspring_shared::error::{Code, Coded, Failure};
 use mainspring_shared::id::SendId;
-use mainspring_shared::message::ToolCall;
-use mainspring_shared::model::{expect_message_tokens, expect_request_tokens};
+use mainspring_shared::message::{Message, Role, ToolCall};
+use mainspring_shared::model::{ModelFacts, expect_message_tokens, expect_request_tokens};
 use mainspring_shared::send::machine::Event;
 use mainspring_shared::session::fold::digest::of_span;
-use mainspring_shared::session::fold::plan::{self, Pressure, Room, Span};
+use mainspring_shared::session::fold::plan::{self, Pressure, Room, Span, Weights};
 use mainspring_shared::session::fold::{FoldKind, end};
 use mainspring_shared::session::{SIGNAL_CANCEL, SIGNAL_INTERRUPT, SIGNAL_RESULT};
 use mainspring_shared::store::{AppendRound, UsageRow};
@@ -26,6 +26,7 @@ use crate::hook;
 use crate::llm::{
     Request, Resolved, estimate_message_tokens, estimate_request_tokens, estimate_tokens,
 };
+use crate::send::forgetting::{Extent, Forgotten, forget, relieved, scaled};
 use crate::send::load;
 use crate::send::run::Run;
 
@@ -36,11 +37,39 @@ const TRIES: u32 = 2;
 /// and the estimate may both be half or twice of what is true.
 const DOUBT: u64 = 4;
 
+/// How much came free after a request had not fitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Freed {
+    /// As much as came since the model has answered, to what had fitted: it is asked again for that alone.
+    Much,
+    /// Less, which is as well where nothing may be folded.
+    Little,
+}
+
+/// Whether what takes so much cannot fit, however wrong the estimate and the facts are: else the provider has the
+/// last word.
+fn cannot_fit(tokens: u64, facts: &ModelFacts) -> bool {
+    facts.known && tokens / DOUBT > facts.window
+}
+
+/// Of the tokens of a request that is shown whole, those that nobody has answered to yet: what stands before an answer
+/// has fitted, whatever is known of the model.
+fn unproven(request: &Request, tokens: u64) -> u64 {
+    let is_answer = |message: &Arc<Message>| message.role == Role::Assistant;
+    let Some(answer) = request.messages.iter().rposition(is_answer) else {
+        return tokens;
+    };
+    let proven = &request.messages[..=answer];
+    let proven: u64 = proven.iter().map(|it| expect_message_tokens(it)).sum();
+    let all = expect_request_tokens(request).max(1);
+    scaled(tokens, all.saturating_sub(proven), all)
+}
+
 /// How long a fold may take where `retry.total_timeout` says nothing.
 const WRITTEN_WITHIN: Duration = Duration::from_mins(10);
 
 /// The room in a model's window beside an answer of so many tokens.
-fn room_of(model: &Resolved, answer: u64, spec: &FoldSpec) -> Room {
+pub(crate) fn room_of(model: &Resolved, answer: u64, spec: &FoldSpec) -> Room {
     let facts = &model.facts;
     // A bound on requests alone leaves the answer its place.
     let window = facts
@@ -79,6 +108,10 @@ pub(in crate::send) struct Folding {
     calls: i32,
     /// How long the last request was, and the room that there was for it.
     weighed: Option<(u64, Room)>,
+    /// What the messages take that the last request showed which filled the window that far.
+    weights: Weights,
+    /// Whether more is forgotten before the model is asked again, and nothing is folded for it.
+    forgot: bool,
     /// The fold that is written while the send goes on.
     pub(in crate::send) beside: Option<Beside>,
 }
@@ -95,39 +128,68 @@ impl Run<'_> {
     /// when nothing that may be folded would help.
     pub(in crate::send) async fn weigh(
         &mut self,
-        request: &Request,
+        request: &mut Request,
         model: &Resolved,
     ) -> Option<Event> {
         let round = self.bill.totals.rounds;
-        if self.send.agent.context.fold.strategy == FoldStrategy::None
-            || self.folding.forbidden == Some(round)
-        {
-            return None;
-        }
+        let folds = self.send.agent.context.fold.strategy != FoldStrategy::None
+            && self.folding.forbidden != Some(round);
         let answer = u64::from(request.max_tokens);
         let room = room_of(model, answer, &self.send.agent.context.fold);
-        let tokens = self.expected(request, model);
+        let mut tokens = self.expected(request, model);
+        if self.forgets() && tokens >= room.soft {
+            let forgotten = relieved(&self.question(model), request, tokens, room);
+            tokens = self.forget(request, forgotten).unwrap_or(tokens);
+        }
         self.folding.weighed = Some((tokens, room));
+        if tokens < room.soft {
+            return None;
+        }
+        self.folding.weights = Weights::of(request);
         if tokens < room.hard {
-            return if tokens >= room.soft {
+            return if folds {
                 self.fold_beside(tokens, room).await
             } else {
                 None
             };
         }
-        // One at a time, and this one is waited for.
-        self.drop_beside();
-        if !self.read_whole().await {
-            return Some(self.release_as_lost().await);
+        if folds {
+            // One at a time, and this one is waited for.
+            self.drop_beside();
+            if !self.read_whole().await {
+                return Some(self.release_as_lost().await);
+            }
+            let span = self.choose(tokens, room, Pressure::Hard);
+            if let Some(span) = span.or_else(|| self.shorten(tokens, room)) {
+                self.folding.span = Some(Arc::new(span));
+                return Some(Event::TooLong);
+            }
         }
-        let span = self.choose(tokens, room, Pressure::Hard);
-        if let Some(span) = span.or_else(|| self.shorten(tokens, room)) {
-            self.folding.span = Some(Arc::new(span));
-            return Some(Event::TooLong);
+        if self.forgets() && tokens > room.budget {
+            let size = (tokens, room.budget);
+            let forgotten = forget(&self.question(model), request, size, Extent::All);
+            tokens = self.forget(request, forgotten).unwrap_or(tokens);
         }
-        // Where the estimate or the facts may be wrong, the provider has the last word.
-        let is_sure = model.facts.known && tokens / DOUBT > model.facts.window;
-        is_sure.then(|| self.cannot_fit(request, room.budget))
+        let doubtful = if self.send.agent.context.fold.strategy == FoldStrategy::None {
+            unproven(request, tokens)
+        } else {
+            tokens
+        };
+        cannot_fit(doubtful, &model.facts).then(|| self.cannot_fit(request, room.budget))
+    }
+
+    /// Whether anything of the send's own results may be forgotten.
+    fn forgets(&self) -> bool {
+        !self.send.agent.context.tools.is_empty()
+    }
+
+    /// Puts a request in the place of this one in which more is forgotten, and keeps how much; what it takes then.
+    fn forget(&mut self, request: &mut Request, forgotten: Option<Forgotten>) -> Option<u64> {
+        let forgotten = forgotten?;
+        let shown = self.bill.totals.shown.get_or_insert_default();
+        shown.aged_to = Some(forgotten.aged_to);
+        *request = forgotten.request;
+        Some(forgotten.tokens)
     }
 
     /// The folds, to be shortened by what has no room, where nothing else may be folded.
@@ -171,33 +233,68 @@ impl Run<'_> {
             running,
             keep_sends: spec.keep_sends() as usize,
         };
-        plan::choose(window, tokens, room, pressure, expect_message_tokens)
+        let weights = &self.folding.weights;
+        plan::choose(window, tokens, room, pressure, |message| {
+            weights.weigh(message)
+        })
     }
 
-    /// The model refused a request as too long: all that may be folded is folded, once a round, and if that is
-    /// still too long, what stands for it is shortened. None where folds are not allowed.
+    /// The model refused a request as too long. What may be forgotten of the send's own results is; unless that is much,
+    /// all that may be folded is folded, once a round, and if that is still too long, what stands for it is shortened; at
+    /// last results are forgotten that the model has not seen. None where folds are not allowed and nothing is left.
     pub(in crate::send) fn overflowed(&mut self, request: &Request) -> Option<Event> {
-        let spec = &self.send.agent.context.fold;
-        if spec.strategy == FoldStrategy::None {
+        let folds = self.send.agent.context.fold.strategy != FoldStrategy::None;
+        let forgot = self.forgets_after(request, Extent::Seen);
+        if folds && forgot != Some(Freed::Much) {
+            self.folding.weights = Weights::of(request);
+            if let Some(span) = self.harder() {
+                self.drop_beside();
+                self.folding.harder = Some(self.bill.totals.rounds);
+                self.folding.span = Some(Arc::new(span));
+                return Some(Event::Overflowed);
+            }
+        }
+        let forgot = forgot.or_else(|| self.forgets_after(request, Extent::All));
+        if forgot.is_some() {
+            self.drop_beside();
+            self.folding.forgot = true;
+            return Some(Event::Overflowed);
+        }
+        folds.then(|| {
+            self.drop_beside();
+            self.cannot_fit(request, 0)
+        })
+    }
+
+    /// All that may be folded of what did not fit, else the folds, to be shortened.
+    fn harder(&self) -> Option<Span> {
+        let round = self.bill.totals.rounds;
+        if self.folding.forbidden == Some(round) {
             return None;
         }
-        self.drop_beside();
-        let spec = &self.send.agent.context.fold;
-        let room = Room::new(0, 0, spec);
-        let round = self.bill.totals.rounds;
-        let is_allowed = self.folding.forbidden != Some(round);
+        let room = Room::new(0, 0, &self.send.agent.context.fold);
         let is_first = self.folding.harder != Some(round);
-        let span = (is_allowed && is_first)
-            .then(|| self.choose(0, room, Pressure::Harder))
-            .flatten();
-        let shorter = || plan::shorten(self.prompt.window.folds(), 0);
-        let span = span.or_else(|| is_allowed.then(shorter).flatten());
-        let Some(span) = span else {
-            return Some(self.cannot_fit(request, 0));
-        };
-        self.folding.harder = Some(round);
-        self.folding.span = Some(Arc::new(span));
-        Some(Event::Overflowed)
+        let span = is_first.then(|| self.choose(0, room, Pressure::Harder));
+        span.flatten()
+            .or_else(|| plan::shorten(self.prompt.window.folds(), 0))
+    }
+
+    /// Forgets more of the send's own results after a request had not fitted; none where that frees nothing.
+    fn forgets_after(&mut self, request: &Request, extent: Extent) -> Option<Freed> {
+        if !self.forgets() {
+            return None;
+        }
+        let model = self.resolve().ok()?;
+        // Nobody knows the room, and the prefix is of no use.
+        let tokens = expect_request_tokens(request);
+        let forgotten = forget(&self.question(&model), request, (tokens, 0), extent);
+        let left = self.forget(&mut request.clone(), forgotten)?;
+        let freed = tokens.saturating_sub(left);
+        Some(if freed >= unproven(request, tokens) {
+            Freed::Much
+        } else {
+            Freed::Little
+        })
     }
 
     /// The event of a send whose request fits no more, with what is in the way.
@@ -214,6 +311,9 @@ impl Run<'_> {
     pub(in crate::send) async fn fold(&mut self) -> Option<Event> {
         // The time for an answer begins behind the fold, which has its own.
         self.asking.tries.since = None;
+        if std::mem::take(&mut self.folding.forgot) {
+            return Some(Event::Folded { cancelled: false });
+        }
         let span = self.folding.span.clone()?;
         // No model writes as short as that for sure.
         let by_model = !span.messages.is_empty();

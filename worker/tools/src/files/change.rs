@@ -42,7 +42,7 @@ pub(crate) async fn change_text(
         target.put(content, Some(&present), &call_id, stop)?;
         let digest = Digest::of(content);
         workspace.stamps.note(room.session(), target.real(), digest);
-        Ok(Output::text(format!("{done}\n{difference}")))
+        Ok(Output::text(format!("{done}\n{difference}")).with_digest(done))
     })
     .await
 }

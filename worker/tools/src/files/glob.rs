@@ -15,6 +15,7 @@ use crate::files::list_dir::here;
 use crate::files::walk::{self, Bounds, Scope, Short};
 use crate::files::work::{arguments, blocking, stopped};
 use crate::files::workspace::{Room, Workspace};
+use crate::words::counted;
 use mainspring_worker::tool::{Invocation, Output, Tool, ToolError, ToolSpec, Traits};
 
 /// Paths that are shown unless more are asked for.
@@ -22,6 +23,9 @@ const RESULTS_DEFAULT: usize = 100;
 
 /// The most paths that are shown.
 const RESULTS_MAX: usize = 500;
+
+/// Files that a digest names.
+const DIGEST_PATHS: usize = 3;
 
 #[derive(Debug)]
 pub(crate) struct Glob {
@@ -87,13 +91,13 @@ impl Tool for Glob {
         blocking(&invocation.stop, move |stop| {
             let room = workspace.room(invocation.session)?;
             let mut bounds = Bounds::new(&workspace.limits, clock, stop.clone());
-            search(&room, &arguments, &mut bounds).map(Output::text)
+            search(&room, &arguments, &mut bounds)
         })
         .await
     }
 }
 
-fn search(room: &Room, wanted: &Arguments, bounds: &mut Bounds) -> Result<String, ToolError> {
+fn search(room: &Room, wanted: &Arguments, bounds: &mut Bounds) -> Result<Output, ToolError> {
     let pattern = walk::pattern(&wanted.pattern)?;
     let mut scope = Scope::new(wanted.include_hidden, wanted.include_ignored);
     scope.name(&wanted.pattern);
@@ -125,5 +129,15 @@ fn search(room: &Room, wanted: &Arguments, bounds: &mut Bounds) -> Result<String
     if let Some(short) = short {
         let _ = writeln!(text, "{}", short.said());
     }
-    Ok(text)
+    if found.is_empty() {
+        return Ok(Output::text(text));
+    }
+    let files = counted(found.len(), "file matches", "files match");
+    let first: Vec<_> = found
+        .iter()
+        .take(DIGEST_PATHS)
+        .map(|(_, path)| path.as_str())
+        .collect();
+    let digest = format!("{files} {}: {}", wanted.pattern, first.join(", "));
+    Ok(Output::text(text).with_digest(digest))
 }

@@ -130,7 +130,9 @@ impl Tool for Grep {
             let mut bounds = Bounds::new(&workspace.limits, clock, stop.clone());
             let bytes_max = workspace.limits.file_bytes_max;
             let mut search = Search::new(&arguments, bytes_max)?;
-            search.run(&room, &arguments, &mut bounds).map(Output::text)
+            let said = search.run(&room, &arguments, &mut bounds)?;
+            let digest = search.hits.counted(&arguments.pattern);
+            Ok(Output::text(said).with_digest(digest))
         })
         .await
     }

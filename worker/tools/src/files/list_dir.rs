@@ -11,6 +11,7 @@ use serde_json::json;
 
 use crate::files::work::{arguments, blocking};
 use crate::files::workspace::{Workspace, fault};
+use crate::words::counted;
 use mainspring_worker::tool::{Invocation, Output, Tool, ToolError, ToolSpec, Traits};
 
 /// Entries that are shown; a directory with more is better searched.
@@ -67,14 +68,14 @@ impl Tool for ListDir {
         let workspace = self.workspace.clone();
         blocking(&invocation.stop, move |_| {
             let (dir, real) = workspace.room(invocation.session)?.directory(&path)?;
-            listing(&path, &real.to_string_lossy(), &dir).map(Output::text)
+            listing(&path, &real.to_string_lossy(), &dir)
         })
         .await
     }
 }
 
 /// What is in a directory, in words.
-pub(crate) fn listing(given: &str, real: &str, dir: &Dir) -> Result<String, ToolError> {
+pub(crate) fn listing(given: &str, real: &str, dir: &Dir) -> Result<Output, ToolError> {
     let entries = dir.entries().map_err(|error| fault(given, &error))?;
     let (mut directories, mut files) = (Vec::new(), Vec::new());
     let mut more = false;
@@ -96,7 +97,7 @@ pub(crate) fn listing(given: &str, real: &str, dir: &Dir) -> Result<String, Tool
     files.sort_by(|a, b| a.0.cmp(&b.0));
     let count = directories.len() + files.len();
     if count == 0 {
-        return Ok(format!("{real} is empty"));
+        return Ok(Output::text(format!("{real} is empty")));
     }
     let mut text = String::new();
     for (name, entry) in directories.iter().chain(&files).take(ENTRIES_SHOWN_MAX) {
@@ -111,5 +112,10 @@ pub(crate) fn listing(given: &str, real: &str, dir: &Dir) -> Result<String, Tool
     } else if count > ENTRIES_SHOWN_MAX {
         let _ = writeln!(text, "[… {} more entries]", count - ENTRIES_SHOWN_MAX);
     }
-    Ok(text)
+    let digest = format!(
+        "listed {given}: {} and {}",
+        counted(directories.len(), "directory", "directories"),
+        counted(files.len(), "file", "files")
+    );
+    Ok(Output::text(text).with_digest(digest))
 }

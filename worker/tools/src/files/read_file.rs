@@ -84,13 +84,13 @@ impl Tool for ReadFile {
         let workspace = self.workspace.clone();
         blocking(&invocation.stop, move |_| {
             let room = workspace.room(invocation.session)?;
-            read(&workspace, &room, &arguments).map(Output::text)
+            read(&workspace, &room, &arguments)
         })
         .await
     }
 }
 
-fn read(workspace: &Workspace, room: &Room, arguments: &Arguments) -> Result<String, ToolError> {
+fn read(workspace: &Workspace, room: &Room, arguments: &Arguments) -> Result<Output, ToolError> {
     let given = &arguments.path;
     // A model that reads a directory wants to know what is in it.
     if let Ok((dir, real)) = room.directory(given) {
@@ -125,7 +125,11 @@ fn read(workspace: &Workspace, room: &Room, arguments: &Arguments) -> Result<Str
         None => large(given, room, &wanted)?,
     };
     let page = page.map_err(|error| fault(given, &error))?;
-    page.show(given, &wanted).map_err(ToolError::reply)
+    let shown = page.show(given, &wanted).map_err(ToolError::reply)?;
+    let head = shown.lines().next().unwrap_or_default();
+    let head = head.split_once(';').map_or(head, |(head, _)| head);
+    let digest = format!("read {head}");
+    Ok(Output::text(shown).with_digest(digest))
 }
 
 /// A page of a file that is too large to be held.

@@ -79,7 +79,8 @@ impl Tool for WriteFile {
                 overwrite: arguments.overwrite,
                 call_id: &call_id,
             };
-            write_whole(&workspace, &room, &whole, stop).map(Output::text)
+            let said = write_whole(&workspace, &room, &whole, stop)?;
+            Ok(Output::text(said.clone()).with_digest(said))
         })
         .await
     }

@@ -7,8 +7,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use mainspring_shared::error::Code;
+use mainspring_shared::message::plain_text;
 use mainspring_shared::retry::{Policy, retry_after};
-use mainspring_shared::tool::{HttpTool, Repeat};
+use mainspring_shared::tool::{HttpTool, Repeat, digest_by};
 use reqwest::Url;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use serde_json::json;
@@ -36,6 +37,9 @@ const WAITS_MAX: Duration = Duration::from_secs(30);
 /// How long the body of an error is waited for: the status alone says enough.
 const SAID_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// The member of an answer that says what is left of the call once it is old.
+const DIGEST_MEMBER: &str = "digest";
+
 /// How much later than the tool itself the kernel gives up: what the tool says is more precise.
 const MARGIN: Duration = Duration::from_secs(5);
 
@@ -45,6 +49,8 @@ pub(super) struct HttpCall {
     spec: ToolSpec,
     traits: Traits,
     url: Result<Url, String>,
+    /// The template of what is left of a call.
+    digest: Option<String>,
     /// Of one attempt.
     timeout: Duration,
     shared: Arc<Shared>,
@@ -75,6 +81,7 @@ impl HttpCall {
                 ..Traits::new(declared.repeat)
             },
             url: target(&declared.url, &shared.addresses),
+            digest: declared.digest.clone(),
             timeout,
             shared,
         }
@@ -96,7 +103,7 @@ impl HttpCall {
             let left = until.saturating_sub(clock.monotonic());
             let attempt = self.attempt(url, &invocation.call_id, body.clone(), left);
             let fault = match attempt.await {
-                Ok(output) => return Ok(output),
+                Ok(output) => return Ok(self.digested(output, invocation)),
                 Err(fault) => fault,
             };
             failed += 1;
@@ -114,6 +121,22 @@ impl HttpCall {
                 }
                 _ => return Err(fault.reply(repeat, failed)),
             }
+        }
+    }
+
+    /// The output with what is left of the call: by the template, else as the answer says.
+    fn digested(&self, output: Output, invocation: &Invocation) -> Output {
+        let by_template = self.digest.as_ref().and_then(|template| {
+            let value = match &output.value {
+                Some(value) => value.clone(),
+                None => plain_text(&output.content).into(),
+            };
+            digest_by(template, &invocation.arguments, &value)
+        });
+        let says = || output.value.as_ref()?.get(DIGEST_MEMBER)?.as_str();
+        match by_template.or_else(|| says().map(str::to_owned)) {
+            Some(digest) => output.with_digest(digest),
+            None => output,
         }
     }
 

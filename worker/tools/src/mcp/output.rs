@@ -9,6 +9,9 @@ use mainspring_worker::tool::{Output, ToolError};
 /// Bytes of a value that is kept beside the text; a larger one is text only.
 const VALUE_BYTES_MAX: usize = 2_000_000;
 
+/// The member of a result's `_meta` that says what is left of the call once it is old.
+const DIGEST: &str = "mainspring/digest";
+
 /// A result, or the error that it is.
 pub(super) fn read(response: CallToolResponse) -> Result<Output, ToolError> {
     match response {
@@ -24,6 +27,12 @@ pub(super) fn read(response: CallToolResponse) -> Result<Output, ToolError> {
 
 fn complete(result: CallToolResult) -> Result<Output, ToolError> {
     let failed = result.is_error == Some(true);
+    let digest = result.meta.as_ref().and_then(|meta| meta.get(DIGEST));
+    let digest = digest.and_then(Value::as_str).map(str::to_owned);
+    let digested = |output: Output| match digest {
+        Some(digest) => output.with_digest(digest),
+        None => output,
+    };
     let mut content: Vec<ContentPart> = result.content.into_iter().map(part).collect();
     let value = result
         .structured_content
@@ -39,11 +48,11 @@ fn complete(result: CallToolResult) -> Result<Output, ToolError> {
             .any(|part| matches!(part, ContentPart::Image { .. }))
     {
         content.insert(0, ContentPart::text("error:"));
-        return Ok(Output {
+        return Ok(digested(Output {
             content,
             value: None,
             failed,
-        });
+        }));
     }
     if failed {
         let said = plain_text(&content);
@@ -56,11 +65,11 @@ fn complete(result: CallToolResult) -> Result<Output, ToolError> {
     }
     let value = value.filter(|(text, _)| text.len() <= VALUE_BYTES_MAX);
     let value: Option<Value> = value.map(|(_, value)| value);
-    Ok(Output {
+    Ok(digested(Output {
         content,
         value,
         failed,
-    })
+    }))
 }
 
 fn part(block: ContentBlock) -> ContentPart {
@@ -168,6 +177,18 @@ mod tests {
         assert_eq!(alone, Ok(Output::json(json!({"n": 1}))));
         let large = given(json!({"structuredContent": "x".repeat(VALUE_BYTES_MAX)}));
         assert_eq!(large.expect("a success").value, None);
+    }
+
+    #[test]
+    fn a_server_may_say_what_is_left_of_a_call() {
+        let output = given(json!({
+            "content": [{"type": "text", "text": "a long list"}],
+            "_meta": {"mainspring/digest": "3 open issues", "x": 1},
+        }));
+        let expected = Output::text("a long list").with_digest("3 open issues");
+        assert_eq!(output, Ok(expected));
+        let other = given(json!({"content": [], "_meta": {"mainspring/digest": 3}}));
+        assert_eq!(other, Ok(Output::default()));
     }
 
     #[test]

@@ -16,6 +16,7 @@ use serde_json::{Map, Value, json};
 
 use super::desk::{Desk, arguments};
 use crate::catalogue::{Listed, MEMORY, tool};
+use crate::words::counted;
 
 pub(crate) const TOOLS: [Listed<Remembers>; 3] = [
     tool(
@@ -203,7 +204,7 @@ impl Tool for Entries {
                 let ask = Recall {
                     tenant,
                     namespace,
-                    query: given.query,
+                    query: given.query.clone(),
                     limit: given.limit.unwrap_or(FOUND_DEFAULT),
                     account: invocation.account.clone(),
                 };
@@ -215,7 +216,10 @@ impl Tool for Entries {
                     let date = date.and_then(|date| date.get(..10).map(str::to_owned));
                     json!({"id": entry.id, "text": entry.text, "updated": date})
                 });
-                Ok(Output::json(json!({"entries": shown.collect::<Vec<_>>()})))
+                let shown: Vec<_> = shown.collect();
+                let found = counted(shown.len(), "entry", "entries");
+                let digest = format!("found {found} for \"{}\"", given.query);
+                Ok(Output::json(json!({ "entries": shown })).with_digest(digest))
             }
             Act::Save => {
                 let entry = Remember {

@@ -84,6 +84,7 @@ impl Tool for ReadOutput {
         } else {
             format!("[characters {offset} to {end} of {chars}, the end]")
         };
-        Ok(Output::text(format!("{head}\n{page}")))
+        let digest = format!("read characters {offset} to {end} of {chars} of {call_id}");
+        Ok(Output::text(format!("{head}\n{page}")).with_digest(digest))
     }
 }

@@ -18,6 +18,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::desk::{self, Desk};
+use crate::words::counted;
 use mainspring_worker::tool::{Effect, Invocation, Output, Tool, ToolError, ToolSpec, Traits};
 
 /// The tool's name.
@@ -308,7 +309,7 @@ impl Recall {
                 shown.push_str(", the end]");
             }
         }
-        Ok(Output {
+        let shown = Output {
             content: std::iter::once(ContentPart::text(format!("{shown}\n{page}")))
                 // A picture is put before the model again.
                 .chain(
@@ -320,7 +321,8 @@ impl Recall {
                 )
                 .collect(),
             ..Output::default()
-        })
+        };
+        Ok(shown.with_digest(format!("read message #{seq}")))
     }
 
     /// The newest messages that fit, in order.
@@ -356,7 +358,16 @@ impl Recall {
                 found.push_front(message);
             }
         }
-        Ok(Output::text(listed(&found, more.then_some(before))))
+        let shown = Output::text(listed(&found, more.then_some(before)));
+        Ok(match (found.front(), found.back()) {
+            (Some(first), Some(last)) => shown.with_digest(format!(
+                "found {}, #{} to #{}",
+                counted(found.len(), "message", "messages"),
+                first.seq,
+                last.seq
+            )),
+            _ => shown,
+        })
     }
 }
 
@@ -426,7 +437,7 @@ fn body(message: &Message) -> String {
 fn told<'m>(message: &'m Message, calls: impl Iterator<Item = &'m ToolCall>) -> String {
     let parts = message.content.iter().filter_map(|part| match part {
         ContentPart::Text { text } => Some(text.clone()),
-        ContentPart::Reasoning { .. } => None,
+        ContentPart::Reasoning { .. } | ContentPart::Digest { .. } => None,
         ContentPart::Image { .. } | ContentPart::File { .. } => {
             Some(plain_text(&[absent(part, "not shown here")]))
         }

@@ -59,6 +59,7 @@ impl HttpMemory {
                 timeout: timeout.map(Span),
                 parallel: true,
                 approval: false,
+                digest: None,
                 pool: None,
                 extra: Extra::default(),
             })

@@ -122,7 +122,10 @@ impl Tool for Todo {
                 written.await?.1
             }
         };
-        Ok(Output::text(shown(&list.entries)))
+        let shown = shown(&list.entries);
+        let last = shown.lines().last().unwrap_or_default();
+        let digest = format!("the to-do list {last}");
+        Ok(Output::text(shown).with_digest(digest))
     }
 }
 

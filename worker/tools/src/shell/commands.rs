@@ -426,9 +426,11 @@ impl Commands {
             shown.push(self.shown(key, entry).await?);
         }
         if shown.is_empty() {
-            shown.push("No commands.".to_owned());
+            return Ok(Output::text("No commands."));
         }
-        Ok(Output::text(shown.join("\n\n")))
+        let heads = shown.iter().filter_map(|one| one.lines().next());
+        let digest = heads.collect::<Vec<_>>().join("; ");
+        Ok(Output::text(shown.join("\n\n")).with_digest(digest))
     }
 
     async fn stop(&self, key: SessionKey, id: i64) -> Reply {

@@ -114,12 +114,14 @@ impl Tool for SkillRead {
         let directory = place
             .map(|place| format!(" directory=\"{place}\""))
             .unwrap_or_default();
+        let digest = format!("read {path} of the skill {}", record.name);
         Ok(Output::text(format!(
             "<skill name=\"{}\" version=\"{}\" path=\"{path}\"{directory}>\n{}{page}\n</skill>",
             record.name,
             record.hash.short(),
             list.unwrap_or_default(),
-        )))
+        ))
+        .with_digest(digest))
     }
 }
 

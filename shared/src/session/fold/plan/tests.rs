@@ -3,6 +3,7 @@ use uuid::Uuid;
 
 use super::*;
 use crate::message::{ContentPart, NewMessage, ToolCall};
+use crate::model::{InBackground, expect_message_tokens};
 use crate::session::fold::{FoldKind, NewFold};
 use crate::time::Timestamp;
 
@@ -223,5 +224,59 @@ proptest! {
             kept.dedup();
             prop_assert!(kept.len() >= 4);
         }
+    }
+}
+
+/// A digest stands at the end of its send, behind what was asked: what lies between is not shown.
+#[test]
+fn messages_weigh_what_the_request_shows_of_them() {
+    let all = transcript(&[vec![1], vec![1], vec![1, 1]], true);
+    let digest = |at: usize, text: &str| {
+        let content = vec![ContentPart::text(text)];
+        Arc::new(Message {
+            content,
+            tool_calls: Vec::new(),
+            ..Message::clone(&all[at])
+        })
+    };
+    let recap = Arc::new(Message {
+        send_id: SendId(Uuid::nil()),
+        ..Message::clone(&all[1])
+    });
+    let long = "as long as three of them together";
+    let mut messages = vec![recap, digest(0, "asked"), digest(3, long)];
+    messages.extend_from_slice(&all[4..10]);
+    let weights = Weights::of(&Request {
+        messages,
+        ..request()
+    });
+    let weigh = |at: usize| weights.weigh(&all[at]);
+    let whole = |at: usize| expect_message_tokens(&all[at]);
+    assert_eq!((weigh(1), weigh(2)), (0, 0));
+    assert!(weigh(3) > whole(3), "{}", weigh(3));
+    for at in 4..all.len() {
+        assert_eq!(weigh(at), whole(at), "{at}");
+    }
+}
+
+fn request() -> Request {
+    Request {
+        model: "m".into(),
+        system: None,
+        messages: Vec::new(),
+        max_tokens: 100,
+        settled: 0,
+        settled_before: None,
+        background: InBackground::No,
+        tail: None,
+        cache_key: None,
+        temperature: None,
+        top_p: None,
+        stop: Vec::new(),
+        reasoning_effort: None,
+        thinking_tokens: None,
+        images_max_edge: None,
+        tools: Vec::new(),
+        output: None,
     }
 }

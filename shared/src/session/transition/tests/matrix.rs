@@ -135,6 +135,7 @@ fn appended(scene: &Scene, rounds: i32, behind: i64) -> Single {
         usage: Usage::default(),
         digest: None,
         folded: None,
+        aged_to: None,
         recalled: None,
     });
     let refs = StepRefs {

@@ -79,6 +79,7 @@ fn round(index: i32) -> RoundRef {
         usage: Usage::default(),
         digest: None,
         folded: None,
+        aged_to: None,
         recalled: None,
     }
 }

@@ -7,6 +7,7 @@ use grep_searcher::{Searcher, Sink, SinkContext, SinkFinish, SinkMatch};
 
 use crate::files::text::short_line;
 use crate::files::walk::{Bounds, Short};
+use crate::words::counted;
 
 /// Characters of a line that are shown.
 const LINE_CHARS_MAX: usize = 500;
@@ -16,6 +17,8 @@ const LINE_CHARS_MAX: usize = 500;
 pub(crate) struct Hits {
     text: String,
     count: usize,
+    /// Files with such lines.
+    files: usize,
     max: usize,
     /// Where the file under way began, should it turn out to be no text.
     began: (usize, usize),
@@ -26,6 +29,7 @@ impl Hits {
         Self {
             text: String::new(),
             count: 0,
+            files: 0,
             max,
             began: (0, 0),
         }
@@ -46,7 +50,16 @@ impl Hits {
     }
 
     pub(crate) fn end_file(&mut self) {
+        self.files += usize::from(self.count > self.began.1);
         self.began = (self.text.len(), self.count);
+    }
+
+    /// How much it is, in words.
+    pub(crate) fn counted(&self, pattern: &str) -> String {
+        let lines = counted(self.count, "line matches", "lines match");
+        let more = if self.full() { "at least " } else { "" };
+        let files = counted(self.files, "file", "files");
+        format!("{more}{lines} {pattern}, in {files}")
     }
 
     /// The whole, in words.

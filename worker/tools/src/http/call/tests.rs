@@ -11,6 +11,7 @@ use std::sync::{Mutex, Once};
 use mainspring_runtime::OsEntropy;
 use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::memory::Account;
+use mainspring_shared::message::digest_of;
 use mainspring_shared::time::{Clock, Span, Timestamp};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
@@ -142,6 +143,7 @@ fn declared(url: &str, repeat: Repeat, timeout: Duration) -> HttpTool {
         timeout: Some(Span(timeout)),
         parallel: false,
         approval: false,
+        digest: None,
         pool: None,
         extra: mainspring_shared::stored::Extra::default(),
     }
@@ -218,6 +220,56 @@ async fn a_call_is_one_signed_post_with_its_id_as_key() {
     let signed = keys.headers("call_7_0_0", Timestamp(1_700_000_000_000), &request.body);
     let signature = signed["webhook-signature"].to_str().expect("ASCII");
     assert_eq!(request.header("webhook-signature"), Some(signature));
+}
+
+#[tokio::test]
+async fn what_is_left_of_a_call_is_what_the_template_says_or_the_answer() {
+    let answers = [
+        r#"{"found": 1, "digest": "one"}"#,
+        r#"{"found": 1, "digest": "one"}"#,
+        r#"{"digest": "two"}"#,
+        r#"{"digest": 2}"#,
+        "plain",
+    ];
+    let acts = answers.map(|said| {
+        let kind = if said.starts_with('{') {
+            "application/json"
+        } else {
+            "text/plain"
+        };
+        Act::with(200, &format!("content-type: {kind}\r\n"), said)
+    });
+    let server = Server::start(acts.into()).await;
+    let world = world(LOCAL, &[]);
+    let mut left = Vec::new();
+    let template = "{{output.found}} at {{arguments.at}}";
+    for template in [
+        None,
+        Some(template),
+        Some(template),
+        None,
+        Some("said {{output}}"),
+    ] {
+        let declared = HttpTool {
+            digest: template.map(str::to_owned),
+            ..declared(&url(&server), Repeat::Once, Duration::from_mins(1))
+        };
+        let output = world.caller.tool(&declared).call(invocation()).await;
+        let output = output.expect("an answer");
+        left.push(digest_of(&output.content).map(str::to_owned));
+    }
+    let left: Vec<_> = left.iter().map(Option::as_deref).collect();
+    // A template that reads what is not there says nothing.
+    assert_eq!(
+        left,
+        [
+            Some("one"),
+            Some("1 at it"),
+            Some("two"),
+            None,
+            Some("said plain")
+        ]
+    );
 }
 
 #[test]

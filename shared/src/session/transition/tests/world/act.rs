@@ -288,6 +288,7 @@ impl World {
             usage: Usage::default(),
             digest: None,
             folded: None,
+            aged_to: None,
             recalled: None,
         };
         let refs = StepRefs {
