@@ -109,7 +109,8 @@ async fn said(caller: &mut Caller, session: &str) -> Result<Vec<String>> {
         }
         for call in message["tool_calls"].as_array().into_iter().flatten() {
             open.push(text(call, "id")?);
-            line.push_str(&format!(" {}{}", call["name"], call["arguments"]));
+            let asked = format!(" {}{}", call["name"], call["arguments"]);
+            line.push_str(&asked);
         }
         said.push(format!("{role}: {line}"));
     }

@@ -219,3 +219,56 @@ fn what_a_copied_message_names_may_never_have_been_there() {
     });
     assert!(!copied.contains(&"blob.named".to_owned()), "{copied:?}");
 }
+
+#[test]
+fn seats_that_do_not_fit_what_runs_are_found() {
+    let seats = |plant: &dyn Fn(&mut Dump)| {
+        let names = found(plant);
+        names.contains(&"tenant.seats".to_owned())
+    };
+    let limited = |dump: &mut Dump| dump.seat_limits.push((KEY.tenant, Timestamp(0)));
+    let runs = |dump: &mut Dump| {
+        let send = &mut dump.sessions[0].sends[0];
+        send.status = SendStatus::Running;
+        send.started_at = Some(NOW);
+    };
+    assert!(
+        seats(&|dump: &mut Dump| dump.seats.push((KEY, Some(NOW)))),
+        "without a limit"
+    );
+    assert!(
+        seats(&|dump: &mut Dump| {
+            limited(dump);
+            runs(dump);
+            dump.seats.push((KEY, Some(NOW)));
+        }),
+        "waits and runs"
+    );
+    assert!(
+        seats(&|dump: &mut Dump| {
+            limited(dump);
+            runs(dump);
+        }),
+        "runs without a seat"
+    );
+    assert!(
+        !seats(&|dump: &mut Dump| {
+            limited(dump);
+            runs(dump);
+            dump.seats.push((KEY, None));
+        }),
+        "runs with one"
+    );
+    assert!(
+        !seats(&|dump: &mut Dump| {
+            limited(dump);
+            for send in &mut dump.sessions[0].sends {
+                if send.status == SendStatus::Running {
+                    send.status = SendStatus::Waiting;
+                }
+            }
+            dump.seats.push((KEY, Some(NOW)));
+        }),
+        "waits"
+    );
+}
