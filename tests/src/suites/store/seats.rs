@@ -61,6 +61,13 @@ async fn claim_all(store: &dyn Inspect, ms: i64, sessions: &[u128]) -> Vec<&'sta
     names.collect()
 }
 
+/// A session that waits for a seat, of which there is one by now.
+pub(super) async fn one_waits(store: &dyn Inspect) {
+    accepted(store, 1, 2).await;
+    assert_eq!(claim_all(store, 10, &[1, 2]).await, ["claimed", "waits"]);
+    limit(store, 20, of(Some(2), None)).await;
+}
+
 /// Who is called now, and how many wait.
 async fn called(store: &dyn Inspect, ms: i64) -> (Vec<SessionKey>, u64) {
     let called = store.at(time(ms)).call_seats(Some(MINE)).await;

@@ -36,6 +36,7 @@ use super::pauses::{agent_key as paused_agent, awaiting, parked, pausing};
 use super::prelude::*;
 use super::projections::projected;
 use super::runs::{advance_of, claim_runs, created, new_run, read_run, run_key, under_way};
+use super::seats::one_waits;
 use super::skills::{skill, uploaded};
 use super::tenants::{new, new_key};
 use super::timers::{once, session, timer_id};
@@ -311,7 +312,8 @@ writes! {
         taken.expect("the store answers");
         None
     }, |store, _c| store.at(time(NOW)).release_sends(TenantId::DEFAULT, vec![send(1)]).await;
-    call_seats: |_store| None, |store, _c| store.at(time(NOW)).call_seats(None).await;
+    call_seats: |store| { one_waits(store).await; None },
+        |store, _c| store.at(time(NOW)).call_seats(None).await;
     pause: |_store| None, |store, _c| store.at(time(NOW)).pause(pausing()).await;
     resume: |store| {
         store.at(time(0)).pause(pausing()).await.expect("the store answers");
