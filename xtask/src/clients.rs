@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-use crate::packages::{installed, needed, python_environment, target};
+use crate::packages::{binary, installed, needed, python_environment, target};
 use crate::process::run;
 use crate::server::{self, Server};
 use crate::tools;
@@ -22,13 +22,12 @@ const NODE: [&str; 4] = [
 /// Generates a Python and a TypeScript client of a server that was just built, and runs a program on
 /// each. Fails where a generator cannot be installed.
 pub(crate) fn check() -> anyhow::Result<()> {
-    run(Command::new("cargo").args(["build", "--package", "mainspring-cli"]))?;
-    let target = target()?;
-    let work = target.join("clients");
+    let binary = binary()?;
+    let work = target()?.join("clients");
     std::fs::create_dir_all(&work)?;
     let python = python(&work)?;
     let node = node(&work)?;
-    let server = serve(&target.join("debug/mainspring"))?;
+    let server = serve(&binary)?;
     let description = work.join("openapi.json");
     fetch(&format!("{}/openapi.json", server.url), &description)?;
     check_python(&python, &work, &description, &server.url)?;

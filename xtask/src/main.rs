@@ -20,6 +20,7 @@ mod tools;
 mod versions;
 
 use std::process::ExitCode;
+use std::time::Instant;
 
 const USAGE: &str = "\
 Usage: cargo xtask COMMAND
@@ -88,14 +89,30 @@ fn main() -> ExitCode {
 
 /// Everything that has to hold before a change lands.
 fn ci() -> anyhow::Result<()> {
-    lint::run()?;
-    test::run(&test::Options {
-        require_all: true,
-        cargo_arguments: Vec::new(),
-    })?;
-    clients::check()?;
-    versions::check(true)?;
-    chart::check()
+    let steps: [(&str, fn() -> anyhow::Result<()>); 5] = [
+        ("lint", lint::run),
+        ("test", || {
+            test::run(&test::Options {
+                require_all: true,
+                cargo_arguments: Vec::new(),
+            })
+        }),
+        ("clients", clients::check),
+        ("versions", || versions::check(true)),
+        ("chart", chart::check),
+    ];
+    let mut times = Vec::new();
+    for (name, step) in steps {
+        let begin = Instant::now();
+        let result = step();
+        times.push(format!("{name} {} s", begin.elapsed().as_secs()));
+        if result.is_err() {
+            tools::say(&format!("xtask: {}", times.join(", ")));
+            return result;
+        }
+    }
+    tools::say(&format!("xtask: {}", times.join(", ")));
+    Ok(())
 }
 
 fn test_options(words: &[&str]) -> anyhow::Result<test::Options> {

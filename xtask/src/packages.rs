@@ -14,6 +14,13 @@ pub(crate) fn target() -> anyhow::Result<PathBuf> {
     Ok(std::env::current_dir()?.join(folder))
 }
 
+/// The binary, built now. The whole workspace is named so that its dependencies have the features that they
+/// have in tests: otherwise they would all be compiled twice.
+pub(crate) fn binary() -> anyhow::Result<PathBuf> {
+    run(Command::new("cargo").args(["build", "--workspace", "--bin", "mainspring"]))?;
+    Ok(target()?.join("debug/mainspring"))
+}
+
 /// A program, installed from these packages of the system where it is missing.
 pub(crate) fn needed(program: &str, packages: &[&str]) -> anyhow::Result<PathBuf> {
     if tools::program(program).is_none() {

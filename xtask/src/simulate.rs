@@ -17,8 +17,7 @@ pub(crate) fn run(words: &[&str]) -> anyhow::Result<()> {
 
 /// Does harm to real processes for hours; the words are the soak's own. Servers are the machine's.
 pub(crate) fn soak(words: &[&str]) -> anyhow::Result<()> {
-    process::run(Command::new("cargo").args(["build", "--package", "mainspring-cli"]))?;
-    let binary = packages::target()?.join("debug/mainspring");
+    let binary = packages::binary()?;
     process::run(
         Command::new("cargo")
             .args(["run", "--quiet", "--package", "mainspring-tests"])

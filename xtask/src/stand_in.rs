@@ -5,9 +5,8 @@ use std::process::Command;
 
 use anyhow::Context;
 
-use crate::packages::target;
 use crate::process::{self, run};
-use crate::{chart, postgres, redis, tools};
+use crate::{chart, packages, postgres, redis, tools};
 
 /// Installs the chart on a stand-in for a cluster, which runs the containers' commands, and upgrades, scales, drains
 /// and breaks it under load. `binary` is the program that they run; it is built where none is given.
@@ -17,7 +16,7 @@ pub(crate) fn check(binary: Option<&Path>) -> anyhow::Result<()> {
     let (python, node) = (chart::python()?, chart::node()?);
     let binary = match binary {
         Some(binary) => binary.to_owned(),
-        None => built()?,
+        None => packages::binary()?,
     };
     let mut missing = Vec::new();
     if postgres::find().is_none() {
@@ -37,9 +36,4 @@ pub(crate) fn check(binary: Option<&Path>) -> anyhow::Result<()> {
     cluster.arg("--binary").arg(binary);
     cluster.arg("--postgres").arg(&postgres.url);
     run(cluster.arg("--redis").arg(&redis.url))
-}
-
-fn built() -> anyhow::Result<PathBuf> {
-    run(Command::new("cargo").args(["build", "--package", "mainspring-cli"]))?;
-    Ok(target()?.join("debug/mainspring"))
 }

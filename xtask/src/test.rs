@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::bail;
 
 use crate::server::Server;
-use crate::{mysql, postgres, process, redis, tools};
+use crate::{mysql, packages, postgres, process, redis, tools};
 
 pub(crate) const POSTGRES_URL: &str = "MAINSPRING_TEST_POSTGRES_URL";
 const MYSQL_URL: &str = "MAINSPRING_TEST_MYSQL_URL";
@@ -87,7 +87,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         );
     }
     // Handed over already built: tests start the binary.
-    process::run(Command::new("cargo").args(["build", "--package", "mainspring-cli"]))?;
+    packages::binary()?;
     let mut command = Command::new("cargo");
     command
         .args(["test", "--workspace"])
