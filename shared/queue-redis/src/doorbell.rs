@@ -106,8 +106,16 @@ impl Bell {
         self.rung.store(true, Ordering::Release);
         self.waker.wake();
         let answered = tokio::time::timeout(ANSWER_LIMIT, self.answered.notified()).await;
-        // Taken back, unless the worker answers right now.
-        answered.is_ok() || !self.rung.swap(false, Ordering::AcqRel)
+        if answered.is_ok() {
+            return true;
+        }
+        let taken_back = self.rung.swap(false, Ordering::AcqRel);
+        if !taken_back {
+            // The worker answers right now. Its answer is taken here: left behind, it would be the answer
+            // to the next ring too.
+            self.answered.notified().await;
+        }
+        !taken_back
     }
 }
 
@@ -168,5 +176,21 @@ mod tests {
         assert!(bell.rung.swap(false, Ordering::AcqRel));
         bell.answered.notify_one();
         assert!(ringing.await.unwrap());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_at_the_last_moment_is_not_one_to_the_next_ring() {
+        let bell = Arc::new(Bell::default());
+        let ringing = tokio::spawn({
+            let bell = Arc::clone(&bell);
+            async move { bell.ring().await }
+        });
+        tokio::task::yield_now().await;
+        assert!(bell.rung.swap(false, Ordering::AcqRel));
+        // The limit ends between the worker's two writes.
+        tokio::time::sleep(ANSWER_LIMIT * 2).await;
+        bell.answered.notify_one();
+        assert!(ringing.await.unwrap());
+        assert!(!bell.ring().await);
     }
 }
