@@ -13,6 +13,7 @@ use crate::memory::Namespace;
 use crate::message::ContentPart;
 use crate::named::named;
 use crate::session::shown::{Shown, ShownMemory};
+use crate::store::{SendTotals, UsageRow};
 use crate::time::Timestamp;
 use crate::tool::ToolFault;
 use crate::usage::Usage;
@@ -214,6 +215,30 @@ impl SendRecord {
             ..Spent::default()
         };
         answers.plus(self.held.sum())
+    }
+
+    /// Enters what a model call cost whose worker died in the middle of an answer, as far as it was kept, where
+    /// the send ends without another worker that would. Returns the row that is to be stored with the end.
+    pub fn pay_for_the_dead(&mut self) -> Option<UsageRow> {
+        let begun = self.shown.as_mut()?.begun.as_mut()?;
+        let row = *begun.unpaid.take()?;
+        self.usage.add(&row.usage);
+        self.counted += 1;
+        Some(row)
+    }
+
+    /// Its sums, to be stored as they are now. What its session has spent is `spent`.
+    pub fn totals(&self, spent: Option<Spent>) -> SendTotals {
+        SendTotals {
+            usage: self.usage,
+            held: self.held.clone(),
+            session: spent,
+            rounds: self.rounds,
+            attempts: self.attempts,
+            counted: self.counted,
+            not_failed: self.not_failed,
+            shown: self.shown.clone(),
+        }
     }
 }
 

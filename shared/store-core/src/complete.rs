@@ -1,5 +1,6 @@
 //! Ends of sends: by their worker, or without one.
 
+use mainspring_shared::budget::Spent;
 use mainspring_shared::message::NewMessage;
 use mainspring_shared::send::{SendRecord, SendStatus};
 use mainspring_shared::session::transition::{self, Change, Complete, Completion, Grant};
@@ -89,16 +90,25 @@ async fn one(tx: &mut Tx, item: CompleteSend) -> Result<CompleteOutcome> {
 /// Stores a change that comes from nobody who runs the send. Where it ends one that had begun, the
 /// calls that it left open are ended and answered, and its input becomes a message if nothing of the
 /// send is in the transcript yet.
-pub(crate) async fn settle(tx: &mut Tx, change: Change, send: &SendRecord) -> Result<Committed> {
-    let had_begun = send.status != SendStatus::Queued;
-    let messages = if change.end.is_some() && had_begun {
-        last_messages(tx, &change, send).await?
-    } else {
-        Vec::new()
-    };
+pub(crate) async fn settle(
+    tx: &mut Tx,
+    mut change: Change,
+    send: &SendRecord,
+) -> Result<Committed> {
+    if change.end.is_none() || send.status == SendStatus::Queued {
+        return hot::commit(tx, change, Beside::default()).await;
+    }
+    let messages = last_messages(tx, &change, send).await?;
+    let mut send = send.clone();
+    let paid = send.pay_for_the_dead();
+    if let (Some(row), Some(spent)) = (&paid, &mut change.hot.spent) {
+        *spent = spent.plus(Spent::of(&row.usage, 0));
+    }
+    let totals = send.totals(change.hot.spent);
     let beside = Beside {
         messages: &messages,
-        ..Beside::default()
+        usage: paid.as_slice(),
+        totals: paid.is_some().then_some(&totals),
     };
     hot::commit(tx, change, beside).await
 }

@@ -214,9 +214,10 @@ pub(crate) fn cancel(
     };
     let head = session.head_status();
     let change = transition::cancel(&session.hot, &send, head, lease, boot, now);
-    let Some(change) = change else {
+    let Some(mut change) = change else {
         return CancelOutcome::AlreadyFinal(Box::new(session.sends[&id].clone()));
     };
+    session.pay_for_the_dead(id, &mut change);
     let step = change.step_n();
     let unsaid = if change.end.is_some() && send.is_active() {
         session.unsaid(id, now)

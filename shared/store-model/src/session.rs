@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use mainspring_shared::agent::AgentSpec;
+use mainspring_shared::budget::Spent;
 use mainspring_shared::id::{SendId, SessionKey};
 use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::message::{Message, NewMessage};
@@ -175,6 +176,19 @@ impl Session {
         for row in rows {
             self.usage.insert((send_id, row.round, row.attempt), row);
         }
+    }
+
+    /// Enters what a call of a dead worker cost, for a send that ends with this change.
+    pub(crate) fn pay_for_the_dead(&mut self, id: SendId, change: &mut Change) {
+        let ends = change.end.is_some();
+        let send = self.sends.get_mut(&id).filter(|_| ends);
+        let Some(row) = send.and_then(SendRecord::pay_for_the_dead) else {
+            return;
+        };
+        if let Some(spent) = &mut change.hot.spent {
+            *spent = spent.plus(Spent::of(&row.usage, 0));
+        }
+        self.write_usage(id, vec![row]);
     }
 
     /// Sets what a send's sums say besides its counts, which a transition sets.

@@ -159,7 +159,8 @@ fn serve(
     };
     sweep.served += 1;
     let head = session.head_status();
-    let change = transition::expire(&session.hot, &send, head, lease, boot, now);
+    let mut change = transition::expire(&session.hot, &send, head, lease, boot, now);
+    session.pay_for_the_dead(id, &mut change);
     let mut unsaid = Vec::new();
     if change.end.is_some() {
         sweep.finished.push((session.key, id, change.step_n()));

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
 use mainspring_shared::message::Message;
 use mainspring_shared::send::{SendRecord, SendStatus};
-use mainspring_shared::store::Result;
+use mainspring_shared::store::{Result, UsageRow};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::{CallRecord, calls_of_round};
 use sqlx::PgConnection;
@@ -88,6 +88,8 @@ struct Writes {
     settled: BTreeSet<CallKey>,
     steps: Vec<StepRow>,
     messages: Vec<(SessionKey, Message)>,
+    /// What calls cost whose workers died, on sends that end.
+    paid: Vec<(SessionKey, SendId, UsageRow)>,
     items: Vec<ItemRow>,
 }
 

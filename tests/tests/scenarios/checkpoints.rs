@@ -228,6 +228,27 @@ async fn each_call_that_was_heard_has_one_row_whoever_dies_in_the_middle_of_it()
     world.audit().await;
 }
 
+/// Also where no worker is left to find it, and the send is asked to end.
+#[tokio::test(start_paused = true)]
+async fn what_a_dead_worker_bought_is_paid_for_by_a_cancel() {
+    let world = World::new().await;
+    let key = world.session(agent()).await;
+    let id = world.send(key, "stream 60x1000").await;
+    let store = Arc::new(Faulty::new(world.store.clone(), FaultPlan::NEVER));
+    let _only = world.worker("only", store.clone());
+    world.pass(12 * SECOND).await;
+    store.kill();
+    world.pass(30 * SECOND).await;
+    world.cancel(key, id).await;
+    let record = world.settle(&[id]).await.remove(0);
+    assert_eq!(record.status, SendStatus::Cancelled, "{record:#?}");
+    let session = world.dump().await.sessions.remove(0);
+    assert_eq!((session.usage.len(), world.script.asked()), (1, 1));
+    assert_eq!(session.paid, [record.usage]);
+    assert!(record.usage.output_tokens > 5, "{record:#?}");
+    world.audit().await;
+}
+
 /// Whoever finds a beginning pays for it, also where it does not go on.
 #[tokio::test(start_paused = true)]
 async fn what_a_dead_worker_bought_is_paid_for_where_nobody_goes_on() {

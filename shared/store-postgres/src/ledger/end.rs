@@ -55,6 +55,11 @@ impl Ledger {
         {
             unsaid.push(NewMessage::user(send.words().to_vec(), 0));
         }
+        let mut row = None;
+        if let Some(send) = self.sends.get_mut(&(key.tenant, id)) {
+            row = send.pay_for_the_dead();
+        }
+        self.writes.paid.extend(row.map(|row| (key, id, row)));
         self.finish_open(key, id, result, writer, unsaid)
     }
 

@@ -1,5 +1,6 @@
 //! Writing back what changed.
 
+use mainspring_shared::budget::Spent;
 use mainspring_shared::id::{SendId, SessionKey};
 use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::send::{StopReason, WaitingOn};
@@ -10,9 +11,9 @@ use uuid::Uuid;
 
 use super::end::Writer;
 use super::{Hot, Ledger, RoundKey};
-use crate::columns::{json, maybe_text, text};
+use crate::columns::{TotalColumns, UsageColumns, json, maybe_text, ord, text};
 use crate::retry::{Fault, sql};
-use crate::rows::{key_columns, mode_name, priority_number, send_columns};
+use crate::rows::{Fields, key_columns, mode_name, priority_number, send_columns};
 
 type Written = Result<(), Fault>;
 
@@ -40,6 +41,7 @@ impl Ledger {
         self.write_inputs(connection).await?;
         self.write_steps(connection).await?;
         self.write_messages(connection).await?;
+        self.write_paid(connection).await?;
         self.write_calls(connection).await?;
         self.write_items(connection).await
     }
@@ -198,6 +200,30 @@ impl Ledger {
             .bind(rows().map(|message| message.epoch).collect::<Vec<_>>())
             .execute(connection)
             .await?;
+        Ok(())
+    }
+
+    /// Rare, so that each may take two statements.
+    async fn write_paid(&self, connection: &mut PgConnection) -> Written {
+        for (key, id, row) in &self.writes.paid {
+            let Some(send) = self.sends.get(&(key.tenant, *id)) else {
+                continue;
+            };
+            let spent = sql!("ledger/spent")
+                .bind(key.tenant.0)
+                .bind(key.session.0)
+                .fetch_one(&mut *connection)
+                .await?;
+            let spent: Option<Spent> = Fields::new(&spent, "session_hot").maybe_json("spent")?;
+            let mut totals = TotalColumns::default();
+            let mut usage = UsageColumns::default();
+            totals.push(&send.totals(spent.map(|spent| spent.plus(Spent::of(&row.usage, 0)))));
+            usage.push(ord(0), std::slice::from_ref(row));
+            let (tenants, ids) = send_columns([(key.tenant, *id)]);
+            let query = sql!("leases/sums").bind(self.now.0).bind(tenants).bind(ids);
+            let query = usage.bind(totals.bind(query));
+            query.execute(&mut *connection).await?;
+        }
         Ok(())
     }
 

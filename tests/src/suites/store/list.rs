@@ -542,6 +542,7 @@ macro_rules! store_cases {
                 the_next_claim_reads_what_the_session_spent,
                 an_end_counts_for_the_next_send,
                 a_park_counts_whether_it_waits_or_ends,
+                an_end_without_a_worker_pays_for_what_the_dead_one_bought,
                 what_a_session_and_those_below_it_cost_is_summed_by_model,
             }
             tenants {

@@ -2,6 +2,7 @@
 
 use mainspring_shared::budget::{Held, Spent};
 use mainspring_shared::send::WaitingOn;
+use mainspring_shared::session::shown::{Begun, Shown};
 use mainspring_shared::store::{
     AppendRound, CompleteSend, Inspect, ModelUsage, ParkSend, ParkUntil, SendTotals, SessionUsage,
     Then, UsageRow,
@@ -9,9 +10,9 @@ use mainspring_shared::store::{
 use mainspring_shared::usage::{Purpose, Usage};
 
 use super::prelude::{
-    SCHEDULER, accept, append, boot, cancel, child, claim, complete, cost, dumped, ending, key,
-    opening, park, register, release, round, running, sending, stored, time, totals, usage_row,
-    waiting,
+    SCHEDULER, TTL, accept, append, boot, cancel, child, claim, complete, cost, dumped, ending,
+    key, opening, park, register, release, round, running, send, sending, stored, time, totals,
+    until, usage_row, waiting, with,
 };
 
 fn spent(tokens: u64) -> Spent {
@@ -91,6 +92,49 @@ pub async fn a_park_counts_whether_it_waits_or_ends(store: &dyn Inspect) {
         park(store, 20, item).await;
         assert_eq!(dumped(store, n).await.hot.spent, Some(spent(30)), "{n}");
         assert_eq!(stored(store, n).await.held, sums(0, 30).held, "{n}");
+    }
+}
+
+/// Whoever asks a send to end whose worker died in the middle of an answer pays for that answer, as the next
+/// worker would have, and so does the alarm of its deadline.
+pub async fn an_end_without_a_worker_pays_for_what_the_dead_one_bought(store: &dyn Inspect) {
+    register(store, 1).await;
+    for (n, is_cancel) in [(1, true), (2, false)] {
+        accept(store, 0, with(opening(n, n), until(300))).await;
+        let claimed = claim(store, 10, 1, n, n).await;
+        let shown = Shown {
+            begun: Some(Begun::new(0, "It was", Some(Box::new(usage_row(0, 1))))),
+            ..Shown::default()
+        };
+        let checkpoint = AppendRound {
+            messages: Vec::new(),
+            calls: Vec::new(),
+            usage: Vec::new(),
+            round: None,
+            totals: SendTotals {
+                session: Some(Spent::default()),
+                shown: Some(shown),
+                ..totals(0)
+            },
+            ..round(&claimed, 0)
+        };
+        append(store, 20, checkpoint).await;
+        assert_eq!(dumped(store, n).await.usage, []);
+        if is_cancel {
+            cancel(store, TTL + 1, n).await;
+        } else {
+            let swept = store.at(time(TTL + 1)).sweep_alarms(boot(SCHEDULER), 10);
+            swept.await.expect("the store answers");
+        }
+        let record = stored(store, n).await;
+        assert!(record.status.is_final(), "{n}: {record:?}");
+        assert_eq!((record.usage, record.counted), (cost(10), 1), "{n}");
+        let begun = record.shown.and_then(|shown| shown.begun);
+        assert_eq!(begun.expect("what was said stays").unpaid, None, "{n}");
+        let dump = dumped(store, n).await;
+        assert_eq!(dump.usage, [(send(n), 0, 1)], "{n}");
+        assert_eq!(dump.paid, [cost(10)], "{n}");
+        assert_eq!(dump.hot.spent, Some(Spent::of(&cost(10), 0)), "{n}");
     }
 }
 
