@@ -80,7 +80,7 @@ settings! {
         /// What a scheduler does about the schema when it starts.
         migrate: Migrate = Migrate::Create => Key::choice("migrate", Migrate::WORDS);
         /// How long a process keeps its sessions without a renewal.
-        lease_ttl: Duration = Duration::from_secs(10) => Key::span("lease_ttl", SECOND, HOUR);
+        lease_ttl: Duration = Duration::from_secs(4) => Key::span("lease_ttl", SECOND, HOUR);
         /// What people can see of a process.
         telemetry: TelemetrySettings = TelemetrySettings::default();
         /// Content by its hash.

@@ -19,9 +19,9 @@ settings! {
         /// A name for logs and lists.
         name: String = "scheduler".to_owned();
         /// Time to live of this process's lease.
-        lease_ttl: Duration = Duration::from_secs(10);
+        lease_ttl: Duration = Duration::from_secs(4);
         /// Interval between sweeps for ready sessions that no worker has claimed.
-        sweep_interval: Duration = Duration::from_secs(1)
+        sweep_interval: Duration = Duration::from_millis(500)
             => Key::span("sweep_interval", LOOK_MIN, HOUR);
         /// Minimum age of a ready session to be swept: younger ones have just been enqueued.
         sweep_age: Duration = Duration::from_millis(1_500)

@@ -21,8 +21,8 @@ settings! {
         pool: String = DEFAULT_POOL.into() => Key::text("worker.pool");
         /// Sends in flight at once.
         concurrency: u32 = 256 => Key::integer("worker.concurrency", 1, 100_000);
-        /// How long its lease runs without a renewal. Renewed every third of it.
-        lease_ttl: Duration = Duration::from_secs(10);
+        /// How long its lease runs without a renewal. Renewed every sixth of it.
+        lease_ttl: Duration = Duration::from_secs(4);
         /// How long a stop waits for answers that are under way.
         drain_timeout: Duration = Duration::from_secs(25)
             => Key::span("worker.drain_timeout", Duration::ZERO, HOUR);

@@ -52,8 +52,8 @@ fn the_defaults_are_what_the_manual_says() {
     let config = load(&[]);
     assert_eq!(config.listen, "127.0.0.1:7464");
     assert_eq!(config.worker.concurrency, 256);
-    assert_eq!(config.lease_ttl, Duration::from_secs(10));
-    assert_eq!(config.scheduler.sweep_interval, Duration::from_secs(1));
+    assert_eq!(config.lease_ttl, Duration::from_secs(4));
+    assert_eq!(config.scheduler.sweep_interval, Duration::from_millis(500));
     assert_eq!(config.retry.policy(), Policy::default());
     assert_eq!(config.llm.kind, ProviderKind::Demo);
 }

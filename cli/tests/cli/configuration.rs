@@ -49,7 +49,7 @@ fn what_is_in_force_is_printed_without_secrets_and_with_its_origin() {
     for part in [
         "database_url = \"postgres://me:[hidden]@host/db\"  # MAINSPRING_DATABASE_URL",
         "pool = \"slow\"  # --worker-pool",
-        "lease_ttl = \"10s\"  # the defaults",
+        "lease_ttl = \"4s\"  # the defaults",
     ] {
         assert!(
             ended.stdout.contains(part),

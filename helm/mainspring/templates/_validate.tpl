@@ -47,7 +47,7 @@
 {{- end -}}
 
 {{- define "mainspring.validateTimes" -}}
-{{- if not .config.lease_ttl }}{{ fail (printf "%s.lease_ttl: is needed to know how long a pod may take to stop; the program's own default is 10s" .at) }}{{ end }}
+{{- if not .config.lease_ttl }}{{ fail (printf "%s.lease_ttl: is needed to know how long a pod may take to stop; the program's own default is 4s" .at) }}{{ end }}
 {{- if not (dig "scheduler" "drain_timeout" "" .config) }}{{ fail (printf "%s.scheduler.drain_timeout: is needed to know how long a pod may take to stop; the program's own default is 10s" .at) }}{{ end }}
 {{- if not (dig "worker" "drain_timeout" "" .config) }}{{ fail (printf "%s.worker.drain_timeout: is needed to know how long a pod may take to stop; the program's own default is 25s" .at) }}{{ end }}
 {{- end -}}

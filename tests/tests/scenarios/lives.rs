@@ -131,6 +131,27 @@ async fn outages_of_the_database_are_no_deaths() {
     world.audit().await;
 }
 
+/// With the default lease, whenever they begin.
+#[tokio::test(start_paused = true)]
+async fn stalls_of_two_seconds_drop_nothing() {
+    let world = World::new().await;
+    let store = faulty(&world);
+    let _worker = world.worker("w", store.clone());
+    let ids = sends(&world, &AgentSpec::default(), 20, "sleep 60000").await;
+    for _ in 0..13 {
+        world.pass(Duration::from_millis(1_730)).await;
+        store.set_away(true);
+        world.pass(secs(2)).await;
+        store.set_away(false);
+    }
+    world.pass(secs(20)).await;
+    for record in world.settle(&ids).await {
+        assert_eq!(record.status, SendStatus::Completed, "{record:#?}");
+        assert_eq!((record.crashes, record.attempts), (0, 1));
+    }
+    world.audit().await;
+}
+
 /// With several workers that all lost the database, whoever is back first does not take the others
 /// for dead.
 #[tokio::test(start_paused = true)]
