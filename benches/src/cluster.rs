@@ -109,6 +109,28 @@ impl Cluster {
     }
 }
 
+/// Creates many sessions over several connections and returns their ids.
+pub async fn many_sessions(
+    base: &str,
+    count: usize,
+    clients: usize,
+    agent: &Value,
+) -> Result<Vec<String>> {
+    let mut tasks = Vec::new();
+    for index in 0..clients {
+        let mine = (count + clients - 1 - index) / clients;
+        let (base, agent) = (base.to_owned(), agent.clone());
+        tasks.push(tokio::spawn(async move {
+            sessions(&mut Client::connect(&base).await?, mine, &agent).await
+        }));
+    }
+    let mut ids = Vec::with_capacity(count);
+    for task in tasks {
+        ids.extend(task.await??);
+    }
+    Ok(ids)
+}
+
 /// Creates sessions and returns their ids.
 pub async fn sessions(client: &mut Client, count: usize, agent: &Value) -> Result<Vec<String>> {
     let mut ids = Vec::with_capacity(count);

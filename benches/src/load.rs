@@ -10,6 +10,9 @@ use serde_json::Value;
 
 use crate::client::Client;
 
+/// Idempotency keys so far.
+static KEYS: AtomicU64 = AtomicU64::new(0);
+
 /// What a load did.
 #[derive(Debug, Default)]
 pub struct Done {
@@ -35,15 +38,16 @@ pub fn now() -> Instant {
 }
 
 /// Runs `clients` connections for `time`, each over its own share of the sessions, and checks
-/// that every send completes with the answer of the `demo` model.
+/// that every send completes with the answer of the `demo` model. `keyed` ones have each an idempotency key.
 pub async fn closed_loop(
     base: &str,
     sessions: &[String],
     clients: usize,
     time: Duration,
+    keyed: bool,
 ) -> Result<Done> {
     let body = Bytes::from(format!("{{\"input\":\"{}\"}}", "u".repeat(100)));
-    closed_loop_of(base, sessions, clients, time, &body).await
+    closed_loop_of(base, sessions, clients, time, &body, keyed).await
 }
 
 /// The same with a body of one's own.
@@ -53,6 +57,7 @@ pub async fn closed_loop_of(
     clients: usize,
     time: Duration,
     body: &Bytes,
+    keyed: bool,
 ) -> Result<Done> {
     let sends = Arc::new(AtomicU64::new(0));
     let start = now();
@@ -72,7 +77,12 @@ pub async fn closed_loop_of(
                 if start.elapsed() >= time {
                     break;
                 }
-                latencies.push(send_and_wait(&mut client, session, body.clone()).await?);
+                let key = keyed.then(|| {
+                    let number = KEYS.fetch_add(1, Ordering::Relaxed);
+                    format!("{}-{number}", std::process::id())
+                });
+                let sent = send_with(&mut client, session, body.clone(), key.as_deref());
+                latencies.push(sent.await?);
                 sends.fetch_add(1, Ordering::Relaxed);
             }
             anyhow::Ok(latencies)
@@ -91,9 +101,20 @@ pub async fn closed_loop_of(
 
 /// One send to its end; how long that took.
 pub async fn send_and_wait(client: &mut Client, session: &str, body: Bytes) -> Result<Duration> {
+    send_with(client, session, body, None).await
+}
+
+async fn send_with(
+    client: &mut Client,
+    session: &str,
+    body: Bytes,
+    key: Option<&str>,
+) -> Result<Duration> {
     let start = now();
     let path = format!("/v1/sessions/{session}/sends?wait=30s");
-    let answer = client.request("POST", &path, body).await?;
+    let header = key.map(|key| ("idempotency-key", key));
+    let answer = client.request_with("POST", &path, body, header.as_slice());
+    let answer = answer.await?;
     let took = start.elapsed();
     let send: Value = answer.json()?;
     ensure!(

@@ -26,6 +26,10 @@ pub const WORKLOADS: &[(&str, &str)] = &[
         "one-round sends/s at 64 clients against the ceiling, transactions per send",
     ),
     (
+        "throughput-many",
+        "the same over 100 000 sessions, with four workers and idempotency keys",
+    ),
+    (
         "latency",
         "POST to final with ?wait, one client, on Postgres + Redis and on SQLite",
     ),
@@ -75,7 +79,8 @@ pub const WORKLOADS: &[(&str, &str)] = &[
 /// Runs one workload and hands each measurement over as soon as it is there.
 pub async fn run(name: &str, options: &Options, emit: &mut dyn FnMut(Value)) -> Result<()> {
     match name {
-        "throughput" => throughput::run(options, emit).await,
+        "throughput" => throughput::few(options, emit).await,
+        "throughput-many" => throughput::many(options, emit).await,
         "latency" => latency::run(options, emit).await,
         "batch" => batch::run(options, emit).await,
         "streams" => streams::run(options, emit).await,

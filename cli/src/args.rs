@@ -545,6 +545,9 @@ pub(crate) struct BenchArgs {
     /// Runs per measurement; the median is reported
     #[arg(long, default_value_t = 5)]
     pub(crate) runs: usize,
+    /// The program to measure, such as another build; this one by default
+    #[arg(long)]
+    pub(crate) binary: Option<PathBuf>,
     /// Runs briefly to check that the workload works; its figures mean nothing
     #[arg(long)]
     pub(crate) short: bool,

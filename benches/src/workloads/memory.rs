@@ -32,7 +32,7 @@ async fn sends(cluster: &Cluster, ids: &[String], count: u64) -> Result<u64> {
     while done < count {
         let time = if count > 10_000 { 20 } else { 1 };
         let base = cluster.scheduler.url();
-        done += closed_loop(&base, ids, 64, Duration::from_secs(time))
+        done += closed_loop(&base, ids, 64, Duration::from_secs(time), false)
             .await?
             .sends;
     }

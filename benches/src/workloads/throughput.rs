@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, Options, sessions};
+use crate::cluster::{Cluster, Options, many_sessions};
 use crate::load::closed_loop;
 use crate::process::{cpu_of, cpu_of_tree};
 use crate::servers::find_program;
@@ -15,23 +15,59 @@ use crate::stats::{measurement, median, round};
 
 const CLIENTS: usize = 64;
 const SESSIONS: usize = 256;
+const MANY_SESSIONS: usize = 100_000;
 
-pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Result<()> {
-    let cluster = Cluster::start(options, 1, &[])?;
+/// One worker and sessions that all fit its memory.
+pub(super) async fn few(options: &Options, emit: &mut dyn FnMut(Value)) -> Result<()> {
+    let load = Load {
+        name: "throughput",
+        workers: 1,
+        sessions: SESSIONS,
+        keyed: false,
+        bar: ">= 0.35",
+    };
+    run(&load, options, emit).await
+}
+
+/// Four workers, more sessions than they remember, and an idempotency key on each request.
+pub(super) async fn many(options: &Options, emit: &mut dyn FnMut(Value)) -> Result<()> {
+    let load = Load {
+        name: "throughput-many",
+        workers: 4,
+        sessions: options.size(MANY_SESSIONS, 500),
+        keyed: true,
+        bar: "reference",
+    };
+    run(&load, options, emit).await
+}
+
+struct Load {
+    name: &'static str,
+    workers: usize,
+    sessions: usize,
+    keyed: bool,
+    bar: &'static str,
+}
+
+async fn run(load: &Load, options: &Options, emit: &mut dyn FnMut(Value)) -> Result<()> {
+    let cluster = Cluster::start(options, load.workers, &[])?;
     let ceiling_dir = cluster.dir.path().join("ceiling");
     prepare_ceiling(&cluster, &ceiling_dir)?;
     // Bounded, as a long conversation would be: else each run would ask the model more than the
     // one before, and measure its reading.
     let agent = json!({ "context": { "last_messages": 50 } });
-    let ids = sessions(&mut cluster.client().await?, SESSIONS, &agent).await?;
     let base = cluster.scheduler.url();
-    closed_loop(&base, &ids, CLIENTS, options.seconds(5, 1)).await?;
+    let ids = many_sessions(&base, load.sessions, CLIENTS, &agent).await?;
+    closed_loop(&base, &ids, CLIENTS, options.seconds(5, 1), load.keyed).await?;
     let (mut rates, mut ceilings, mut shares, mut writes) = (vec![], vec![], vec![], vec![]);
-    let mut cpu = Vec::new();
+    let (mut cpu, mut wal) = (Vec::new(), Vec::new());
     for _ in 0..options.runs {
+        settle(&cluster)?;
         let ceiling = ceiling(&cluster, &ceiling_dir, "send.sql", options.seconds(30, 2))?;
+        settle(&cluster)?;
         let before = Counters::read(&cluster)?;
-        let done = closed_loop(&base, &ids, CLIENTS, options.seconds(15, 2)).await?;
+        let time = options.seconds(15, 2);
+        let done = closed_loop(&base, &ids, CLIENTS, time, load.keyed).await?;
         let after = Counters::read(&cluster)?;
         let sends = done.sends as f64;
         rates.push(done.rate());
@@ -39,46 +75,46 @@ pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Resul
         shares.push(done.rate() / ceiling);
         // Reading the counter takes no transaction id of its own.
         writes.push((after.transactions - before.transactions) as f64 / sends);
+        wal.push((after.wal - before.wal) as f64 / sends);
         cpu.push(after.cpu_per_send(&before, sends));
     }
     cluster.audit()?;
-    emit(measurement(
-        "throughput.ceiling",
-        "sends/s",
-        &ceilings,
-        "reference",
-    ));
-    emit(measurement(
-        "throughput.sends",
-        "sends/s",
-        &rates,
-        "reference",
-    ));
-    emit(measurement(
-        "throughput.share_of_ceiling",
-        "ratio",
-        &shares,
-        ">= 0.35",
-    ));
-    emit(measurement(
-        "throughput.write_transactions",
-        "per send",
-        &writes,
-        "<= 2.2",
-    ));
+    let mut emit_as = |what: &str, unit: &str, figures: &[f64], bar: &str| {
+        emit(measurement(
+            &format!("{}.{what}", load.name),
+            unit,
+            figures,
+            bar,
+        ));
+    };
+    emit_as("ceiling", "sends/s", &ceilings, "reference");
+    emit_as("sends", "sends/s", &rates, "reference");
+    emit_as("share_of_ceiling", "ratio", &shares, load.bar);
+    emit_as("write_transactions", "per send", &writes, "<= 2.2");
+    emit_as("wal", "bytes/send", &wal, "reference");
     for (index, name) in ["scheduler", "worker", "postgres", "redis", "load"]
         .iter()
         .enumerate()
     {
         let runs: Vec<f64> = cpu.iter().map(|run: &[f64; 5]| run[index]).collect();
-        let name = format!("throughput.cpu.{name}");
+        let name = format!("{}.cpu.{name}", load.name);
         emit(json!({ "measure": name, "unit": "ms/send", "median": round(median(&runs)) }));
     }
     Ok(())
 }
 
+/// Leaves nothing to be cleaned up for whoever is measured next.
+pub(super) fn settle(cluster: &Cluster) -> Result<()> {
+    cluster.postgres.query("mainspring", "CHECKPOINT")?;
+    cluster.postgres.query("mainspring", "VACUUM")?;
+    cluster.postgres.query("ceiling", "VACUUM")?;
+    Ok(())
+}
+
 struct Counters {
     transactions: i64,
+    /// Bytes of the write-ahead log so far.
+    wal: i64,
     cpu: [Duration; 5],
 }
 
@@ -87,6 +123,7 @@ impl Counters {
         let postmaster = cluster.postgres.postmaster().context("postgres runs")?;
         Ok(Self {
             transactions: transactions(cluster)?,
+            wal: cluster.number("SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint")?,
             cpu: [
                 cluster.scheduler.cpu()?,
                 cluster

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::throughput::{ceiling, prepare_ceiling, transactions};
+use super::throughput::{ceiling, prepare_ceiling, settle, transactions};
 use crate::cluster::{Cluster, Options, sessions};
 use crate::load::{closed_loop_of, send_and_wait};
 use crate::stats::{measurement, millis, percentile};
@@ -51,12 +51,15 @@ async fn throughput(
     let ids = sessions(&mut cluster.client().await?, SESSIONS, &agent).await?;
     let base = cluster.scheduler.url();
     let body = three_rounds();
-    closed_loop_of(&base, &ids, CLIENTS, options.seconds(5, 1), &body).await?;
+    closed_loop_of(&base, &ids, CLIENTS, options.seconds(5, 1), &body, false).await?;
     let (mut rates, mut ceilings, mut shares, mut writes) = (vec![], vec![], vec![], vec![]);
     for _ in 0..options.runs {
+        settle(cluster)?;
         let most = ceiling(cluster, &dir, "tools.sql", options.seconds(30, 2))?;
+        settle(cluster)?;
         let before = transactions(cluster)?;
-        let done = closed_loop_of(&base, &ids, CLIENTS, options.seconds(15, 2), &body).await?;
+        let done =
+            closed_loop_of(&base, &ids, CLIENTS, options.seconds(15, 2), &body, false).await?;
         let after = transactions(cluster)?;
         rates.push(done.rate());
         ceilings.push(most);

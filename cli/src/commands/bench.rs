@@ -16,8 +16,11 @@ pub(crate) async fn run(args: &BenchArgs) -> Result<(), Failure> {
         let message = format!("there is no workload {workload}");
         return Err(usage_text(message, "`mainspring bench` lists them"));
     }
-    let binary = std::env::current_exe()
-        .map_err(|error| Failure::new(Exit::Failure, format!("where am I? {error}")))?;
+    let binary = match &args.binary {
+        Some(binary) => binary.clone(),
+        None => std::env::current_exe()
+            .map_err(|error| Failure::new(Exit::Failure, format!("where am I? {error}")))?,
+    };
     let options = Options {
         binary,
         runs: args.runs,
