@@ -74,6 +74,7 @@ fn notify(app: &App, key: SessionKey, outcome: DeleteOutcome) {
         send,
         n: last_step,
         settled: true,
+        ended: None,
     };
     let notices: Vec<_> = cancelled.into_iter().map(ended).collect();
     app.notifier.publish_steps(&notices);

@@ -6,9 +6,11 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use crate::id::{RunKey, SendId, SessionKey};
+use crate::send::SendView;
 
 /// What a notice is about, and so who hears it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,7 +43,7 @@ pub enum Topic {
 pub const WATCHED: i32 = 1 << 30;
 
 /// A step that was committed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StepNotice {
     /// The session.
     pub key: SessionKey,
@@ -51,6 +53,43 @@ pub struct StepNotice {
     pub n: i64,
     /// Whether the send is final, or waits, after it: those who wait for its end look again.
     pub settled: bool,
+    /// The final send as the API shows it, where the step ended it and it is small: who waits need not read
+    /// it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<Ended>,
+}
+
+/// A final send, a [`SendView`] as JSON.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Ended(Box<RawValue>);
+
+impl Ended {
+    /// Larger ones are read from the database by those who wait.
+    const BYTES_MAX: usize = 16 * 1024;
+
+    /// The view, unless it is too large, or has characters that no database keeps: then it would not be what
+    /// is read later.
+    pub fn of(view: &SendView) -> Option<Self> {
+        let about = view.output_text.as_ref().map_or(0, String::len);
+        if about > Self::BYTES_MAX {
+            return None;
+        }
+        let json = serde_json::value::to_raw_value(view).ok()?;
+        let is_kept = json.get().len() <= Self::BYTES_MAX && !json.get().contains("\\u0000");
+        is_kept.then_some(Self(json))
+    }
+
+    /// The view; none where another version of the program wrote it.
+    pub fn view(&self) -> Option<SendView> {
+        serde_json::from_str(self.0.get()).ok()
+    }
+}
+
+impl PartialEq for Ended {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.get() == other.0.get()
+    }
 }
 
 /// A run that something happened to.

@@ -26,6 +26,7 @@ use crate::cache::Cached;
 use crate::said::Said;
 use crate::send::{Left, Reach, Run, Turn, Unsaid};
 use crate::suspects::{Admitted, SUSPECT_FROM};
+use crate::writes::Began;
 use crate::{Kernel, metrics, writes};
 
 /// Messages read at once of a window that is read again.
@@ -176,6 +177,7 @@ async fn fail(kernel: &Kernel, key: SessionKey, lease: Lease) -> Option<Complete
     let (send_id, lease) = (control.send, control.reach.lease(lease));
     let ids = vec![(key.tenant, send_id)];
     let record = kernel.parts.store.get_sends(ids).await.ok()?.pop()??;
+    let began = Began::of(&record);
     let failure = Failure::new(Code::Internal, "a defect ended the run of this send");
     let mut unsaid = Unsaid::default();
     if record.rounds == 0 {
@@ -236,7 +238,7 @@ async fn fail(kernel: &Kernel, key: SessionKey, lease: Lease) -> Option<Complete
         // The next send is for a run whose state is not in doubt.
         then: Then::Release,
     };
-    kernel.writes.complete(item).await.ok()
+    kernel.writes.complete(item, began).await.ok()
 }
 
 /// The answers that the last message of the transcript asks for, where it is one of this send's with

@@ -5,13 +5,16 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use mainspring_runtime::{Group, Weight};
-use mainspring_shared::bus::{StepNotice, Topic};
+use mainspring_shared::agent::AgentRef;
+use mainspring_shared::bus::{Ended, StepNotice, Topic};
 use mainspring_shared::id::{SendId, SessionKey};
 use mainspring_shared::queue::{Activation, Lane};
+use mainspring_shared::send::{MemoryView, SendRecord, SendView};
 use mainspring_shared::store::{
     self, AppendOutcome, AppendRound, ClaimOutcome, ClaimSession, CompleteOutcome, CompleteSend,
     Error, ParkOutcome, ParkSend, ReadySession, ReleaseSession,
 };
+use mainspring_shared::time::Timestamp;
 
 use crate::Parts;
 use crate::boot::{Boot, Life};
@@ -21,12 +24,70 @@ pub(crate) type SharedError = Arc<Error>;
 
 type Answer<T> = Result<T, SharedError>;
 
+/// A send that is to end, and what the end does not say of it.
+#[derive(Debug)]
+struct Ending {
+    item: CompleteSend,
+    began: Began,
+}
+
+/// What is known of a send since it began.
+#[derive(Debug, Clone)]
+pub(crate) struct Began {
+    position: Option<i64>,
+    agent_ref: Option<AgentRef>,
+    created_at: Timestamp,
+    started_at: Option<Timestamp>,
+}
+
+impl Began {
+    /// Of a send that runs.
+    pub(crate) fn of(record: &SendRecord) -> Self {
+        Self {
+            position: record.position,
+            agent_ref: record.options.agent_ref().cloned(),
+            created_at: record.created_at,
+            started_at: record.started_at,
+        }
+    }
+}
+
+impl Ending {
+    /// The send as it will be, but for when it ended.
+    fn view(&self) -> SendView {
+        let CompleteSend { result, totals, .. } = &self.item;
+        let shown = totals.shown.as_ref();
+        let memory = shown.and_then(|shown| shown.memory.clone());
+        let began = self.began.clone();
+        SendView {
+            id: self.item.send_id,
+            session_id: self.item.key.session,
+            status: result.status,
+            stop_reason: Some(result.stop_reason),
+            output_text: result.output_text.clone(),
+            output: result.output.clone(),
+            error: result.error.clone(),
+            usage: totals.usage,
+            rounds: totals.rounds,
+            attempts: totals.attempts,
+            waiting_on: None,
+            agent_ref: began.agent_ref,
+            memory: memory.map(MemoryView::from),
+            position: began.position,
+            created_at: began.created_at,
+            started_at: began.started_at,
+            finished_at: None,
+            warnings: Vec::new(),
+        }
+    }
+}
+
 /// The grouped writes.
 #[derive(Debug, Clone)]
 pub(crate) struct Writes {
     claims: Group<ClaimSession, Answer<(ClaimOutcome, Option<Life>)>>,
     rounds: Group<AppendRound, Answer<AppendOutcome>>,
-    completions: Group<CompleteSend, Answer<CompleteOutcome>>,
+    completions: Group<Ending, Answer<CompleteOutcome>>,
     parks: Group<ParkSend, Answer<ParkOutcome>>,
     releases: Group<ReleaseSession, Answer<bool>>,
 }
@@ -41,7 +102,7 @@ impl Writes {
         };
         let ends = Weight {
             bytes_max,
-            bytes_of: CompleteSend::weight,
+            bytes_of: |ending: &Ending| ending.item.weight(),
         };
         Self {
             claims: Group::spawn(1, {
@@ -66,18 +127,19 @@ impl Writes {
             }),
             completions: Group::weighed(1, ends, {
                 let parts = parts.clone();
-                move |items: Vec<CompleteSend>| {
+                move |endings: Vec<Ending>| {
                     let parts = parts.clone();
                     async move {
-                        let about: Vec<_> = items.iter().map(|i| (i.key, i.send_id)).collect();
+                        let mut views: Vec<_> = endings.iter().map(Ending::view).collect();
+                        let about: Vec<_> = endings.iter().map(|end| end.item.key).collect();
+                        let items = endings.into_iter().map(|ending| ending.item).collect();
                         let answers = each(items, |items| parts.store.complete_sends(items));
                         let answers = answers.await;
-                        publish(&parts, &about, &answers, |outcome| match outcome {
-                            CompleteOutcome::Completed(completed) => Some((completed.step, true)),
-                            CompleteOutcome::Undelivered
-                            | CompleteOutcome::LeaseLost
-                            | CompleteOutcome::Locked => None,
-                        });
+                        let ended = about.iter().zip(&mut views).zip(&answers);
+                        let notices: Vec<_> = ended
+                            .filter_map(|((key, view), answer)| ended_notice(*key, view, answer))
+                            .collect();
+                        tell(&parts, &notices);
                         answers
                     }
                 }
@@ -129,9 +191,13 @@ impl Writes {
     }
 
     /// Makes a send final.
-    pub(crate) async fn complete(&self, item: CompleteSend) -> Answer<CompleteOutcome> {
+    pub(crate) async fn complete(
+        &self,
+        item: CompleteSend,
+        began: Began,
+    ) -> Answer<CompleteOutcome> {
         self.completions
-            .submit(item)
+            .submit(Ending { item, began })
             .await
             .unwrap_or_else(|_| Err(ended()))
     }
@@ -224,10 +290,32 @@ fn publish<T>(
                 send: *send,
                 n,
                 settled,
+                ended: None,
             })
         })
         .collect();
     tell(parts, &notices);
+}
+
+/// What is told of an end once it is durable: the send itself, unless what was stored is not what was asked
+/// for.
+fn ended_notice(
+    key: SessionKey,
+    view: &mut SendView,
+    answer: &Answer<CompleteOutcome>,
+) -> Option<StepNotice> {
+    let Ok(CompleteOutcome::Completed(completed)) = answer else {
+        return None;
+    };
+    view.finished_at = Some(completed.at);
+    let as_asked = view.status == completed.status;
+    Some(StepNotice {
+        key,
+        send: view.id,
+        n: completed.step,
+        settled: true,
+        ended: as_asked.then(|| Ended::of(view)).flatten(),
+    })
 }
 
 /// Tells those who watch of a step that was committed outside of groups, and settled nothing.
@@ -239,6 +327,7 @@ pub(crate) fn publish_step(parts: &Parts, key: SessionKey, send: SendId, n: i64)
             send,
             n,
             settled: false,
+            ended: None,
         }],
     );
 }

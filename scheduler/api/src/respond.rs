@@ -8,7 +8,7 @@ use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
 use mainspring_scheduler::App;
 use mainspring_scheduler::error::Error;
-use mainspring_shared::send::{SendRecord, SendView};
+use mainspring_shared::send::SendView;
 use serde::Serialize;
 
 use super::problem::Problem;
@@ -165,7 +165,7 @@ pub(super) fn mark_replayed(response: &mut Response) {
 }
 
 /// A send that was asked for with `?wait`: 200 when it is final, else 202.
-pub(super) fn status_of(send: &SendRecord) -> StatusCode {
+pub(super) fn status_of(send: &SendView) -> StatusCode {
     if send.status.is_final() {
         StatusCode::OK
     } else {

@@ -15,7 +15,7 @@ use mainspring_scheduler::services::watch::read_and_wait;
 use mainspring_scheduler::services::{blobs, cancel};
 use mainspring_shared::id::{SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::message::ContentPart;
-use mainspring_shared::send::{SendRecord, SendStatus, SendView};
+use mainspring_shared::send::{SendStatus, SendView};
 use mainspring_shared::store::{AcceptSend, IdempotencyKey, ListSends, Target};
 use serde::Deserialize;
 use utoipa_axum::router::OpenApiRouter;
@@ -236,8 +236,8 @@ async fn accept(
     Ok(response)
 }
 
-pub(super) fn answer(send: SendRecord) -> Result<Response, Problem> {
-    respond::send(respond::status_of(&send), &SendView::from(send))
+pub(super) fn answer(send: SendView) -> Result<Response, Problem> {
+    respond::send(respond::status_of(&send), &send)
 }
 
 /// Which sends, newest first.
@@ -310,10 +310,10 @@ pub(super) async fn show(
     let wait = query.within(app.config.wait_max);
     let found = match wait {
         Some(wait) => read_and_wait(&app, app.watch.send(id), tenant, wait).await?,
-        None => app.watch.read_send(tenant, id).await?,
+        None => app.watch.read_send(tenant, id).await?.map(SendView::from),
     };
     let found = found.ok_or_else(Error::send_not_found)?;
-    respond::json(StatusCode::OK, &SendView::from(found))
+    respond::json(StatusCode::OK, &found)
 }
 
 /// Cancels a send: at once, or at its worker's next safe point

@@ -48,6 +48,7 @@ async fn serve(app: &App) -> Result<Duration, store::Error> {
             send,
             n,
             settled: true,
+            ended: None,
         })
         .collect();
     app.notifier.publish_steps(&notices);

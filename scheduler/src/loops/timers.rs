@@ -95,6 +95,7 @@ fn announce(app: &App, fired: Fired) {
             send: fired.send,
             n: fired.step,
             settled: false,
+            ended: None,
         })
         .collect();
     app.notifier.publish_steps(&notices);

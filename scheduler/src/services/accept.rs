@@ -252,6 +252,7 @@ async fn commit(app: &App, items: Vec<AcceptSend>) -> Vec<AcceptResult> {
                 send,
                 n: accepted.step,
                 settled: false,
+                ended: None,
             });
             app.notifier.enqueue(accepted.enqueue.take());
         }
@@ -340,7 +341,7 @@ pub async fn submit<H>(
             };
             // The send is accepted even if reading it fails: then it is returned as it was accepted.
             let view = match ended {
-                Ok(Some(send)) => SendView::from(send),
+                Ok(Some(send)) => send,
                 Ok(None) | Err(_) => accepted_view(key, id, agent, &accepted),
             };
             (SendView { warnings, ..view }, false)
@@ -366,9 +367,9 @@ async fn existing(
 ) -> Result<SendView, Error> {
     let found = match wait {
         Some(wait) => read_and_wait(app, app.watch.send(id), tenant, wait).await?,
-        None => app.watch.read_send(tenant, id).await?,
+        None => app.watch.read_send(tenant, id).await?.map(SendView::from),
     };
-    found.map(SendView::from).ok_or_else(Error::send_not_found)
+    found.ok_or_else(Error::send_not_found)
 }
 
 /// The view of a send that has just been accepted, without reading it.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use mainspring_shared::bus::StepNotice;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
-use mainspring_shared::send::{SendRecord, SendStatus};
+use mainspring_shared::send::{SendStatus, SendView};
 use mainspring_shared::store::{self, CancelOutcome, cancel_below};
 
 use super::accept::retry_locked;
@@ -20,7 +20,7 @@ pub async fn send(
     tenant: TenantId,
     id: SendId,
     wait: Option<Duration>,
-) -> Result<SendRecord, Error> {
+) -> Result<SendView, Error> {
     let watcher = app.watch.send(id);
     let boot = app.boot_id()?;
     let step = |items| each(items, |items| app.store.cancel_sends(boot, items));
@@ -40,15 +40,16 @@ pub async fn send(
                 send: id,
                 n: step,
                 settled: true,
+                ended: None,
             };
             app.notifier.publish_steps(&[notice]);
             cancel_work_of(app, send.key, id).await?;
-            Ok(*send)
+            Ok(SendView::from(*send))
         }
         Some(CancelOutcome::Signalled { send, .. }) => {
             app.notifier.signal(send.key, 0);
             let Some(wait) = wait else {
-                return Ok(*send);
+                return Ok(SendView::from(*send));
             };
             let known = Some(*send);
             let outcomes = wait_for(app, &watcher, tenant, known, wait).await?;
@@ -57,7 +58,7 @@ pub async fn send(
         Some(CancelOutcome::AlreadyFinal(send)) if send.status == SendStatus::Cancelled => {
             // The process that cancelled it may have died before it cancelled the work below.
             cancel_work_of(app, send.key, id).await?;
-            Ok(*send)
+            Ok(SendView::from(*send))
         }
         Some(CancelOutcome::AlreadyFinal(send)) => Err(Error::new(
             Code::SendNotCancellable,

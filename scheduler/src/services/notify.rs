@@ -102,6 +102,7 @@ impl Notifier {
                         send: send.id,
                         n: step,
                         settled: true,
+                        ended: None,
                     }]);
                 }
                 CancelOutcome::Locked => all = false,

@@ -3,7 +3,7 @@
 use mainspring_shared::bus::StepNotice;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::SessionKey;
-use mainspring_shared::send::{SendRecord, SendStatus, WaitingOn};
+use mainspring_shared::send::{SendRecord, SendStatus, SendView, WaitingOn};
 use mainspring_shared::store::{ListSends, ReadySession};
 
 use super::cancel;
@@ -35,12 +35,13 @@ pub async fn resume(app: &App, key: SessionKey) -> Result<SendRecord, Error> {
         send: id,
         n: record.first_step,
         settled: false,
+        ended: None,
     }]);
     Ok(record)
 }
 
 /// Cancels the send of a session that waits for recovery.
-pub async fn abort(app: &App, key: SessionKey) -> Result<SendRecord, Error> {
+pub async fn abort(app: &App, key: SessionKey) -> Result<SendView, Error> {
     if app.store.get_session(key).await?.is_none() {
         return Err(Error::session_not_found());
     }

@@ -1,7 +1,8 @@
 //! Waiting for sends, sessions and runs: one subscription to the steps of all sessions, dispatched to the
 //! requests and event streams that wait for a particular one.
 //!
-//! Waking a watcher means "read again" and carries no data. A lost notification delays it by at
+//! Waking a watcher means "read again". Only the end of a send may bring the send along, as its worker
+//! stored it, so that the waiter need not read it. A lost notification delays it by at
 //! most two seconds. While the bus is unavailable all watchers are woken every 250 ms, those of a
 //! session only if it has new steps.
 
@@ -12,9 +13,9 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use mainspring_runtime::Group;
-use mainspring_shared::bus::{Notice, StepNotice, Topic};
+use mainspring_shared::bus::{Ended, Notice, StepNotice, Topic};
 use mainspring_shared::id::{RunKey, SendId, SessionKey, TenantId};
-use mainspring_shared::send::{SendRecord, WaitingOn};
+use mainspring_shared::send::{SendRecord, SendView, WaitingOn};
 use mainspring_shared::store::Store;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -95,7 +96,10 @@ impl Watch {
 
     fn step_committed(&self, notice: &StepNotice) {
         if notice.settled {
-            self.sends.wake(&notice.send);
+            self.sends.wake_with(&notice.send, || {
+                let view = notice.ended.as_ref().and_then(Ended::view)?;
+                Some((notice.key.tenant, view))
+            });
         }
         self.sessions.wake(&notice.key);
     }
@@ -144,7 +148,21 @@ impl Watch {
 
 /// The hash is the same in every process, so that a repeated simulation wakes watchers in the same
 /// order. The server generates the keys, so that clients cannot choose colliding ones.
-type Waiting<K> = HashMap<K, Vec<Arc<Notify>>, BuildHasherDefault<DefaultHasher>>;
+type Waiting<K> = HashMap<K, Vec<Arc<Waiter>>, BuildHasherDefault<DefaultHasher>>;
+
+/// What wakes a watcher.
+#[derive(Debug, Default)]
+struct Waiter {
+    wake: Notify,
+    /// The final send and its tenant, where the notice of its end had it.
+    ended: Mutex<Option<Box<(TenantId, SendView)>>>,
+}
+
+impl Waiter {
+    fn ended(&self) -> MutexGuard<'_, Option<Box<(TenantId, SendView)>>> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 #[derive(Debug)]
 struct Registry<K> {
@@ -161,12 +179,12 @@ impl<K> Default for Registry<K> {
 
 impl<K: Eq + Hash + Copy> Registry<K> {
     fn register(registry: &Arc<Self>, key: K) -> Watcher<K> {
-        let wake = Arc::new(Notify::new());
-        registry.lock().entry(key).or_default().push(wake.clone());
+        let waiter = Arc::<Waiter>::default();
+        registry.lock().entry(key).or_default().push(waiter.clone());
         Watcher {
             registry: registry.clone(),
             key,
-            wake,
+            waiter,
         }
     }
 
@@ -175,8 +193,21 @@ impl<K: Eq + Hash + Copy> Registry<K> {
     }
 
     fn wake(&self, key: &K) {
-        for wake in self.lock().get(key).into_iter().flatten() {
-            wake.notify_one();
+        self.wake_with(key, || None);
+    }
+
+    /// Wakes the watchers of a key and gives them the final send, which is only made where somebody waits.
+    fn wake_with(&self, key: &K, ended: impl FnOnce() -> Option<(TenantId, SendView)>) {
+        let waiting = self.lock();
+        let Some(waiters) = waiting.get(key) else {
+            return;
+        };
+        let ended = ended().map(Box::new);
+        for waiter in waiters {
+            if ended.is_some() {
+                waiter.ended().clone_from(&ended);
+            }
+            waiter.wake.notify_one();
         }
     }
 
@@ -184,8 +215,8 @@ impl<K: Eq + Hash + Copy> Registry<K> {
         let waiting = self.lock();
         for (key, waiters) in waiting.iter() {
             if wanted(waiting.hasher().hash_one(key)) {
-                for wake in waiters {
-                    wake.notify_one();
+                for waiter in waiters {
+                    waiter.wake.notify_one();
                 }
             }
         }
@@ -201,7 +232,7 @@ impl<K: Eq + Hash + Copy> Registry<K> {
 pub struct Watcher<K: Eq + Hash + Copy> {
     registry: Arc<Registry<K>>,
     key: K,
-    wake: Arc<Notify>,
+    waiter: Arc<Waiter>,
 }
 
 impl<K: Eq + Hash + Copy> Watcher<K> {
@@ -212,7 +243,13 @@ impl<K: Eq + Hash + Copy> Watcher<K> {
 
     /// Resolves at the next wake-up, at once if there was one since the last call.
     pub async fn woken(&self) {
-        self.wake.notified().await;
+        self.waiter.wake.notified().await;
+    }
+
+    /// The final send of this tenant, where it came with a wake-up.
+    fn ended(&self, tenant: TenantId) -> Option<SendView> {
+        let (of, view) = *self.waiter.ended().take()?;
+        (of == tenant).then_some(view)
     }
 }
 
@@ -220,7 +257,7 @@ impl<K: Eq + Hash + Copy> Drop for Watcher<K> {
     fn drop(&mut self) {
         let mut waiting = self.registry.lock();
         if let Some(waiters) = waiting.get_mut(&self.key) {
-            waiters.retain(|wake| !Arc::ptr_eq(wake, &self.wake));
+            waiters.retain(|waiter| !Arc::ptr_eq(waiter, &self.waiter));
             if waiters.is_empty() {
                 waiting.remove(&self.key);
             }
@@ -298,14 +335,14 @@ async fn is_over(app: &App, send: &SendRecord) -> bool {
 
 /// Waits until the send is settled, `wait` has passed or this process is stopping, and returns the
 /// send as it is then. `known` was read after `watcher` was registered; without it the first read
-/// happens at the first wake-up.
+/// happens at the first wake-up, unless that brings the final send.
 pub async fn wait_for(
     app: &App,
     watcher: &Watcher<SendId>,
     tenant: TenantId,
     known: Option<SendRecord>,
     wait: Duration,
-) -> Result<Option<SendRecord>, Error> {
+) -> Result<Option<SendView>, Error> {
     let mut known = known;
     let mut over = app.clock.sleep(wait);
     let mut stopping = Box::pin(app.lifecycle.stopping());
@@ -313,7 +350,7 @@ pub async fn wait_for(
         if let Some(send) = &known
             && is_over(app, send).await
         {
-            return Ok(known);
+            return Ok(known.map(SendView::from));
         }
         let last = tokio::select! {
             biased;
@@ -321,12 +358,17 @@ pub async fn wait_for(
             () = &mut over => true,
             () = &mut stopping => true,
         };
+        if let Some(ended) = watcher.ended(tenant) {
+            return Ok(Some(ended));
+        }
         match app.watch.read_send(tenant, watcher.key).await {
-            Ok(Some(send)) if last => return Ok(Some(send)),
+            Ok(Some(send)) if last => return Ok(Some(SendView::from(send))),
             Ok(Some(send)) => known = Some(send),
             Ok(None) => return Ok(None),
             // A later wake-up reads again; only the last read has to succeed.
-            Err(error) if last => return known.map(Some).ok_or(error),
+            Err(error) if last => {
+                return known.map(|known| Some(SendView::from(known))).ok_or(error);
+            }
             Err(_) => {}
         }
     }
@@ -338,7 +380,7 @@ pub async fn read_and_wait(
     watcher: Watcher<SendId>,
     tenant: TenantId,
     wait: Duration,
-) -> Result<Option<SendRecord>, Error> {
+) -> Result<Option<SendView>, Error> {
     match app.watch.read_send(tenant, watcher.key).await? {
         None => Ok(None),
         known => wait_for(app, &watcher, tenant, known, wait).await,
@@ -369,6 +411,7 @@ mod tests {
             send: SendId(Uuid::from_u128(n)),
             n: 1,
             settled,
+            ended: None,
         }
     }
 

@@ -348,6 +348,7 @@ impl World {
             send: claimed.send.record.id,
             n,
             settled,
+            ended: None,
         };
         let json = serde_json::to_vec(&[notice]).expect("json");
         self.bus.publish(Topic::Steps, Bytes::from(json));

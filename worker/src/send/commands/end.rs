@@ -18,6 +18,7 @@ use crate::send::persist::Unwritten;
 use crate::send::run::{Left, Run};
 use crate::send::settle;
 use crate::send::unsaid::Unsaid;
+use crate::writes::Began;
 use crate::{metrics, writes};
 
 impl Run<'_> {
@@ -50,9 +51,10 @@ impl Run<'_> {
         (item.projections, projected_to) = self.projections(&item.messages);
         self.forget_children().await;
         let mut refused = 0;
+        let began = Began::of(&self.send.record);
         loop {
             let writes = &self.kernel.writes;
-            let write = || writes.complete(item.clone());
+            let write = || writes.complete(item.clone(), began.clone());
             let ended = self
                 .patience()
                 .write(write, |outcome| matches!(outcome, CompleteOutcome::Locked));
