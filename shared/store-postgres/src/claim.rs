@@ -17,7 +17,7 @@ use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
 use crate::folds;
-use crate::group::{Group, drive};
+use crate::group::{Group, Slim, drive};
 use crate::projections;
 use crate::retry::{Fault, Pool, execute, fetch, sql};
 use crate::rows::{Fields, key_columns};
@@ -70,7 +70,12 @@ pub(crate) async fn claim(
     boot: BootId,
     items: Vec<ClaimSession>,
 ) -> Result<Vec<ClaimOutcome>> {
-    let claim = Claim { at, boot, doubtful };
+    let claim = Claim {
+        at,
+        boot,
+        doubtful,
+        slim: Slim::default(),
+    };
     let claimed = drive(pool, &claim, &items).await;
     let mut outcomes = match claimed {
         Ok(outcomes) => outcomes,
@@ -88,6 +93,7 @@ pub(crate) struct Claim<'a> {
     pub(crate) at: Option<Timestamp>,
     pub(crate) boot: BootId,
     pub(crate) doubtful: &'a Doubtful,
+    slim: Slim,
 }
 
 impl Group for Claim<'_> {
@@ -104,6 +110,9 @@ impl Group for Claim<'_> {
         connection: &mut PgConnection,
         items: &[&ClaimSession],
     ) -> std::result::Result<Vec<Option<ClaimOutcome>>, Fault> {
+        if self.slim.first() {
+            return self.run_plain(connection, items).await;
+        }
         self.run_with(connection, items, vec![false; items.len()])
             .await
     }
@@ -142,6 +151,27 @@ impl Group for Claim<'_> {
 }
 
 impl Claim<'_> {
+    /// Claims those that nobody owns and whose head has yet to begin. What is left has no outcome.
+    async fn run_plain(
+        &self,
+        connection: &mut PgConnection,
+        items: &[&ClaimSession],
+    ) -> std::result::Result<Vec<Option<ClaimOutcome>>, Fault> {
+        let (tenants, sessions) = key_columns(items.iter().map(|item| item.key));
+        let tokens: Vec<Uuid> = items.iter().map(|item| item.token.0).collect();
+        let crashes_below: Vec<i32> = items.iter().map(|item| item.crashes_below).collect();
+        let rows = sql!("leases/claim_plain")
+            .bind(self.at.map(|at| at.0))
+            .bind(self.boot.0)
+            .bind(tenants)
+            .bind(sessions)
+            .bind(tokens)
+            .bind(crashes_below)
+            .fetch_all(&mut *connection)
+            .await?;
+        self.outcomes(items, &rows)
+    }
+
     /// Claims sessions; `seated` says of which it is known that they have a seat, where they need one.
     pub(crate) async fn run_with(
         &self,

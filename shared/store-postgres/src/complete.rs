@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use mainspring_shared::id::{SessionKey, TenantId};
+use mainspring_shared::message::NewMessage;
 use mainspring_shared::send::SendStatus;
 use mainspring_shared::step::{Step, StepKind, StepRefs};
 use mainspring_shared::store::{
@@ -18,7 +19,7 @@ use crate::columns::{
     ChangeColumns, DeliveryColumns, LeaseColumns, MessageColumns, ProjectionColumns, TotalColumns,
     UsageColumns, json, maybe_text, ord, ref_members,
 };
-use crate::group::{Group, drive};
+use crate::group::{Group, Slim, drive};
 use crate::park::{Written, read_written};
 use crate::retry::{Fault, PgQuery, Pool, sql};
 use crate::rows::{Fields, key_columns};
@@ -35,6 +36,7 @@ pub(crate) async fn complete(
         at,
         doubtful,
         watched,
+        slim: Slim::default(),
     };
     drive(pool, &complete, &items).await
 }
@@ -45,6 +47,7 @@ struct Complete<'a> {
     doubtful: &'a Doubtful,
     /// Which tenants have webhooks.
     watched: &'a Watched,
+    slim: Slim,
 }
 
 impl Group for Complete<'_> {
@@ -62,6 +65,9 @@ impl Group for Complete<'_> {
         items: &[&CompleteSend],
     ) -> std::result::Result<Vec<Option<CompleteOutcome>>, Fault> {
         let watched = watching(connection, self.watched).await?;
+        if self.slim.first() && items.iter().all(|item| is_plain(item, &watched)) {
+            return self.run_plain(connection, items).await;
+        }
         let rows = bind(self.at, items, &watched);
         let rows = rows.fetch_all(&mut *connection).await?;
         let mut completed: Vec<Option<Box<Completed>>> = items.iter().map(|_| None).collect();
@@ -155,6 +161,30 @@ impl Group for Complete<'_> {
 }
 
 impl Complete<'_> {
+    /// Ends those sends that simply complete. What is left has no outcome.
+    async fn run_plain(
+        &self,
+        connection: &mut PgConnection,
+        items: &[&CompleteSend],
+    ) -> std::result::Result<Vec<Option<CompleteOutcome>>, Fault> {
+        let rows = bind_plain(self.at, items).fetch_all(connection).await?;
+        let mut outcomes: Vec<_> = items.iter().map(|_| None).collect();
+        for row in &rows {
+            let mut fields = Fields::new(row, "sends");
+            let ord = fields.ord()?;
+            let completed = Completed {
+                status: SendStatus::Completed,
+                first_seq: fields.take("first_seq")?,
+                step: fields.take("step")?,
+                at: fields.time("now")?,
+                next: None,
+                enqueue: fields.ready_session(items[ord].key)?,
+            };
+            outcomes[ord] = Some(CompleteOutcome::Completed(Box::new(completed)));
+        }
+        Ok(outcomes)
+    }
+
     /// Has a lease given back whose next send cannot be had: others find it in the sweep.
     fn give_back(&self, item: &CompleteSend, error: &Error) {
         let session = item.key.session;
@@ -220,6 +250,94 @@ impl Complete<'_> {
     }
 }
 
+/// Whether an item has nothing of what only the general statements know.
+fn is_plain(item: &CompleteSend, watched: &BTreeSet<TenantId>) -> bool {
+    let says = |message: &NewMessage| {
+        message.tool_calls.is_empty()
+            && message.tool_call_id.is_none()
+            && message.name.is_none()
+            && !message.failed
+            && message.asked_back.is_none()
+    };
+    item.result.status == SendStatus::Completed
+        && item.result.output.is_none()
+        && item.result.error.is_none()
+        && item.totals.session.is_none()
+        && item.changes.is_empty()
+        && item.deliveries.is_empty()
+        && item.projections.is_empty()
+        && item.messages.iter().all(says)
+        && !watched.contains(&item.key.tenant)
+}
+
+fn bind_plain(at: Option<Timestamp>, items: &[&CompleteSend]) -> PgQuery {
+    let mut leases = LeaseColumns::default();
+    let mut usage = UsageColumns::default();
+    let mut ords = Vec::new();
+    let mut places = Vec::new();
+    for (index, item) in items.iter().enumerate() {
+        leases.push(item.key, item.lease, item.send_id);
+        usage.push(ord(index), &item.usage);
+        for place in 0..item.messages.len() {
+            ords.push(ord(index));
+            places.push(place as i64);
+        }
+    }
+    let each = || items.iter();
+    let messages = || items.iter().flat_map(|item| &item.messages);
+    let query = leases
+        .bind(sql!("leases/complete_plain").bind(at.map(|at| at.0)))
+        .bind(
+            each()
+                .map(|it| it.messages.len() as i64)
+                .collect::<Vec<_>>(),
+        )
+        .bind(each().map(|it| refs_of(it)).collect::<Vec<_>>())
+        .bind(
+            each()
+                .map(|it| json(&it.totals.spending()))
+                .collect::<Vec<_>>(),
+        )
+        .bind(each().map(|it| it.totals.rounds).collect::<Vec<_>>())
+        .bind(each().map(|it| it.totals.attempts).collect::<Vec<_>>())
+        .bind(
+            each()
+                .map(|it| it.result.stop_reason.as_str())
+                .collect::<Vec<_>>(),
+        )
+        .bind(
+            each()
+                .map(|it| maybe_text(it.result.output_text.as_deref()))
+                .collect::<Vec<_>>(),
+        )
+        .bind(
+            each()
+                .map(|it| it.then == Then::Release)
+                .collect::<Vec<_>>(),
+        )
+        .bind(each().map(|it| it.unless).collect::<Vec<_>>())
+        .bind(each().map(|it| it.lease.write).collect::<Vec<_>>())
+        .bind(ords)
+        .bind(places)
+        .bind(messages().map(|it| it.role.as_str()).collect::<Vec<_>>())
+        .bind(messages().map(|it| json(&it.content)).collect::<Vec<_>>())
+        .bind(messages().map(|it| it.round).collect::<Vec<_>>());
+    usage.bind(query)
+}
+
+/// The members of a final step's JSON that are known before it is stored.
+fn refs_of(item: &CompleteSend) -> String {
+    let written = StepRefs {
+        round: item.round.clone(),
+        ..StepRefs::default()
+    };
+    let mut members = ref_members(item.messages.len(), &written);
+    if !members.is_empty() {
+        members.push(',');
+    }
+    members
+}
+
 /// The statement with its arguments: the shortest that has a place for all that the items have, and for what
 /// webhooks of their tenants are told.
 fn bind(at: Option<Timestamp>, items: &[&CompleteSend], watched: &BTreeSet<TenantId>) -> PgQuery {
@@ -240,15 +358,7 @@ fn bind(at: Option<Timestamp>, items: &[&CompleteSend], watched: &BTreeSet<Tenan
         let ord = ord(index);
         leases.push(item.key, item.lease, item.send_id);
         counts.push(item.messages.len() as i64);
-        let written = StepRefs {
-            round: item.round.clone(),
-            ..StepRefs::default()
-        };
-        let mut members = ref_members(item.messages.len(), &written);
-        if !members.is_empty() {
-            members.push(',');
-        }
-        refs.push(members);
+        refs.push(refs_of(item));
         totals.push(&item.totals);
         results.push(item);
         releases.push(item.then == Then::Release);

@@ -141,6 +141,18 @@ impl Unheard {
     }
 }
 
+/// Whether a call has tried the statement yet that only knows the common case. It is tried once: what it leaves
+/// takes the one that knows all cases, and so does everything once an answer was lost.
+#[derive(Debug, Default)]
+pub(crate) struct Slim(AtomicBool);
+
+impl Slim {
+    /// True the first time.
+    pub(crate) fn first(&self) -> bool {
+        !self.0.swap(true, Ordering::Relaxed)
+    }
+}
+
 /// Runs items in as few transactions as possible, in order, and returns an outcome for each. One
 /// whose session is locked for long keeps the others waiting once at most. On an item's bad data
 /// nothing is written, unless some of the items could not share a statement: then those before it

@@ -2,6 +2,7 @@
 //! `MAINSPRING_TEST_POSTGRES_URL` names, and drops it; without the variable it says that it is
 //! skipped.
 
+mod accepts;
 mod audit;
 mod durable;
 mod faults;

@@ -1,0 +1,85 @@
+-- Accepts a group of sends that are nothing but sends: to sessions that exist, with no idempotency key,
+-- delay, parent or run, and under no on_busy: reject. What it stores and refuses is what accept.sql would.
+-- Index: session_hot_pkey.
+WITH clock AS MATERIALIZED (
+    SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
+),
+item AS MATERIALIZED (
+    SELECT
+        i.tenant, i.session_id, i.send_id, i.input, i.options, i.queued_max, i.priority,
+        i.deadline_ms, i.ord
+    FROM unnest(
+        $3::integer[], $4::uuid[], $5::uuid[], $6::text[], $7::text[], $8::bigint[], $9::smallint[],
+        $10::bigint[]
+    ) WITH ORDINALITY AS i (
+        tenant, session_id, send_id, input, options, queued_max, priority, deadline_ms, ord
+    )
+),
+hot AS MATERIALIZED (
+    SELECT
+        h.tenant, h.session_id, h.next_position, h.next_step, h.pending, h.active, h.ready_since,
+        h.lifecycle, h.pool
+    FROM (SELECT DISTINCT i.tenant, i.session_id FROM item i) w
+    JOIN session_hot h ON h.tenant = w.tenant AND h.session_id = w.session_id
+    ORDER BY h.tenant, h.session_id
+    FOR UPDATE OF h
+),
+sized AS MATERIALIZED (
+    SELECT
+        i.ord, h.pool, h.next_position, h.next_step,
+        h.ready_since IS NULL AND h.active <> 2 AS rests,
+        CASE
+            WHEN h.session_id IS NULL OR h.lifecycle = 2 THEN 1
+            WHEN h.lifecycle = 1 THEN 2
+            WHEN i.queued_max <= h.pending + row_number() OVER s - 1 THEN 4
+            ELSE 0
+        END AS refusal,
+        i.tenant, i.session_id
+    FROM item i LEFT JOIN hot h ON h.tenant = i.tenant AND h.session_id = i.session_id
+    WINDOW s AS (PARTITION BY i.tenant, i.session_id ORDER BY i.ord)
+),
+stored AS MATERIALIZED (
+    SELECT
+        z.ord, z.tenant, z.session_id, z.pool, c.now,
+        z.next_step + row_number() OVER s - 1 AS n,
+        z.next_position + row_number() OVER s - 1 AS position,
+        z.rests AND row_number() OVER s = 1 AS rings
+    FROM sized z CROSS JOIN clock c
+    WHERE z.refusal = 0
+    WINDOW s AS (PARTITION BY z.tenant, z.session_id ORDER BY z.ord)
+),
+raised AS (
+    UPDATE session_hot h SET
+        next_step = h.next_step + b.sends,
+        next_position = h.next_position + b.sends,
+        pending = h.pending + b.sends,
+        ready_since = coalesce(h.ready_since, b.ready_since),
+        priority = coalesce(b.priority, h.priority)
+    FROM (
+        SELECT
+            s.tenant, s.session_id, count(*) AS sends,
+            min(s.now) FILTER (WHERE s.rings) AS ready_since,
+            min(i.priority) FILTER (WHERE s.rings) AS priority
+        FROM stored s JOIN item i ON i.ord = s.ord
+        GROUP BY s.tenant, s.session_id
+    ) b
+    WHERE h.tenant = b.tenant AND h.session_id = b.session_id
+),
+new_send AS (
+    INSERT INTO sends (
+        tenant, send_id, session_id, position, status, input, options, deadline_at, alarm_at,
+        first_step, created_at
+    )
+    SELECT
+        i.tenant, i.send_id, i.session_id, s.position, 'queued', i.input, i.options,
+        s.now + i.deadline_ms, s.now + i.deadline_ms, s.n, s.now
+    FROM stored s JOIN item i ON i.ord = s.ord
+),
+new_step AS (
+    INSERT INTO steps (tenant, session_id, n, send_id, kind, epoch, boot, at, refs)
+    SELECT s.tenant, s.session_id, s.n, i.send_id, 'accepted', 0, $2::uuid, s.now, '{}'
+    FROM stored s JOIN item i ON i.ord = s.ord
+)
+SELECT s.ord, 0 AS code, s.position, s.n, s.now, s.rings, s.pool FROM stored s
+UNION ALL
+SELECT z.ord, z.refusal, NULL, NULL, NULL, NULL, NULL FROM sized z WHERE z.refusal <> 0
