@@ -34,6 +34,8 @@ const WEIGHTS_MAX: usize = 65_536;
 
 /// Sessions that a lane has at least: fewer could leave a slot empty between two looks.
 const WINDOW_MIN: u64 = 4;
+/// Sessions of a job of a lane that is emptied at once, where there are enough for several workers.
+const SPREAD: usize = 8;
 /// Sessions that a lane has at most.
 const WINDOW_MAX: u64 = 2_048;
 /// Between two looks at a lane that is emptied, and at one that is not.
@@ -76,6 +78,8 @@ struct LaneState {
     looked_at: Duration,
     /// The sizes of the jobs that this process put on it and that it may have still, oldest first.
     sizes: VecDeque<usize>,
+    /// Sessions that went in the last [`LOOK_VALID`].
+    lately: u64,
     /// Sessions that it should have.
     window: u64,
     /// Sessions that may go on it before somebody looks at it again.
@@ -91,6 +95,7 @@ impl Default for LaneState {
             moves: false,
             looked_at: Duration::ZERO,
             sizes: VecDeque::new(),
+            lately: 0,
             window: WINDOW_MIN,
             room: WINDOW_MIN,
             light: BTreeMap::new(),
@@ -127,11 +132,17 @@ impl LaneState {
         let gone = self.sizes.iter().sum::<usize>() as u64;
         self.sizes = left;
         let depth = self.sizes.iter().sum::<usize>() as u64 + (jobs - mine as u64);
-        let since = now.saturating_sub(self.looked_at).max(LOOK_VALID);
-        let lately = u128::from(gone) * LOOK_VALID.as_micros() / since.as_micros();
-        let lately = u64::try_from(lately).unwrap_or(WINDOW_MAX);
-        let more = if jobs == 0 { lately / 4 } else { 0 };
-        self.window = (WINDOW_MIN + lately + more).min(WINDOW_MAX);
+        let (since, valid) = (now.saturating_sub(self.looked_at), LOOK_VALID.as_micros());
+        let lately = if since < LOOK_VALID {
+            // Of what went before, the part that is not too long ago yet.
+            let still = valid - since.as_micros();
+            u128::from(gone) + u128::from(self.lately) * still / valid
+        } else {
+            u128::from(gone) * valid / since.as_micros()
+        };
+        self.lately = u64::try_from(lately).map_or(WINDOW_MAX, |it| it.min(WINDOW_MAX));
+        let more = if jobs == 0 { self.lately / 4 } else { 0 };
+        self.window = (WINDOW_MIN + self.lately + more).min(WINDOW_MAX);
         self.room = self.window.saturating_sub(depth);
         self.looked_at = now;
         gone
@@ -155,8 +166,9 @@ impl LaneState {
     }
 
     /// Takes what there is room for, in the tenants' turns, as jobs. Where a lane is emptied slowly a job is
-    /// one session: the others of it would wait in a worker that has no slot for them.
-    fn next(&mut self, weight: impl Fn(TenantId) -> u32) -> Vec<Activation> {
+    /// one session: the others of it would wait in a worker that has no slot for them. One that was found
+    /// empty has workers to spare, and a job's fetch is shared by some sessions.
+    fn next(&mut self, was_empty: bool, weight: impl Fn(TenantId) -> u32) -> Vec<Activation> {
         let mut sessions = Vec::new();
         while self.room > 0
             && let Some(key) = self.order.take(&weight)
@@ -164,7 +176,12 @@ impl LaneState {
             self.room -= 1;
             sessions.push(key);
         }
-        let size = usize::try_from(self.window / 32).unwrap_or(1);
+        let least = if was_empty {
+            (sessions.len() / 4).min(SPREAD)
+        } else {
+            1
+        };
+        let size = usize::try_from(self.window / 32).unwrap_or(1).max(least);
         let size = size.clamp(1, ACTIVATION_SESSIONS_MAX);
         let jobs = sessions.chunks(size).map(|sessions| Activation {
             sessions: sessions.to_vec(),
@@ -228,7 +245,10 @@ impl Shared {
                 }
             }
             state.went(&admitted.passing);
-            let needs = !state.order.is_empty() || (heavy > 0 && is_stale);
+            // Looked at before the room is used up, so that nothing has to wait where workers keep up.
+            let is_low =
+                state.room < state.window / 2 && now.saturating_sub(state.looked_at) >= LOOK;
+            let needs = !state.order.is_empty() || (heavy > 0 && (is_stale || is_low));
             admitted.looks = needs && !state.moves;
             state.moves |= admitted.looks;
             admitted
@@ -246,7 +266,7 @@ impl Shared {
             let now = self.clock.monotonic();
             let (activations, moved, is_last) = self.on(&lane, |state| {
                 let gone = state.look(now, jobs);
-                let activations = state.next(|tenant| self.weight(tenant));
+                let activations = state.next(jobs == 0, |tenant| self.weight(tenant));
                 state.moves = !state.order.is_empty();
                 let moved = gone + activations.len() as u64;
                 (activations, moved, !state.moves)
