@@ -47,6 +47,7 @@ struct Fifo {
     came: Notify,
     away: std::sync::atomic::AtomicBool,
     looks: std::sync::atomic::AtomicUsize,
+    put: std::sync::atomic::AtomicUsize,
 }
 
 impl Fifo {
@@ -73,6 +74,8 @@ impl Fifo {
 #[async_trait]
 impl Queue for Fifo {
     async fn push(&self, _: &Lane, activations: Vec<Activation>) -> bool {
+        self.put
+            .fetch_add(activations.len(), std::sync::atomic::Ordering::Relaxed);
         self.jobs
             .lock()
             .expect("nothing panics under it")
@@ -293,4 +296,53 @@ async fn a_tenant_with_little_to_do_costs_no_look_at_the_lane() {
     }
     assert_eq!(fifo.sessions().len(), 20, "each went at once");
     assert_eq!(fifo.looks.load(std::sync::atomic::Ordering::Relaxed), 0);
+}
+
+/// Clients that each send again as soon as the last send ended. What they push, many at once, comes at once and
+/// in as few jobs to workers that have slots for all of it.
+#[tokio::test(start_paused = true)]
+async fn a_closed_loop_of_one_tenant_is_not_held_up() {
+    const CLIENTS: u128 = 64;
+    const TURNS: u32 = 100;
+    let takes = Duration::from_millis(20);
+    let clock = Arc::new(TokioClock(Instant::now()));
+    let fifo = Arc::new(Fifo::default());
+    let ends = work(&fifo, &clock, 256, takes);
+    let queue = FairQueue::new(fifo.clone(), clock.clone());
+    let mut turns = vec![0; CLIENTS as usize];
+    let (mut running, mut pushed) = (Vec::new(), 0);
+    while turns.iter().any(|turn| *turn < TURNS) || !running.is_empty() {
+        {
+            let ends = ends.lock().expect("nothing panics under it");
+            running.retain(|session| !ends.contains_key(session));
+        }
+        let next: Vec<SessionKey> = (0..CLIENTS)
+            .filter_map(|client| {
+                let turn = &mut turns[client as usize];
+                let rests = !running
+                    .iter()
+                    .any(|key: &SessionKey| key.session.0.as_u128() / 1_000 == client);
+                (rests && *turn < TURNS).then(|| {
+                    *turn += 1;
+                    key(2, client * 1_000 + u128::from(*turn))
+                })
+            })
+            .collect();
+        for job in next.chunks(8) {
+            let sessions = job.to_vec();
+            assert!(queue.push(&lane(), vec![Activation { sessions }]).await);
+            pushed += 1;
+        }
+        running.extend(next);
+        clock.sleep(Duration::from_millis(1)).await;
+    }
+    let (ideal, took) = (takes * TURNS, clock.monotonic());
+    assert!(took < ideal.mul_f64(1.15), "{took:?} of {ideal:?}");
+    let jobs = fifo.put.load(std::sync::atomic::Ordering::Relaxed);
+    assert!(jobs <= pushed * 5 / 4, "{jobs} jobs of {pushed}");
+    let looks = fifo.looks.load(std::sync::atomic::Ordering::Relaxed);
+    assert!(
+        looks as u128 <= took.as_millis() / 5 + 50,
+        "{looks} looks in {took:?}"
+    );
 }
