@@ -1,19 +1,31 @@
 //! Groups: concurrent work shares one transaction.
 //!
 //! A group consists of the items that arrived while the previous one was in flight, at most
-//! [`GROUP_MAX`]. There is no timer: a single item never waits, and under load the commit rate does
-//! not limit the throughput. Groups of large items are limited by their bytes as well.
+//! [`GROUP_MAX`]. A single item never waits, and under load the commit rate does not limit the
+//! throughput. Groups of large items are limited by their bytes as well.
+//!
+//! What a transaction costs besides its items is most of what a small group costs. Where groups of
+//! [`BUSY`] items follow each other, they begin no less than [`PERIOD`] apart.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
+use std::time::Duration;
 
 use futures::FutureExt as _;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 
 use crate::buggify;
 
 /// Maximum number of items per transaction.
 pub const GROUP_MAX: usize = 128;
+
+/// Items of a group behind which the next one may wait.
+const BUSY: usize = 4;
+
+/// From the begin of such a group to that of the next: a fraction of what a send takes with so many beside
+/// it, and long enough to join several times as many as one commit takes.
+const PERIOD: Duration = Duration::from_millis(4);
 
 /// Items that may wait for the next group; further callers wait for a free place.
 const WAITING_MAX: usize = 16_384;
@@ -57,6 +69,10 @@ struct Inbox<T, R> {
     /// An item that did not fit into the previous group.
     carried: Option<Handed<T, R>>,
     weight: Weight<T>,
+    /// Whether groups wait for more: with several lanes, one collects what the others have in flight.
+    waits: bool,
+    /// Before which moment the next group does not begin, unless it is full.
+    not_before: Option<Instant>,
 }
 
 impl<T, R> Inbox<T, R> {
@@ -73,6 +89,16 @@ impl<T, R> Inbox<T, R> {
         // nothing if there are none.
         tokio::task::yield_now().await;
         self.fill(&mut batch, &mut bytes);
+        if let Some(not_before) = self.not_before.take()
+            && batch.len() < GROUP_MAX
+            && self.carried.is_none()
+        {
+            tokio::time::sleep_until(not_before).await;
+            self.fill(&mut batch, &mut bytes);
+        }
+        if self.waits && batch.len() >= BUSY {
+            self.not_before = Some(Instant::now() + PERIOD);
+        }
         Some(batch)
     }
 
@@ -119,6 +145,8 @@ impl<T: Send + 'static, R: Send + 'static> Group<T, R> {
             items: inbox,
             carried: None,
             weight,
+            waits: lanes == 1,
+            not_before: None,
         };
         let inbox = std::sync::Arc::new(tokio::sync::Mutex::new(inbox));
         for _ in 0..lanes.max(1) {
@@ -175,6 +203,56 @@ mod tests {
         });
         assert_eq!(group.submit(13).await, Err(GroupEnded));
         assert_eq!(group.submit(14).await, Ok(14));
+    }
+
+    /// When groups began, and of how many items, where `width` callers submit again and again.
+    async fn begins(width: usize) -> Vec<(Duration, usize)> {
+        let start = Instant::now();
+        let (begun, mut groups) = mpsc::unbounded_channel();
+        let group = Group::spawn(1, move |items: Vec<u32>| {
+            let begun = begun.clone();
+            async move {
+                let _ = begun.send((start.elapsed(), items.len()));
+                tokio::time::sleep_until(Instant::now() + Duration::from_millis(1)).await;
+                items
+            }
+        });
+        let callers = (0..width).map(|_| {
+            let group = group.clone();
+            tokio::spawn(async move {
+                for n in 0..10 {
+                    assert_eq!(group.submit(n).await, Ok(n));
+                }
+            })
+        });
+        for caller in callers.collect::<Vec<_>>() {
+            caller.await.expect("joins");
+        }
+        drop(group);
+        let mut all = Vec::new();
+        while let Some(group) = groups.recv().await {
+            all.push(group);
+        }
+        all
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn groups_of_many_begin_apart_and_a_few_never_wait() {
+        for (width, apart) in [(1, 1), (BUSY - 1, 1), (20, 4)] {
+            let begins = begins(width).await;
+            assert!(
+                begins.iter().all(|(_, items)| *items == width),
+                "{begins:?}"
+            );
+            for pair in begins.windows(2) {
+                let after = pair[1].0 - pair[0].0;
+                let expected = Duration::from_millis(apart);
+                assert!(
+                    after >= expected && after <= expected + Duration::from_millis(1),
+                    "{width}: {after:?}"
+                );
+            }
+        }
     }
 
     #[tokio::test]
