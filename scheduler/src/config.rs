@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use mainspring_runtime::{Key, settings};
+use mainspring_runtime::{Key, Propagation, settings};
 
 const LOOK_MIN: Duration = Duration::from_millis(10);
 const SECOND: Duration = Duration::from_secs(1);
@@ -18,6 +18,8 @@ settings! {
     pub struct SchedulerConfig {
         /// A name for logs and lists.
         name: String = "scheduler".to_owned();
+        /// How the spans of runs are joined to those that created them.
+        propagation: Propagation = Propagation::Link;
         /// Time to live of this process's lease.
         lease_ttl: Duration = Duration::from_secs(4);
         /// Interval between sweeps for ready sessions that no worker has claimed.

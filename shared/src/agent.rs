@@ -403,6 +403,10 @@ pub struct SendOptions {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(ignore)]
     pub ended_run: Option<RunId>,
+    /// The span that accepted the send, as a W3C `traceparent`: what its work is joined to in traces.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(ignore)]
+    pub traceparent: Option<String>,
     /// What this release does not know of it.
     #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
     #[schema(ignore)]

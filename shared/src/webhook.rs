@@ -291,6 +291,8 @@ pub struct Outgoing {
     pub body: Vec<u8>,
     /// What signs it; with several, each does.
     pub keys: Vec<SigningKey>,
+    /// The trace of what it is about, for the header of this name.
+    pub traceparent: Option<String>,
 }
 
 /// What became of a message.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mainspring_runtime::{Key, settings};
+use mainspring_runtime::{Key, Propagation, settings};
 use mainspring_shared::agent::DEFAULT_POOL;
 use mainspring_shared::retry::Policy;
 
@@ -21,6 +21,10 @@ settings! {
         pool: String = DEFAULT_POOL.into() => Key::text("worker.pool");
         /// Sends in flight at once.
         concurrency: u32 = 256 => Key::integer("worker.concurrency", 1, 100_000);
+        /// How the span of a send's work is joined to the one that accepted it.
+        propagation: Propagation = Propagation::Link;
+        /// Whether spans hold content.
+        trace_content: bool = false;
         /// How long its lease runs without a renewal. Renewed every sixth of it.
         lease_ttl: Duration = Duration::from_secs(4);
         /// How long a stop waits for answers that are under way.

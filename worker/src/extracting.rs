@@ -29,7 +29,7 @@ use uuid::Uuid;
 use self::found::Found;
 use crate::fold::{Asked, Taken};
 use crate::hook::{At, Judged};
-use crate::llm::{Chunk, InBackground, Reply, Request, estimate_tokens};
+use crate::llm::{Chunk, InBackground, Reply, Request, Traced, estimate_tokens};
 use crate::memory::QUERY_CHARS_MAX;
 use crate::metrics;
 use crate::send::size_at_most;
@@ -538,7 +538,8 @@ async fn ask_model(
         taken: Arc::clone(&taken),
     }));
     let mut on_chunk = |chunk: Chunk<'_>| taken.hears(&chunk);
-    match resolved.client.complete(&request, &mut on_chunk).await {
+    let client = Traced::new(&resolved, owed.key, parts.config.trace_content);
+    match client.complete(&request, &mut on_chunk).await {
         Ok(reply) => {
             let mut usage = reply.usage;
             usage.cost_usd = usage.cost_usd.or(price.map(|price| price.of(&usage)));

@@ -5,6 +5,8 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt as _;
+use mainspring_runtime::telemetry::carrying;
+use mainspring_runtime::telemetry::spans::{self, Invocation};
 use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::id::{LeaseToken, SendId, SessionKey};
 use mainspring_shared::lease::Lease;
@@ -19,6 +21,7 @@ use mainspring_shared::store::{
 };
 use mainspring_shared::tool::{answers, cancelled_call};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use crate::admit::Control;
 use crate::boot::Life;
@@ -362,7 +365,8 @@ async fn held(
             said: Arc::new(Said::new(key, send.record.id, kernel.live.clone())),
         };
         let (send, counters) = *begins;
-        let id = send.record.id;
+        let (id, origin) = (send.record.id, send.record.options.traceparent.clone());
+        let span = traced(kernel, lease, &send);
         let bound = send.agent.context.last_messages;
         let mut run = begin(
             kernel,
@@ -377,7 +381,7 @@ async fn held(
                 then,
             },
         );
-        let left = Box::pin(run.drive()).await;
+        let left = Box::pin(carrying(origin, run.drive().instrument(span))).await;
         drop(run);
         kernel.parts.tools.left(key, id);
         let from = from_seq(window.next_seq(), bound);
@@ -466,6 +470,24 @@ async fn belongs_elsewhere(kernel: &Kernel, key: SessionKey, send: &StartedSend)
         // Nothing is run where it is not known that it may be.
         Ok(None) | Err(_) => true,
     }
+}
+
+/// The span of a send that is worked on.
+fn traced(kernel: &Kernel, lease: Lease, send: &StartedSend) -> tracing::Span {
+    let (record, config) = (&send.record, &kernel.parts.config);
+    let agent = send.agent.reference();
+    let invocation = Invocation {
+        session: record.key,
+        send: record.id,
+        agent: agent.map(|agent| (agent.name.as_str(), agent.version)),
+        epoch: lease.epoch,
+        attempt: record.attempts,
+        rounds: record.rounds,
+        worker: &config.name,
+        pool: &config.pool,
+        origin: record.options.traceparent.as_deref(),
+    };
+    spans::invoke_agent(&invocation, config.propagation)
 }
 
 /// The run of a send, for whoever wants something of it.

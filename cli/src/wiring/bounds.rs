@@ -10,6 +10,7 @@ pub(crate) fn scheduler_config(config: &Config) -> SchedulerConfig {
     SchedulerConfig {
         name: label(config),
         lease_ttl: config.lease_ttl,
+        propagation: config.telemetry.queue_propagation,
         ..config.scheduler.clone()
     }
 }
@@ -19,6 +20,8 @@ pub(crate) fn worker_config(config: &Config) -> WorkerConfig {
         name: label(config),
         lease_ttl: config.lease_ttl,
         retry: config.retry.policy(),
+        propagation: config.telemetry.queue_propagation,
+        trace_content: config.telemetry.content,
         ..config.worker.clone()
     }
 }

@@ -10,6 +10,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures::FutureExt;
+use mainspring_runtime::telemetry::{TRACEPARENT, accepted, carrying, spans};
 use mainspring_scheduler::error::Error;
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::Instrument;
@@ -42,11 +43,15 @@ pub(super) async fn pass(
     let method = request.method().clone();
     let route = request.extensions().get::<MatchedPath>().cloned();
     let path = route.as_ref().map_or("", MatchedPath::as_str);
+    let caller = request.headers().get(TRACEPARENT);
+    let caller = caller.and_then(|header| accepted(header.to_str().ok()?));
+    let id_shown = id.to_str().unwrap_or_default();
+    let traced = spans::request(method_label(&method), path, id_shown, caller.as_deref());
     let span = tracing::info_span!(
         "http.request",
         http.method = %method,
         http.route = path,
-        request.id = id.to_str().unwrap_or_default(),
+        request.id = id_shown,
     );
     let (cors, entered) = match browsers::receive(&app.config, &request) {
         Err(error) => (None, Err(Problem::from(error).into_response())),
@@ -60,19 +65,23 @@ pub(super) async fn pass(
     };
     let mut response = match entered {
         Err(response) => response,
-        Ok(Admitted { caller, admission }) => {
+        Ok(Admitted {
+            caller: admitted,
+            admission,
+        }) => {
             let served = AssertUnwindSafe(next.run(request))
                 .catch_unwind()
-                .instrument(span);
-            let mut response = served.await.unwrap_or_else(|_| {
+                .instrument(span)
+                .instrument(traced.clone());
+            let mut response = carrying(caller, served).await.unwrap_or_else(|_| {
                 tracing::error!(http.route = path, "a handler panicked");
                 Problem::from(Error::internal()).into_response()
             });
             drop(admission);
-            if let Some(quota) = caller.as_ref().and_then(|caller| caller.quota.as_ref()) {
+            if let Some(quota) = admitted.as_ref().and_then(|caller| caller.quota.as_ref()) {
                 mark_quota(response.headers_mut(), quota);
             }
-            match caller.filter(|_| streams(&response)) {
+            match admitted.filter(|_| streams(&response)) {
                 Some(caller) => response.map(|body| {
                     let keeper = app.gatekeeper.clone();
                     keeper.watched(app.scheduler.clone(), &caller, body)
@@ -90,6 +99,7 @@ pub(super) async fn pass(
     }
     let took = app.clock.monotonic().saturating_sub(started);
     let status = response.status();
+    spans::responded(&traced, status.as_u16());
     tracing::debug!(http.route = path, http.status = status.as_u16(), "answered");
     let route = route
         .as_ref()

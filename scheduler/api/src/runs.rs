@@ -10,6 +10,7 @@ use axum::extract::{FromRequestParts, Path, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::Response;
+use mainspring_runtime::telemetry;
 use mainspring_scheduler::App;
 use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::agents::Resolver;
@@ -103,6 +104,10 @@ fn made_of(spec: &Spec, input: Option<Value>, options: RunOptions) -> Result<Tim
         let detail = "unknown field `agents`: they are found by the names in the spec";
         return Err(Error::new(Code::RequestInvalid, detail));
     }
+    if options.traceparent.is_some() {
+        let detail = "unknown field `traceparent`: it is a header of the request";
+        return Err(Error::new(Code::RequestInvalid, detail));
+    }
     if let Err(failure) = spec.admitted(&options) {
         return Err(Error::new(failure.code, failure.message));
     }
@@ -111,7 +116,10 @@ fn made_of(spec: &Spec, input: Option<Value>, options: RunOptions) -> Result<Tim
         spec: spec.to_value(),
         dsl_version: DSL_VERSION,
         input: input.unwrap_or_else(|| Value::String(spec.envelope.input.clone())),
-        options,
+        options: RunOptions {
+            traceparent: telemetry::traceparent(),
+            ..options
+        },
     })
 }
 

@@ -429,6 +429,7 @@ impl Checks {
             agent: None,
             fired_by: None,
             ended_run: None,
+            traceparent: None,
             extra: Extra::default(),
         }
     }

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use futures::StreamExt;
+use mainspring_runtime::telemetry::spans;
 use mainspring_shared::bus::{Notice, StepNotice, Topic};
 use mainspring_shared::store::{self, Fired};
+use mainspring_shared::time::Timestamp;
 
 use super::Health;
 use crate::app::App;
@@ -67,6 +69,10 @@ async fn fire(app: &App) -> Result<Duration, store::Error> {
     }
 }
 
+fn late_ms(now: Timestamp, due_at: Timestamp) -> u64 {
+    u64::try_from(now.since(due_at).as_millis()).unwrap_or(u64::MAX)
+}
+
 /// Publishes metrics and notifications for committed occurrences.
 fn announce(app: &App, fired: Fired) {
     for (count, fate) in [
@@ -78,6 +84,12 @@ fn announce(app: &App, fired: Fired) {
         if count > 0 {
             metrics::counter!(TIMERS_FIRED, "fate" => fate).increment(count);
         }
+    }
+    for send in &fired.sends {
+        spans::fire_timer(send.key, send.send, late_ms(fired.now, send.due_at));
+    }
+    for run in &fired.runs {
+        spans::fire_run_timer(run.key, late_ms(fired.now, run.due_at));
     }
     let sent = fired.sends.iter().map(|send| send.due_at);
     for due_at in sent.chain(fired.runs.iter().map(|run| run.due_at)) {

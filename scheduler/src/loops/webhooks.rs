@@ -229,8 +229,8 @@ async fn post(
             return Told::Not(why);
         }
     };
-    let body = match body(app, delivery).await {
-        Ok(Some(body)) => body,
+    let (body, traceparent) = match body(app, delivery).await {
+        Ok(Some(made)) => made,
         Ok(None) => return Told::Nothing,
         Err(error) => {
             tracing::debug!(webhook.id = %webhook.id, %error, "a message could not be made");
@@ -242,6 +242,7 @@ async fn post(
         id: delivery.event.to_string(),
         body,
         keys,
+        traceparent,
     };
     let limit = app.config.webhook_timeout;
     tokio::select! {

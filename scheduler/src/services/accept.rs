@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mainspring_runtime::telemetry::{self, spans};
 use mainspring_runtime::{Group, Weight};
 use mainspring_shared::agent::{AgentRef, AgentSpec};
 use mainspring_shared::bus::StepNotice;
@@ -18,6 +19,7 @@ use mainspring_shared::tool::ToolFault;
 use mainspring_shared::usage::Usage;
 use serde_json::{Map, Value};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tracing::Instrument as _;
 
 use super::deliver::{Delivery, deliver, delivery};
 use super::limits::take_places;
@@ -107,7 +109,13 @@ impl Acceptor {
 
     /// Accepts one send. Fails with `limit.exceeded` if too many are in flight. Retries for some seconds
     /// while the session is locked, and then returns [`AcceptOutcome::Locked`].
-    pub async fn accept(&self, item: AcceptSend) -> AcceptResult {
+    pub async fn accept(&self, mut item: AcceptSend) -> AcceptResult {
+        let span = spans::accept(item.target.key(), item.id, 1);
+        item.options.traceparent = span.in_scope(telemetry::traceparent);
+        self.accept_in_group(item).instrument(span).await
+    }
+
+    async fn accept_in_group(&self, item: AcceptSend) -> AcceptResult {
         let _permit = self.reserve(1)?;
         let mut lane = &self.group;
         for _ in 0..LOCKED_MAX {
@@ -147,7 +155,19 @@ impl Acceptor {
 
 /// Accepts the sends of one batch, which are one tenant's, in order, in transactions of at most `batch_group_max`
 /// sends. Those that find no place among its open sends are refused, and only those.
-pub async fn accept_many(app: &App, items: Vec<AcceptSend>) -> Vec<AcceptResult> {
+pub async fn accept_many(app: &App, mut items: Vec<AcceptSend>) -> Vec<AcceptResult> {
+    let Some(first) = items.first() else {
+        return Vec::new();
+    };
+    let span = spans::accept(first.target.key(), first.id, items.len());
+    let traceparent = span.in_scope(telemetry::traceparent);
+    for item in &mut items {
+        item.options.traceparent.clone_from(&traceparent);
+    }
+    accept_all(app, items).instrument(span).await
+}
+
+async fn accept_all(app: &App, items: Vec<AcceptSend>) -> Vec<AcceptResult> {
     let places = match take_places(app, &items).await {
         Ok(places) => places,
         Err(error) => return vec![Err(error); items.len()],

@@ -101,21 +101,29 @@ struct Message<'m> {
     data: Value,
 }
 
-/// The body of a delivery: the send or the run as the API shows it now. None when it is gone.
+/// The body of a delivery: the send or the run as the API shows it now, with the trace that it belongs to. None
+/// when it is gone.
 pub(crate) async fn body(
     app: &App,
     delivery: &DeliveryRecord,
-) -> Result<Option<Vec<u8>>, store::Error> {
+) -> Result<Option<(Vec<u8>, Option<String>)>, store::Error> {
     let tenant = delivery.tenant;
+    let mut traceparent = None;
     let data = if delivery.event_type.starts_with("run.") {
         let run = RunId(delivery.resource);
         let found = app.store.get_runs(vec![RunKey { tenant, run }]).await?;
-        let record = found.into_iter().next().flatten();
+        let mut record = found.into_iter().next().flatten();
+        if let Some(record) = &mut record {
+            traceparent = record.options.traceparent.take();
+        }
         record.map(|record| serde_json::to_value(RunView::from(record)))
     } else {
         let id = SendId(delivery.resource);
         let found = app.store.get_sends(vec![(tenant, id)]).await?;
-        let record = found.into_iter().next().flatten();
+        let mut record = found.into_iter().next().flatten();
+        if let Some(record) = &mut record {
+            traceparent = record.options.traceparent.take();
+        }
         record.map(|record| serde_json::to_value(SendView::from(record)))
     };
     let Some(Ok(data)) = data else {
@@ -126,5 +134,6 @@ pub(crate) async fn body(
         timestamp: delivery.event_at,
         data,
     };
-    Ok(serde_json::to_vec(&message).ok())
+    let body = serde_json::to_vec(&message).ok();
+    Ok(body.map(|body| (body, traceparent)))
 }

@@ -10,7 +10,7 @@ mod lifecycle;
 mod metrics;
 mod seal;
 mod skills;
-mod telemetry;
+pub mod telemetry;
 
 pub use buggify::{buggify, set_buggify};
 pub use clock::SystemClock;
@@ -25,4 +25,4 @@ pub use lifecycle::Lifecycle;
 pub use metrics::Metrics;
 pub use seal::{KeyError, OpenError, Sealer};
 pub use skills::{MountedSkills, read_skill};
-pub use telemetry::{LogFormat, Telemetry, TelemetrySettings};
+pub use telemetry::{LogFormat, Propagation, Telemetry, TelemetrySettings};

@@ -1,17 +1,26 @@
 //! Logs to stderr and, where an endpoint is configured, traces over OTLP.
 
+mod context;
+mod genai;
+mod lines;
+mod redact;
+pub mod spans;
+
 use std::io::{self, Write};
 use std::time::Duration;
 
+use opentelemetry::InstrumentationScope;
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_otlp::WithExportConfig;
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::SdkTracerProvider;
+use tracing_subscriber::filter::{FilterExt as _, LevelFilter, filter_fn};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry, fmt};
 
+pub use self::context::{TRACEPARENT, accepted, carrying, traceparent};
 use crate::{Choice as _, Key, choice, settings};
 
 /// How long shutdown waits for the export of the last spans.
@@ -28,6 +37,21 @@ settings! {
         /// The endpoint for traces over OTLP/HTTP; no export if none.
         otlp_endpoint: Option<String> => Key::url("otlp_endpoint", &["http", "https"])
             .or(&["OTEL_EXPORTER_OTLP_ENDPOINT"]);
+        /// How the span of a send's work is joined to the one that accepted it.
+        queue_propagation: Propagation = Propagation::Link
+            => Key::choice("telemetry.queue_propagation", Propagation::WORDS);
+        /// Whether spans hold what people and models say, and what tools are given and give.
+        content: bool = false => Key::switch("telemetry.content");
+    }
+}
+
+choice! {
+    /// How the span of what is done later is joined to the one that asked for it.
+    pub enum Propagation {
+        /// A trace of its own, with a link: a session may go on for days.
+        Link = "link",
+        /// The same trace, as its child.
+        Parent = "parent",
     }
 }
 
@@ -86,13 +110,10 @@ impl Telemetry {
         let provider = provider
             .map(|endpoint| exporter(endpoint, role))
             .transpose()?;
-        let traces = provider.as_ref().map(|provider| {
-            let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("mainspring"));
-            // Only our own spans: the clients' would trace the export itself.
-            layer.with_filter(EnvFilter::new("off,mainspring=info"))
-        });
-        let logs = logs(settings, writer)?;
-        let subscriber = tracing_subscriber::registry().with(logs).with(traces);
+        // A list, and not an option: a layer that is absent would have every span be asked about each time.
+        let mut layers = vec![logs(settings, writer)?];
+        layers.extend(provider.as_ref().map(traces));
+        let subscriber = tracing_subscriber::registry().with(layers);
         subscriber.try_init().map_err(TelemetryError::Installed)?;
         Ok(Self { provider })
     }
@@ -109,10 +130,26 @@ impl Telemetry {
     }
 }
 
-fn logs<W>(
-    settings: &TelemetrySettings,
-    writer: W,
-) -> Result<Box<dyn Layer<Registry> + Send + Sync>, TelemetryError>
+type Layered = Box<dyn Layer<Registry> + Send + Sync>;
+
+/// Exports the spans of [`spans`], and no events: what is logged is in the logs.
+fn traces(provider: &SdkTracerProvider) -> Layered {
+    let scope = InstrumentationScope::builder("mainspring")
+        .with_version(env!("CARGO_PKG_VERSION"))
+        .with_schema_url(genai::SCHEMA_URL)
+        .build();
+    let ours = filter_fn(|metadata| metadata.is_span() && metadata.target() == spans::TARGET);
+    tracing_opentelemetry::layer()
+        .with_tracer(provider.tracer_with_scope(scope))
+        .with_location(false)
+        .with_threads(false)
+        .with_target(false)
+        .with_tracked_inactivity(false)
+        .with_filter(ours.with_max_level_hint(LevelFilter::INFO))
+        .boxed()
+}
+
+fn logs<W>(settings: &TelemetrySettings, writer: W) -> Result<Layered, TelemetryError>
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
@@ -120,9 +157,17 @@ where
         filter: settings.log.clone(),
         source,
     })?;
+    // What spans say is for the traces alone: they cost nothing where there are none.
+    let logged = filter_fn(|metadata| metadata.target() != spans::TARGET);
+    let filter = filter.and(logged.with_max_level_hint(LevelFilter::TRACE));
     let layer = fmt::layer().with_writer(writer);
     Ok(match settings.log_format {
-        LogFormat::Json => layer.json().flatten_event(true).with_filter(filter).boxed(),
+        LogFormat::Json => layer
+            .json()
+            .flatten_event(true)
+            .map_event_format(lines::Traced)
+            .with_filter(filter)
+            .boxed(),
         LogFormat::Pretty => {
             use std::io::IsTerminal;
             layer
@@ -207,7 +252,11 @@ mod tests {
         };
         let telemetry = Telemetry::install_to(&settings, "worker", move || writer.clone());
         let telemetry = telemetry.expect("the first subscriber");
-        tracing::info_span!("round").in_scope(|| tracing::info!(round.index = 3, "done"));
+        // Spans of others are not exported, and events of ours are only logged.
+        let span = spans::request("GET", "/v1/sends", "r-1", None);
+        span.in_scope(|| tracing::info!(round.index = 3, "done"));
+        drop(span);
+        tracing::info_span!("round").in_scope(|| tracing::info!("outside"));
         telemetry.shut_down();
         assert!(
             request
@@ -225,5 +274,9 @@ mod tests {
             serde_json::from_str(text.lines().next().expect("a line")).expect("JSON");
         assert_eq!(line["round.index"], 3);
         assert_eq!(line["message"], "done");
+        assert_eq!(line["trace_id"].as_str().map(str::len), Some(32), "{line}");
+        assert_eq!(line["span_id"].as_str().map(str::len), Some(16), "{line}");
+        let outside = text.lines().nth(1).expect("a line");
+        assert!(!outside.contains("trace_id"), "{outside}");
     }
 }

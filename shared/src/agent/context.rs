@@ -57,6 +57,19 @@ pub enum FoldStrategy {
     Http,
 }
 
+impl FoldStrategy {
+    /// The name on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Summary => "summary",
+            Self::Agentic => "agentic",
+            Self::Projection => "projection",
+            Self::Http => "http",
+        }
+    }
+}
+
 /// When and how parts of the transcript are folded.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct FoldSpec {

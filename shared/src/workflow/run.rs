@@ -132,6 +132,10 @@ pub struct RunOptions {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(ignore)]
     pub skills: BTreeMap<String, AgentSkill>,
+    /// The span that accepted it, as a W3C `traceparent`: what its advances are joined to in traces.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(ignore)]
+    pub traceparent: Option<String>,
     /// What this release does not know of it.
     #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
     #[schema(ignore)]

@@ -82,6 +82,8 @@ impl From<RunRecord> for RunView {
             options: RunOptions {
                 // Each leaf's session shows what it inherited.
                 starter: None,
+                // Who traces finds it in the traces.
+                traceparent: None,
                 ..record.options
             },
             attempt: record.attempt,

@@ -12,5 +12,6 @@ mod inbox;
 mod long_memory;
 mod runs;
 mod storm;
+mod telemetry;
 mod tls;
 mod tools;

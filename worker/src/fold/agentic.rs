@@ -12,7 +12,7 @@ use mainspring_shared::usage::Usage;
 
 use super::summary::{summarize, summary};
 use super::{Fault, Taken, Written};
-use crate::llm::{Chunk, Finish, Model, Reply, Request, ToolSpec};
+use crate::llm::{Chunk, Finish, Reply, Request, ToolSpec, Traced};
 
 /// Tools that a fold may use, of those that the agent has.
 pub(crate) const NOTE_TOOLS: [&str; 2] = ["note_add", "note_update"];
@@ -37,7 +37,7 @@ const FINISH: &str = "Write the summary now, between <summary> and </summary>.";
 
 /// Asks for notes and a summary. Where the model comes to no summary by itself, it is asked for one alone.
 pub(crate) async fn distill(
-    client: Arc<dyn Model>,
+    client: Traced,
     request: Arc<Request>,
     tools: Vec<Arc<ToolSpec>>,
     taken: &Taken,

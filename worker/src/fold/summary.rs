@@ -12,7 +12,7 @@ use mainspring_shared::time::Timestamp;
 use uuid::Uuid;
 
 use super::{Fault, Taken, Written};
-use crate::llm::{Chunk, InBackground, Model, Request, estimate_tokens};
+use crate::llm::{Chunk, InBackground, Request, Traced, estimate_tokens};
 
 /// Tokens that a summary may have.
 const SUMMARY_TOKENS_MAX: u32 = 5_000;
@@ -64,7 +64,7 @@ pub(crate) fn prompt(model: String, span: &Span, budget: u64) -> Option<Request>
 
 /// Asks for the summary.
 pub(crate) async fn summarize(
-    client: Arc<dyn Model>,
+    client: Traced,
     request: Arc<Request>,
     taken: &Taken,
 ) -> Result<Written, Fault> {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
+use mainspring_runtime::telemetry::spans::{self, Content as Told};
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{BootId, SessionKey};
 use mainspring_shared::memory::{Account, PaidCall};
@@ -15,6 +16,7 @@ use mainspring_shared::time::Clock;
 use mainspring_shared::tool::{CallRecord, CallResult, Repeat, bounded};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use crate::content::Content;
 use crate::hook::{At, Hooks, OnFailure, RETRIES_MAX, ToolCall};
@@ -51,6 +53,8 @@ pub(super) struct Begin {
     pub(super) skills: Skills,
     /// Where the large parts of its result go.
     pub(super) content: Arc<Content>,
+    /// Whether traces hold its arguments and its result.
+    pub(super) tells: bool,
 }
 
 impl Calls {
@@ -148,12 +152,10 @@ async fn hooked(
     begin: &Begin,
     mut invocation: Invocation,
 ) -> Over {
-    let Begin {
-        tool, offer, hooks, ..
-    } = begin;
+    let Begin { offer, hooks, .. } = begin;
     if hooks.is_empty() {
         invocation.arguments = call.arguments;
-        return run(clock, tool.as_ref(), offer.traits, invocation).await;
+        return traced(clock, begin, &call.name, invocation).await;
     }
     let before = call.arguments.clone();
     if let Some(result) = hooks.before_tool(at, &mut call).await {
@@ -170,7 +172,7 @@ async fn hooked(
         return invalid(fault);
     }
     invocation.arguments = call.arguments.clone();
-    let make = |invocation| run(clock.clone(), tool.as_ref(), offer.traits, invocation);
+    let make = |invocation| traced(clock.clone(), begin, &call.name, invocation);
     let mut over = make(invocation.clone()).await;
     let mut made = 0;
     while let Over::Result(result) = &over
@@ -224,6 +226,33 @@ fn stale_digest(before: &[ContentPart], content: &mut Vec<ContentPart>) {
 
 fn invalid(fault: String) -> Over {
     Over::Result(CallResult::error(Code::ToolInvalidArguments, fault))
+}
+
+/// Makes a call that is seen in traces.
+async fn traced(clock: Arc<dyn Clock>, begin: &Begin, name: &str, invocation: Invocation) -> Over {
+    let (call_id, attempt) = (&invocation.call_id, invocation.attempt);
+    let span = spans::execute_tool(invocation.session, name, call_id, attempt);
+    let tells = begin.tells && !span.is_disabled();
+    if tells {
+        let arguments = Value::Object(invocation.arguments.clone());
+        spans::content(&span, Told::Arguments, arguments);
+    }
+    let made = run(clock, begin.tool.as_ref(), begin.offer.traits, invocation);
+    let over = made.instrument(span.clone()).await;
+    match &over {
+        Over::Result(result) => {
+            if result.failed {
+                let code = result.code.unwrap_or(Code::ToolFailed);
+                spans::failed(&span, code.as_str());
+            }
+            if tells {
+                let said = plain_text(&result.content);
+                spans::content(&span, Told::Result, said.into());
+            }
+        }
+        Over::Abort(_) => spans::failed(&span, Code::ToolFailed.as_str()),
+    }
+    over
 }
 
 /// Makes a call within its time; asked to stop, it has its grace to say how far it came.

@@ -3,6 +3,7 @@
 //! A child's ids are made of the call's, so that a call that is looked at again after a crash finds
 //! the child that it made.
 
+use mainspring_runtime::telemetry;
 use mainspring_shared::agent::prompt::bind;
 use mainspring_shared::agent::{AgentQuery, AgentSpec, AgentVersion, Delegation, SendOptions};
 use mainspring_shared::budget::Budget;
@@ -290,6 +291,7 @@ pub(super) fn child(
         priority: send.record.options.priority,
         budget,
         output_schema: task.output_schema.clone(),
+        traceparent: telemetry::traceparent(),
         ..SendOptions::default()
     };
     if existing.is_some() {

@@ -23,7 +23,7 @@ use super::vet::{Vetted, Vetting};
 use super::{output, settle};
 use crate::content::Content;
 use crate::hook::{At, Heard, Hooks, Judged, Moment, Refusal, ToolCall, Words};
-use crate::llm::{self, Chunk, Finish, Model, Reply, Request};
+use crate::llm::{self, Chunk, Finish, Reply, Request, Traced};
 
 pub(super) type Call = BoxFuture<'static, Result<Answered, Unanswered>>;
 
@@ -208,7 +208,7 @@ pub(super) struct Attempt {
     pub(super) started: Arc<AtomicI32>,
     /// The calls of the last round with their results, where hooks were not told of them.
     pub(super) over: Vec<(ToolCall, CallResult)>,
-    pub(super) client: Arc<dyn Model>,
+    pub(super) client: Traced,
     /// The content of what the request names.
     pub(super) content: Arc<Content>,
     pub(super) request: Arc<Request>,

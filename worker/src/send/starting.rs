@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use mainspring_runtime::telemetry;
 use mainspring_shared::agent::Delegation;
 use mainspring_shared::budget::Budget;
 use mainspring_shared::error::Code;
@@ -129,6 +130,7 @@ impl Asks<'_> {
                 budget: self.budget,
                 used: None,
             })),
+            traceparent: telemetry::traceparent(),
             ..RunOptions::default()
         };
         if let Err(failure) = spec.admitted(&options) {

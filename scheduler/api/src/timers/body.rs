@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use mainspring_runtime::telemetry;
 use mainspring_scheduler::App;
 use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::agents::Resolver;
@@ -104,9 +105,10 @@ impl TimerBody {
         refuse_options(&mut checks, &options.options);
         checks.finish()?;
         let session = session.ok_or_else(Error::session_not_found)?;
-        let options = agents
+        let mut options = agents
             .options_in(options, SessionKey { tenant, session }, key)
             .await?;
+        options.traceparent = telemetry::traceparent();
         Ok(NewTimer {
             id: TimerId(app.entropy.ordered_id()),
             tenant,

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
+use mainspring_runtime::telemetry::{self, carrying, spans};
 use mainspring_shared::budget::{Spent, Used};
-use mainspring_shared::error::{Code, Failure};
+use mainspring_shared::error::{Code, Coded as _, Failure};
 use mainspring_shared::id::{SendId, SessionId, SessionKey};
 use mainspring_shared::inbox::{FIRST, run_item};
 use mainspring_shared::list::{Entry, ListName};
@@ -20,6 +21,7 @@ use mainspring_shared::workflow::run::{
     Advance, DETACHED, LeafStart, NodeRecord, RunCounts, RunEvent, RunLeaf, RunRecord, RunStatus,
 };
 use serde_json::{Value, json};
+use tracing::Instrument as _;
 
 use crate::app::App;
 use crate::engine::Run;
@@ -66,6 +68,29 @@ pub(super) struct Prepared {
 
 /// Applies new events to a run, and returns what to write.
 pub(super) async fn prepare(
+    app: &App,
+    start: Start,
+    news: RunNews,
+    now: Timestamp,
+) -> Result<Prepared, store::Error> {
+    let record = start.record();
+    let (origin, step) = (record.options.traceparent.as_deref(), news.step);
+    let propagation = app.config.propagation;
+    let span = spans::invoke_workflow(record.key, &record.name, step, origin, propagation);
+    let origin = origin.map(str::to_owned);
+    let advancing = advanced(app, start, news, now).instrument(span.clone());
+    let prepared = carrying(origin, advancing).await;
+    match &prepared {
+        Ok(one) => {
+            let (item, status) = (&one.item, one.item.run.status.as_str());
+            spans::advanced(&span, item.ends.len(), item.start.len(), status);
+        }
+        Err(error) => spans::failed(&span, error.code().as_str()),
+    }
+    prepared
+}
+
+async fn advanced(
     app: &App,
     start: Start,
     news: RunNews,
@@ -170,6 +195,7 @@ async fn started(
     mut leaf: LeafStart,
 ) -> Result<AcceptSend, store::Error> {
     let send = SendId(app.entropy.ordered_id());
+    leaf.options.traceparent = telemetry::traceparent();
     let tenant = kept.run.record().key.tenant;
     let mut continued = None;
     if let Some(there) = leaf.goes_on.take() {

@@ -15,7 +15,7 @@ use mainspring_shared::session::shown::Begun;
 use mainspring_shared::usage::Usage;
 use tokio::sync::oneshot;
 
-use crate::llm::{Chunk, Error, Finish, Model, Reply, Request, Resolved, estimate_tokens};
+use crate::llm::{Chunk, Error, Finish, Reply, Request, Resolved, Traced, estimate_tokens};
 use crate::metrics::{self, Timing};
 use crate::said::Said;
 use crate::send::hold::Inbox;
@@ -108,7 +108,9 @@ impl Run<'_> {
         if !self.read_lacking().await {
             return Some(self.release_as_lost().await);
         }
-        let client = resolved.client.clone();
+        let session = self.send.record.key;
+        let tells = self.kernel.parts.config.trace_content;
+        let client = Traced::new(&resolved, session, tells);
         let mut request = self.request(&resolved);
         request.background = self.in_background(round, &resolved);
         if let Some(event) = self.weigh(&mut request, &resolved).await {
@@ -279,7 +281,7 @@ impl Run<'_> {
     /// The model call, with everything that is found out about its answer.
     fn attempt(
         &mut self,
-        client: Arc<dyn Model>,
+        client: Traced,
         request: Arc<Request>,
         left: Option<Duration>,
     ) -> Attempt {

@@ -1,5 +1,6 @@
 //! `End`: what the last transaction of a send stores, and what keeps a send from ending.
 
+use mainspring_runtime::telemetry::spans;
 use mainspring_shared::agent::ExtractMode;
 use mainspring_shared::budget::Short;
 use mainspring_shared::error::{Code, Coded, Failure};
@@ -93,6 +94,12 @@ impl Run<'_> {
     async fn ended(&mut self, item: CompleteSend, completed: Completed) -> Event {
         self.hold.wrote();
         metrics::send_ended(completed.status);
+        let reason = match completed.status {
+            SendStatus::Cancelled => StopReason::Cancelled,
+            _ => item.result.stop_reason,
+        };
+        let code = item.result.error.as_ref().map(|failure| failure.code);
+        spans::ended(completed.status.as_str(), reason.as_str(), code);
         if let (SendStatus::Failed, Some(failure)) = (completed.status, &item.result.error) {
             tracing::warn!(
                 send.id = %item.send_id,

@@ -116,6 +116,7 @@ impl Run<'_> {
             hooks: self.kernel.parts.hooks.clone(),
             skills: self.prompt.offers.skills(&self.send.agent),
             content: self.kernel.kept.content.clone(),
+            tells: self.kernel.parts.config.trace_content,
         };
         self.announce_call(place);
         let clock = self.kernel.parts.clock.clone();

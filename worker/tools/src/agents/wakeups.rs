@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use mainspring_runtime::telemetry;
 use mainspring_shared::agent::{Priority, SendOptions};
 use mainspring_shared::entropy::Entropy;
 use mainspring_shared::id::{SessionKey, TimerId};
@@ -163,6 +164,7 @@ impl Tool for ScheduleWakeup {
                 options: Box::new(SendOptions {
                     // Nobody waits for it.
                     priority: Priority::Low,
+                    traceparent: telemetry::traceparent(),
                     ..SendOptions::default()
                 }),
             },

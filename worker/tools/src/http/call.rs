@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use mainspring_runtime::telemetry;
 use mainspring_shared::error::Code;
 use mainspring_shared::message::plain_text;
 use mainspring_shared::retry::{Policy, retry_after};
@@ -182,6 +183,10 @@ impl HttpCall {
             HeaderMap::new()
         };
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let traceparent = telemetry::traceparent().map(HeaderValue::try_from);
+        if let Some(Ok(traceparent)) = traceparent {
+            headers.insert(telemetry::TRACEPARENT, traceparent);
+        }
         let request = client
             .post(url.clone())
             .headers(headers)

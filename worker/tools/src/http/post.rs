@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use mainspring_runtime::OsEntropy;
+use mainspring_runtime::telemetry::TRACEPARENT;
 use mainspring_shared::retry::retry_after;
 use mainspring_shared::time::Clock;
 use mainspring_shared::webhook::{Outgoing, Posted, Poster};
@@ -50,6 +51,10 @@ impl WebhookPoster {
         let keys = Keys::of_bytes(message.keys.iter().map(|key| key.bytes().to_vec()));
         let mut headers = keys.headers(&message.id, shared.clock.now(), &message.body);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let traceparent = message.traceparent.as_deref();
+        if let Some(Ok(traceparent)) = traceparent.map(HeaderValue::from_str) {
+            headers.insert(TRACEPARENT, traceparent);
+        }
         let request = client.post(url).headers(headers).body(message.body);
         let response = request.send().await;
         let response = response.map_err(|error| Fault::of(&error).what())?;
@@ -95,6 +100,7 @@ mod tests {
     use super::*;
 
     const LIMIT: Duration = Duration::from_millis(300);
+    const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
     fn poster(allowed: &[&str]) -> WebhookPoster {
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -108,6 +114,7 @@ mod tests {
             id: "evt_1".to_owned(),
             body: b"{}".to_vec(),
             keys: vec![SigningKey::new(vec![7; 32]).expect("a secret")],
+            traceparent: Some(TRACE.to_owned()),
         }
     }
 
@@ -161,6 +168,7 @@ mod tests {
             "webhook-id: evt_1",
             "webhook-timestamp: 1",
             "webhook-signature: v1,",
+            &format!("traceparent: {TRACE}"),
         ] {
             assert!(read.contains(header), "{header}: {read}");
         }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+use mainspring_runtime::telemetry::{self, TRACEPARENT};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, ClientCapabilities, ClientConfig, Implementation,
     JsonObject, MetaObject, PaginatedRequestParams, ProtocolVersion, RequestMetaObject, Tool,
@@ -153,6 +154,10 @@ impl Connection {
         let mut params = CallToolRequestParams::new(tool).with_arguments(arguments);
         let mut meta = JsonObject::new();
         meta.insert(CALL_ID.to_owned(), Value::from(call_id));
+        // Also for servers that are no HTTP ones; of those it is a header, too.
+        if let Some(traceparent) = telemetry::traceparent() {
+            meta.insert(TRACEPARENT.to_owned(), Value::from(traceparent));
+        }
         params.meta = Some(RequestMetaObject(MetaObject(meta)));
         let answer = self.service.peer().call_tool_once(params).await;
         let answer = answer.map_err(Fault::of);

@@ -4,15 +4,17 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mainspring_runtime::telemetry::TRACEPARENT;
 use reqwest::header::{HeaderName, HeaderValue};
 use reqwest::{Client, StatusCode, Url};
-use rmcp::model::ClientJsonRpcMessage;
+use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, JsonRpcRequest};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::common::client_side_sse::{BoxedSseResponse, ExponentialBackoff};
 use rmcp::transport::streamable_http_client::{
     StreamableHttpClient, StreamableHttpClientTransportConfig, StreamableHttpError,
     StreamableHttpPostResponse,
 };
+use serde_json::Value;
 
 use super::settings::{address, header, is_loopback};
 use mainspring_worker::llm::Secret;
@@ -99,6 +101,29 @@ fn of_stream(error: Error) -> Error {
     }
 }
 
+/// The headers of a message, with the trace that a call belongs to: it is posted by another task than the one that
+/// makes the call.
+fn joined(mut headers: Headers, message: &ClientJsonRpcMessage) -> Headers {
+    let traceparent = match message {
+        JsonRpcMessage::Request(JsonRpcRequest {
+            request: ClientRequest::CallToolRequest(call),
+            ..
+        }) => call
+            .params
+            .meta
+            .as_ref()
+            .and_then(|meta| meta.0.0.get(TRACEPARENT)),
+        _ => None,
+    };
+    let value = traceparent
+        .and_then(Value::as_str)
+        .map(HeaderValue::from_str);
+    if let Some(Ok(value)) = value {
+        headers.insert(HeaderName::from_static(TRACEPARENT), value);
+    }
+    headers
+}
+
 impl StreamableHttpClient for Requests {
     type Error = reqwest::Error;
 
@@ -110,6 +135,7 @@ impl StreamableHttpClient for Requests {
         token: Option<String>,
         headers: Headers,
     ) -> Outcome<StreamableHttpPostResponse> {
+        let headers = joined(headers, &message);
         let answer = self.0.post_message(uri, message, session, token, headers);
         answer.await.map_err(presentable)
     }
@@ -123,6 +149,7 @@ impl StreamableHttpClient for Requests {
         headers: Headers,
         event_bytes_max: usize,
     ) -> Outcome<StreamableHttpPostResponse> {
+        let headers = joined(headers, &message);
         let answer = self.0.post_message_with_max_sse_event_size(
             uri,
             message,

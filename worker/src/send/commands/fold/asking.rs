@@ -4,11 +4,14 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures::FutureExt as _;
+use mainspring_runtime::telemetry::spans;
 use mainspring_shared::agent::FoldStrategy;
+use mainspring_shared::error::Coded as _;
 use mainspring_shared::model::Thinking;
 use mainspring_shared::pause::PauseKey;
 use mainspring_shared::session::fold::FoldKind;
 use mainspring_shared::session::fold::plan::Span;
+use tracing::Instrument as _;
 
 use super::{TRIES, WRITTEN_WITHIN, room_of};
 use crate::fold::{
@@ -16,7 +19,7 @@ use crate::fold::{
     prompt, summarize,
 };
 use crate::hook::{self, Judged};
-use crate::llm::Error;
+use crate::llm::{Error, Traced};
 use crate::send::load;
 use crate::send::run::Run;
 
@@ -25,6 +28,7 @@ impl Run<'_> {
     /// whatever ends it ends them.
     pub(super) fn permitted(&self, span: &Arc<Span>, writing: Writing, beside: bool) -> Writing {
         let (hooks, at) = (self.kernel.parts.hooks.clone(), self.place());
+        let writing = self.traced(span, writing);
         if hooks.is_empty() {
             return writing;
         }
@@ -56,6 +60,25 @@ impl Run<'_> {
                 }
             }),
         )
+    }
+
+    /// A fold that is seen in traces.
+    fn traced(&self, span: &Span, writing: Writing) -> Writing {
+        let strategy = self.send.agent.context.fold.strategy.as_str();
+        let (session, messages) = (self.send.record.key, span.messages.len());
+        let traced = spans::fold(session, strategy, messages, span.tokens);
+        if traced.is_disabled() {
+            return writing;
+        }
+        Box::pin(async move {
+            let written = writing.instrument(traced.clone()).await;
+            match &written {
+                Ok(_) => {}
+                Err(Fault::Model(error)) => spans::failed(&traced, error.code().as_str()),
+                Err(_) => spans::failed(&traced, "fold_not_written"),
+            }
+            written
+        })
     }
 
     /// A fold within its time. A defect of its own is a fold that was not written.
@@ -152,7 +175,8 @@ impl Run<'_> {
             price: resolved.facts.price,
             taken: Arc::clone(&taken),
         });
-        let client = Arc::clone(&resolved.client);
+        let tells = self.kernel.parts.config.trace_content;
+        let client = Traced::new(&resolved, self.send.record.key, tells);
         let notes = NOTE_TOOLS
             .iter()
             .filter_map(|name| self.prompt.offers.get(name));

@@ -1,0 +1,77 @@
+//! Names of spans' attributes, in one place, since the conventions that they follow still change.
+//!
+//! They are those of OpenTelemetry's semantic conventions for generative AI as of 1.41.0, the last version before these
+//! moved to a repository of their own: what backends read today. What the conventions have no name for is below
+//! `mainspring.`.
+
+/// The version of the conventions, as spans name it.
+pub(super) const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.41.0";
+
+/// What is done: one of the words below.
+pub(super) const OPERATION: &str = "gen_ai.operation.name";
+
+/// A send is worked on.
+pub(super) const INVOKE_AGENT: &str = "invoke_agent";
+/// A model is asked.
+pub(super) const CHAT: &str = "chat";
+/// A tool is called.
+pub(super) const EXECUTE_TOOL: &str = "execute_tool";
+/// A workflow is advanced.
+pub(super) const INVOKE_WORKFLOW: &str = "invoke_workflow";
+
+pub(super) const AGENT_NAME: &str = "gen_ai.agent.name";
+pub(super) const AGENT_VERSION: &str = "gen_ai.agent.version";
+/// The session.
+pub(super) const CONVERSATION_ID: &str = "gen_ai.conversation.id";
+pub(super) const PROVIDER_NAME: &str = "gen_ai.provider.name";
+pub(super) const REQUEST_MODEL: &str = "gen_ai.request.model";
+pub(super) const REQUEST_MAX_TOKENS: &str = "gen_ai.request.max_tokens";
+pub(super) const RESPONSE_MODEL: &str = "gen_ai.response.model";
+pub(super) const FINISH_REASONS: &str = "gen_ai.response.finish_reasons";
+/// All tokens of the request, also those of the cache.
+pub(super) const INPUT_TOKENS: &str = "gen_ai.usage.input_tokens";
+pub(super) const OUTPUT_TOKENS: &str = "gen_ai.usage.output_tokens";
+pub(super) const CACHE_READ_TOKENS: &str = "gen_ai.usage.cache_read.input_tokens";
+pub(super) const CACHE_WRITE_TOKENS: &str = "gen_ai.usage.cache_creation.input_tokens";
+pub(super) const TOOL_NAME: &str = "gen_ai.tool.name";
+pub(super) const TOOL_CALL_ID: &str = "gen_ai.tool.call.id";
+pub(super) const WORKFLOW_NAME: &str = "gen_ai.workflow.name";
+
+/// Content, which is only told where that was asked for.
+pub(super) const SYSTEM_INSTRUCTIONS: &str = "gen_ai.system_instructions";
+pub(super) const INPUT_MESSAGES: &str = "gen_ai.input.messages";
+pub(super) const OUTPUT_MESSAGES: &str = "gen_ai.output.messages";
+pub(super) const TOOL_ARGUMENTS: &str = "gen_ai.tool.call.arguments";
+pub(super) const TOOL_RESULT: &str = "gen_ai.tool.call.result";
+
+/// The code of what went wrong.
+pub(super) const ERROR_TYPE: &str = "error.type";
+
+pub(super) const HTTP_METHOD: &str = "http.request.method";
+pub(super) const HTTP_ROUTE: &str = "http.route";
+pub(super) const HTTP_STATUS: &str = "http.response.status_code";
+
+pub(super) const REQUEST_ID: &str = "mainspring.request.id";
+pub(super) const SEND_ID: &str = "mainspring.send.id";
+/// Sends that were accepted together.
+pub(super) const SENDS: &str = "mainspring.sends";
+pub(super) const TENANT: &str = "mainspring.tenant.id";
+/// The number of the claim: another worker had the session under each one before.
+pub(super) const EPOCH: &str = "mainspring.epoch";
+/// Model calls that were begun before in the send's present round, or calls of a tool.
+pub(super) const ATTEMPT: &str = "mainspring.attempt";
+pub(super) const ROUNDS: &str = "mainspring.rounds";
+pub(super) const WORKER: &str = "mainspring.worker";
+pub(super) const POOL: &str = "mainspring.pool";
+pub(super) const STATUS: &str = "mainspring.status";
+pub(super) const STOP_REASON: &str = "mainspring.stop_reason";
+/// Messages that a fold stands for, and their tokens.
+pub(super) const FOLD_MESSAGES: &str = "mainspring.fold.messages";
+pub(super) const FOLD_TOKENS: &str = "mainspring.fold.tokens";
+pub(super) const FOLD_STRATEGY: &str = "mainspring.fold.strategy";
+pub(super) const RUN_ID: &str = "mainspring.run.id";
+pub(super) const RUN_STEP: &str = "mainspring.run.step";
+/// Leaves whose ends an advance takes in, and leaves that it starts.
+pub(super) const RUN_ENDS: &str = "mainspring.run.ends";
+pub(super) const RUN_STARTS: &str = "mainspring.run.starts";
+pub(super) const TIMER_LATE_MS: &str = "mainspring.timer.late_ms";

@@ -1,0 +1,251 @@
+//! What a collector of traces and an endpoint outside see of a send.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::routing::post;
+use mainspring_benches::process::{Process, Program};
+use mainspring_tests::faults::{beside, binary, blocking, monotonic, pause};
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::trace::v1::Span;
+use prost::Message as _;
+use serde_json::{Value, json};
+
+/// What whoever sends is at.
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+const CALLER: &str = "00f067aa0ba902b7";
+
+/// Words that nobody but people, models and tools is to know.
+const WORDS: &str = "plum pudding";
+
+const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+
+/// What looks like a key.
+const KEY: &str = "sk-proj-0123456789abcdef";
+
+/// A collector over OTLP/HTTP, and an endpoint of a tool beside it.
+#[derive(Debug, Clone, Default)]
+struct Outside(Arc<Mutex<Seen>>);
+
+#[derive(Debug, Default)]
+struct Seen {
+    spans: Vec<Span>,
+    /// What the tool was told of traces.
+    headers: Vec<String>,
+}
+
+impl Outside {
+    /// Serves on a port of its own; its base.
+    async fn serve(&self) -> Result<String> {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+        let base = format!("http://{}", listener.local_addr()?);
+        let routes = Router::new()
+            .route("/v1/traces", post(collect))
+            .route("/tell", post(tell))
+            .with_state(self.clone());
+        tokio::spawn(async move { axum::serve(listener, routes).await });
+        Ok(base)
+    }
+
+    fn with<T>(&self, look: impl FnOnce(&mut Seen) -> T) -> T {
+        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The spans, once one of each name is there.
+    async fn spans(&self, names: &[&str]) -> Result<Vec<Span>> {
+        let until = monotonic() + Duration::from_secs(20);
+        loop {
+            let spans = self.with(|seen| seen.spans.clone());
+            let has = |name: &&str| spans.iter().any(|span| span.name == **name);
+            if names.iter().all(|name| has(name)) {
+                return Ok(spans);
+            }
+            let there: Vec<&String> = spans.iter().map(|span| &span.name).collect();
+            ensure!(monotonic() < until, "of {names:?} there are {there:?}");
+            pause(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+async fn collect(State(outside): State<Outside>, body: Bytes) {
+    let request = ExportTraceServiceRequest::decode(body).expect("the protocol");
+    let scopes = request.resource_spans.into_iter();
+    let spans = scopes.flat_map(|resource| resource.scope_spans);
+    let spans = spans.flat_map(|scope| scope.spans);
+    outside.with(|seen| seen.spans.extend(spans));
+}
+
+async fn tell(State(outside): State<Outside>, headers: HeaderMap) -> &'static str {
+    let header = headers.get("traceparent");
+    let header = header.and_then(|header| header.to_str().ok());
+    let header = header.unwrap_or_default().to_owned();
+    outside.with(|seen| seen.headers.push(header));
+    "told"
+}
+
+fn named<'s>(spans: &'s [Span], name: &str) -> Result<&'s Span> {
+    let found = spans.iter().find(|span| span.name == name);
+    found.with_context(|| format!("no {name}"))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn attribute(span: &Span, name: &str) -> Option<String> {
+    let found = span.attributes.iter().find(|it| it.key == name)?;
+    Some(format!("{:?}", found.value))
+}
+
+fn start(dir: &Path, more: &[(&str, &str)]) -> Result<Process> {
+    let mut environment = vec![
+        ("MAINSPRING_LLM_PROVIDER", "demo"),
+        ("MAINSPRING_TOOLS_ALLOW_PRIVATE", "127.0.0.1"),
+        ("OTEL_BSP_SCHEDULE_DELAY", "100"),
+    ];
+    environment.extend(more);
+    let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+    let program = Program {
+        binary: binary()?,
+        logs: dir.join("logs"),
+        environment: environment.into_iter().map(own).collect(),
+    };
+    let dev = blocking(|| program.dev("dev", &dir.join("data")))?;
+    blocking(|| dev.wait_until_ready())?;
+    Ok(dev)
+}
+
+/// Sends words that have a tool called, for someone who traces, and waits for the answer.
+async fn send(url: &str, base: &str) -> Result<Value> {
+    let tool = json!({
+        "type": "http", "name": "tell", "description": "Tells it.", "url": format!("{base}/tell"),
+        "parameters": { "type": "object" }, "repeat": "safe",
+    });
+    let arguments = json!({ "what": format!("{WORDS} {KEY}") });
+    let body = json!({
+        "input": format!("!tool tell {arguments}"), "session": { "agent": { "tools": [tool] } },
+    });
+    let client = reqwest::Client::builder().no_proxy().build()?;
+    let answer = client
+        .post(format!("{url}/v1/sends?wait=30s"))
+        .header("idempotency-key", "one")
+        .header("traceparent", format!("00-{TRACE}-{CALLER}-01"))
+        .json(&body)
+        .send()
+        .await?;
+    let send: Value = answer.json().await?;
+    ensure!(send["status"] == "completed", "{send}");
+    Ok(send)
+}
+
+const NAMES: [&str; 5] = [
+    "POST /v1/sends",
+    "accept",
+    "invoke_agent",
+    "chat demo",
+    "execute_tool tell",
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_send_has_its_own_trace_with_a_link_and_none_of_its_words() -> Result<()> {
+    let _turn = beside()?;
+    let dir = tempfile::tempdir()?;
+    let outside = Outside::default();
+    let base = outside.serve().await?;
+    let dev = start(dir.path(), &[(ENDPOINT, &base)])?;
+    let send = send(&dev.url(), &base).await?;
+    let spans = outside.spans(&NAMES).await?;
+    let request = named(&spans, "POST /v1/sends")?;
+    ensure!(hex(&request.trace_id) == TRACE && hex(&request.parent_span_id) == CALLER);
+    let accept = named(&spans, "accept")?;
+    ensure!(accept.parent_span_id == request.span_id, "{accept:?}");
+    let agent = named(&spans, "invoke_agent")?;
+    ensure!(agent.parent_span_id.is_empty(), "{agent:?}");
+    ensure!(agent.trace_id != accept.trace_id, "{agent:?}");
+    let links: Vec<_> = agent.links.iter().map(|link| &link.span_id).collect();
+    ensure!(links == [&accept.span_id], "{agent:?}");
+    for (name, of) in [
+        ("gen_ai.conversation.id", &send["session_id"]),
+        ("mainspring.send.id", &send["id"]),
+        ("mainspring.status", &send["status"]),
+    ] {
+        let said = attribute(agent, name).unwrap_or_default();
+        let expected = of.as_str().context("a text")?;
+        ensure!(said.contains(expected), "{name}: {said}, not {expected}");
+    }
+    let chats = spans.iter().filter(|span| span.name == "chat demo");
+    let chats: Vec<&Span> = chats.collect();
+    ensure!(chats.len() == 2, "{chats:?}");
+    for chat in chats {
+        ensure!(chat.parent_span_id == agent.span_id, "{chat:?}");
+        for name in [
+            "gen_ai.provider.name",
+            "gen_ai.usage.input_tokens",
+            "gen_ai.usage.output_tokens",
+            "gen_ai.response.finish_reasons",
+        ] {
+            ensure!(attribute(chat, name).is_some(), "{name}: {chat:?}");
+        }
+    }
+    let tool = named(&spans, "execute_tool tell")?;
+    ensure!(tool.parent_span_id == agent.span_id, "{tool:?}");
+    let told = outside.with(|seen| seen.headers.clone());
+    let expected = format!("00-{}-{}-01", hex(&tool.trace_id), hex(&tool.span_id));
+    ensure!(told == [expected], "{told:?}");
+    let all = format!("{spans:?}");
+    ensure!(!all.contains(WORDS) && !all.contains(KEY));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_asks_for_it_gets_one_trace_with_content_but_no_keys() -> Result<()> {
+    let _turn = beside()?;
+    let dir = tempfile::tempdir()?;
+    let outside = Outside::default();
+    let base = outside.serve().await?;
+    let asked = [
+        (ENDPOINT, base.as_str()),
+        ("MAINSPRING_TELEMETRY_QUEUE_PROPAGATION", "parent"),
+        ("MAINSPRING_TELEMETRY_CONTENT", "true"),
+    ];
+    let dev = start(dir.path(), &asked)?;
+    send(&dev.url(), &base).await?;
+    let spans = outside.spans(&NAMES).await?;
+    let (accept, agent) = (named(&spans, "accept")?, named(&spans, "invoke_agent")?);
+    ensure!(agent.parent_span_id == accept.span_id, "{agent:?}");
+    ensure!(agent.links.is_empty() && hex(&agent.trace_id) == TRACE);
+    let tool = named(&spans, "execute_tool tell")?;
+    let chat = named(&spans, "chat demo")?;
+    for (span, name) in [
+        (tool, "gen_ai.tool.call.arguments"),
+        (chat, "gen_ai.input.messages"),
+        (chat, "gen_ai.output.messages"),
+    ] {
+        let said = attribute(span, name).unwrap_or_default();
+        ensure!(said.contains(WORDS), "{name}: {said}");
+    }
+    let result = attribute(tool, "gen_ai.tool.call.result");
+    ensure!(result.is_some_and(|said| said.contains("told")), "{tool:?}");
+    ensure!(!format!("{spans:?}").contains(KEY));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_trace_passes_through_where_none_is_exported() -> Result<()> {
+    let _turn = beside()?;
+    let dir = tempfile::tempdir()?;
+    let outside = Outside::default();
+    let base = outside.serve().await?;
+    let dev = start(dir.path(), &[])?;
+    send(&dev.url(), &base).await?;
+    let told = outside.with(|seen| seen.headers.clone());
+    ensure!(told == [format!("00-{TRACE}-{CALLER}-01")], "{told:?}");
+    ensure!(outside.with(|seen| seen.spans.is_empty()));
+    Ok(())
+}
