@@ -95,6 +95,7 @@ pub(super) async fn show(
 )]
 pub(super) async fn imagine(
     State(app): State<Arc<Api>>,
+    caller: Caller,
     SessionPath(key): SessionPath,
     _: Query<NoQuery>,
     Json {
@@ -102,7 +103,7 @@ pub(super) async fn imagine(
         ..
     }: Json<ContextBody>,
 ) -> Result<Response, Problem> {
-    let mut agents = Resolver::new(&app, key.tenant);
+    let mut agents = Resolver::new(&app, key.tenant, caller.binding());
     let options = agents.options_in(ask, key, None).await?;
     let of = PreviewOf {
         imagined: Some((input, options)),
