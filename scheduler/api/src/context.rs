@@ -18,6 +18,7 @@ use super::input::{Input, input_schema};
 use super::problem::Problem;
 use super::respond;
 use super::validate::Checks;
+use crate::access::Caller;
 use crate::extract::{Json, JsonBody, NoQuery, Query, SessionPath, text};
 use crate::router::Api;
 

@@ -342,7 +342,7 @@ impl<T: JsonBody> FromRequest<Arc<Api>> for Json<T> {
             value,
             whole,
             headers,
-            tenant,
+            caller,
         })
     }
 }

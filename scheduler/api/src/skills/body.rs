@@ -19,6 +19,7 @@ use sha2::{Digest as _, Sha256};
 use zip::ZipArchive;
 use zip::result::ZipError;
 
+use crate::access::Caller;
 use crate::extract::{Whole, beside, expect_json, parse, push, read_body};
 use crate::idempotency;
 use crate::router::Api;

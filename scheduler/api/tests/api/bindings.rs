@@ -3,6 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::access::{ROOT, ask, locked, tenant};
+use crate::runs::two_steps;
+use crate::webhooks::sealing;
 use crate::world::{Scheduler, World};
 
 const NONE: Value = Value::Null;
@@ -46,8 +48,7 @@ impl Having {
         let send = made(api, key, &sends, &json!({ "input": "hi" })).await;
         let timer = json!({ "session_id": session, "after": "1h", "input": "x" });
         let timer = made(api, key, "/v1/timers", &timer).await;
-        let wait = json!({ "kind": "wait", "id": "w", "for": "1h" });
-        let run = json!({ "spec": { "name": "w", "body": wait }, "session_id": session });
+        let run = json!({ "spec": two_steps(), "session_id": session, "input": "x" });
         let run = made(api, key, "/v1/runs", &run).await;
         let memory = json!({ "namespace": format!("user/{user}"), "text": "x" });
         let memory = made(api, key, "/v1/memories", &memory).await;
@@ -77,7 +78,7 @@ impl Having {
         let (kind, _) = prefix.rsplit_once('/').expect("a path");
         let rest = path[prefix.len()..]
             .replace("{call_id}", "x")
-            .replace("{path}", "w")
+            .replace("{path}", "root")
             .replace("{n}", "1")
             .replace("{alias}", "live")
             .replace("{*path}", "SKILL.md")
@@ -164,7 +165,7 @@ async fn finds_nothing(api: &Scheduler, key: &str, having: &Having, is_bound: bo
 
 #[tokio::test]
 async fn another_tenants_things_are_not_found_by_any_request() {
-    let world = World::new().await;
+    let world = sealing().await;
     let api = locked(&world).await;
     let (_, blue) = tenant(&api, "blue", &["admin"]).await;
     let (_, red) = tenant(&api, "red", &["admin"]).await;
@@ -175,7 +176,7 @@ async fn another_tenants_things_are_not_found_by_any_request() {
 
 #[tokio::test]
 async fn what_lies_outside_of_a_keys_binding_is_not_found_by_any_request() {
-    let world = World::new().await;
+    let world = sealing().await;
     let api = locked(&world).await;
     let (_, blue) = tenant(&api, "blue", &["admin"]).await;
     publish(&api, &blue, "other").await;
@@ -196,7 +197,7 @@ async fn what_lies_outside_of_a_keys_binding_is_not_found_by_any_request() {
 
 #[tokio::test]
 async fn what_lies_inside_is_used_as_by_any_other_key() {
-    let world = World::new().await;
+    let world = sealing().await;
     let api = locked(&world).await;
     let (_, blue) = tenant(&api, "blue", &["admin"]).await;
     publish(&api, &blue, "mine").await;
@@ -218,8 +219,9 @@ async fn what_lies_inside_is_used_as_by_any_other_key() {
     let session = ask(&api, &key, "POST", "/v1/sessions", &new).await.ok(201);
     assert_eq!(session["metadata"], json!({ "more": "x", "user": "1" }));
     let path = format!("/v1/sessions/{}", session["id"].as_str().expect("an id"));
-    let forked = ask(&api, &key, "POST", &format!("{path}/fork"), &json!({ "metadata": {} }));
-    assert_eq!(forked.await.ok(201)["metadata"]["user"], "1");
+    let fork = format!("{path}/fork");
+    let forked = ask(&api, &key, "POST", &fork, &json!({ "metadata": {} })).await;
+    assert_eq!(forked.ok(201)["metadata"]["user"], "1");
     let change = json!({ "metadata": { "other": "y" } });
     let changed = ask(&api, &key, "PATCH", &path, &change).await.ok(200);
     assert_eq!(changed["metadata"], json!({ "other": "y", "user": "1" }));
@@ -249,7 +251,7 @@ async fn nothing_is_made_outside_of_a_binding() {
     let session = json!({ "agent": "mine" });
     let session = made(&api, &key, "/v1/sessions", &session).await;
     let session = format!("/v1/sessions/{session}");
-    let wait = json!({ "name": "w", "body": { "kind": "wait", "id": "w", "for": "1h" } });
+    let wait = two_steps();
     let spec = json!({ "name": "mine", "system_prompt": "x" });
     let with = |options: Value| json!({ "input": "x", "options": options });
     let user = json!({ "user": "2" });

@@ -121,7 +121,7 @@ async fn a_stream_ends_with_its_token() {
     while !stream.ends_within(Duration::from_millis(200)).await {
         assert!(tokio::time::Instant::now() < limit, "the stream goes on");
         let send = format!("/v1/sessions/{session}/sends");
-        let send = ask(&api, "blue.send.60", "POST", &send, &json!({ "input": "x" }));
-        send.await.ok(202);
+        let body = json!({ "input": "x" });
+        ask(&api, "blue.send.60", "POST", &send, &body).await.ok(202);
     }
 }
