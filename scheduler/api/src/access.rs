@@ -1,14 +1,16 @@
 //! Who sends a request, for which tenant, and what that key allows.
 
+mod issuers;
 mod keys;
 mod rate;
+pub(crate) mod reach;
 mod scopes;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::FromRequestParts;
+use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, Method};
@@ -17,11 +19,13 @@ use mainspring_scheduler::App;
 use mainspring_scheduler::error::{Error, Quota};
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{KeyId, TenantId};
-use mainspring_shared::tenant::{KeyRecord, Scopes, Token};
+use mainspring_shared::tenant::{Binding, KeyRecord, Scopes, Token};
+use mainspring_shared::time::Timestamp;
 use sha2::{Digest, Sha256};
 
 use self::keys::Keys;
 use self::rate::Rates;
+pub use self::issuers::{Identity, Refused, Verifier};
 pub(crate) use self::scopes::Needs;
 use super::problem::Problem;
 
@@ -43,6 +47,8 @@ pub enum Access {
     Keys {
         /// The operator's own key, which is in no database.
         root: Option<RootKey>,
+        /// Who verifies tokens that others sign; without one they are refused.
+        issuers: Option<Arc<dyn Verifier>>,
     },
 }
 
@@ -66,8 +72,12 @@ pub(crate) struct Caller {
     /// Whether it may see and change the system as a whole: the root key, and the keys of the
     /// default tenant.
     operates: bool,
+    /// The part of its tenant that it sees and changes; all of it when absent.
+    binding: Option<Arc<Binding>>,
     /// The key that has to stay valid while an answer is streamed.
     key: Option<KeyId>,
+    /// Who it is, and until when, where a token of an issuer says so.
+    subject: Option<(Arc<str>, Timestamp)>,
     /// The limit of requests that this one counts among.
     pub(crate) quota: Option<Quota>,
 }
@@ -86,10 +96,27 @@ impl Caller {
         Ok(tenant)
     }
 
-    /// Who it is, for the record: the id of its key, or the operator.
+    /// What its key is bound to.
+    pub(crate) fn binding(&self) -> Option<&Binding> {
+        self.binding.as_deref()
+    }
+
+    /// A route as idempotency keys are kept for it. Keys with one binding share theirs, and nobody else: what another
+    /// one made is not shown to them.
+    pub(crate) fn route(&self, route: &str) -> String {
+        match self.binding() {
+            Some(binding) => format!("{route} [{}]", binding.fingerprint()),
+            None => route.to_owned(),
+        }
+    }
+
+    /// Who it is, for the record: the id of its key, whom its token stands for, or the operator.
     pub(crate) fn name(&self) -> String {
-        self.key
-            .map_or_else(|| "operator".to_owned(), |key| key.to_string())
+        match (&self.key, &self.subject) {
+            (Some(key), _) => key.to_string(),
+            (None, Some((subject, _))) => subject.to_string(),
+            (None, None) => "operator".to_owned(),
+        }
     }
 
     /// Whether it sees what all tenants have: the operator, unless it acts for another tenant.
@@ -102,7 +129,9 @@ impl Caller {
             tenant,
             scopes: Scopes::all(),
             operates: true,
+            binding: None,
             key: None,
+            subject: None,
             quota: None,
         }
     }
@@ -151,6 +180,7 @@ impl Gatekeeper {
         app: &App,
         method: &Method,
         route: &str,
+        path: Option<&RawPathParams>,
         headers: &HeaderMap,
     ) -> Result<Caller, Error> {
         let mut caller = self.identify(app, headers).await?;
@@ -165,6 +195,7 @@ impl Gatekeeper {
             app.limits.note(caller.tenant, &limits);
             caller.quota = self.rates.take(caller.tenant, &limits, now)?;
         }
+        reach::enter(app, &caller, method, route, path).await?;
         Ok(caller)
     }
 
@@ -179,10 +210,20 @@ impl Gatekeeper {
             };
         };
         // Hashes are compared, so that the time it takes says nothing about the key.
-        if let Access::Keys { root: Some(root) } = &self.access
+        if let Access::Keys {
+            root: Some(root), ..
+        } = &self.access
             && *root == RootKey::new(text)
         {
             return Ok(Caller::operator(TenantId::DEFAULT));
+        }
+        if let Access::Keys {
+            issuers: Some(issuers),
+            ..
+        } = &self.access
+            && issuers::is_signed(text)
+        {
+            return self.identified(app, issuers.verify(text).await?).await;
         }
         let token: Token = text.parse().map_err(|_| refused())?;
         let now = app.clock.now();
@@ -197,9 +238,29 @@ impl Gatekeeper {
         let record = found.ok_or_else(refused)?;
         Ok(Caller {
             tenant: record.tenant,
-            operates: record.tenant == TenantId::DEFAULT,
+            operates: record.tenant == TenantId::DEFAULT && record.binding.is_none(),
             scopes: record.scopes,
+            binding: record.binding.map(Arc::new),
             key: Some(record.id),
+            subject: None,
+            quota: None,
+        })
+    }
+
+    /// Whom a token of an issuer stands for. It never operates the system: what it says is someone else's to decide.
+    async fn identified(&self, app: &App, identity: Identity) -> Result<Caller, Error> {
+        let tenant = self.keys.named(app, &identity.tenant).await?;
+        let unknown = || {
+            let detail = "no tenant has the name that the token says";
+            Error::new(Code::AuthTenantUnknown, detail)
+        };
+        Ok(Caller {
+            tenant: tenant.ok_or_else(unknown)?,
+            operates: false,
+            scopes: identity.scopes,
+            binding: None,
+            key: None,
+            subject: Some((identity.subject.into(), identity.expires_at)),
             quota: None,
         })
     }
@@ -222,18 +283,26 @@ impl Gatekeeper {
         found.map(|tenant| tenant.id).ok_or_else(no_tenant)
     }
 
-    /// Ends a stream whose key was revoked, deleted or has expired, at its next piece: an event or a
-    /// heartbeat.
+    /// Ends a stream whose key was revoked, deleted or has expired, or whose token has, at its next piece: an event or
+    /// a heartbeat.
     pub(crate) fn watched(self: Arc<Self>, app: Arc<App>, caller: &Caller, body: Body) -> Body {
-        let Some(key) = caller.key else { return body };
+        let key = caller.key;
+        let until = caller.subject.as_ref().map(|(_, until)| *until);
+        if key.is_none() && until.is_none() {
+            return body;
+        }
         let start = (body.into_data_stream(), self, app);
         let pieces = futures::stream::unfold(start, move |(mut pieces, keeper, app)| async move {
             let piece = pieces.next().await?;
-            // An unavailable database is no reason to end a stream.
-            let ended = match keeper.keys.find(&app, key).await {
-                Ok(found) => !found.is_some_and(|record| record.is_live(app.clock.now())),
-                Err(_) => false,
-            };
+            let now = app.clock.now();
+            let mut ended = until.is_some_and(|until| now >= until);
+            if let Some(key) = key {
+                // An unavailable database is no reason to end a stream.
+                ended |= match keeper.keys.find(&app, key).await {
+                    Ok(found) => !found.is_some_and(|record| record.is_live(now)),
+                    Err(_) => false,
+                };
+            }
             (!ended).then_some((piece, (pieces, keeper, app)))
         });
         Body::from_stream(pieces)

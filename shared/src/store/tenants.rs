@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use super::{IdempotencyKey, Page, ReadySession, Result};
 use crate::id::{KeyId, SendId, TenantId};
-use crate::tenant::{KeyRecord, Limits, Retention, Scopes, Tenant};
+use crate::tenant::{Binding, KeyRecord, Limits, Retention, Scopes, Tenant};
 use crate::time::Timestamp;
 use crate::usage::Usage;
 use uuid::Uuid;
@@ -25,6 +25,9 @@ pub trait Tenants: Send + Sync {
 
     /// Reads a tenant; none where it is unknown or deleted.
     async fn get_tenant(&self, id: TenantId) -> Result<Option<Tenant>>;
+
+    /// The tenant with this name; none where no tenant has it.
+    async fn named_tenant(&self, name: String) -> Result<Option<TenantId>>;
 
     /// Lists tenants by number.
     async fn list_tenants(&self, query: ListTenants) -> Result<Page<Tenant>>;
@@ -93,6 +96,7 @@ macro_rules! tenants_methods {
                 key: Option<$crate::store::IdempotencyKey>
             ) -> $crate::store::CreateTenantOutcome;
             read get_tenant(id: $crate::id::TenantId) -> Option<$crate::tenant::Tenant>;
+            read named_tenant(name: String) -> Option<$crate::id::TenantId>;
             read list_tenants(
                 query: $crate::store::ListTenants
             ) -> $crate::store::Page<$crate::tenant::Tenant>;
@@ -259,6 +263,8 @@ pub struct NewKey {
     pub name: String,
     /// What it allows.
     pub scopes: Scopes,
+    /// What it is bound to.
+    pub binding: Option<Binding>,
     /// SHA-256 of its secret.
     pub hash: [u8; 32],
     /// From when on it is refused.

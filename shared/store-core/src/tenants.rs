@@ -8,7 +8,7 @@ use mainspring_shared::store::{
     ListKeys, ListTenants, NewKey, NewTenant, PLACE_KEPT_MS, Page, RotateKey, TenantPatch,
     TenantUsage, TenantUsageQuery, Tenants, UpdateTenantOutcome,
 };
-use mainspring_shared::tenant::{KeyRecord, Scopes, SeatLimits, Tenant, resource, tenant_of};
+use mainspring_shared::tenant::{KeyRecord, SeatLimits, Tenant, resource, tenant_of};
 use mainspring_shared::time::Timestamp;
 
 use crate::accept::{Seen, remember, seen};
@@ -34,6 +34,10 @@ impl Tenants for SqlStore {
 
     async fn get_tenant(&self, id: TenantId) -> store::Result<Option<Tenant>> {
         self.read(move |conn| Box::pin(get(conn, id))).await
+    }
+
+    async fn named_tenant(&self, name: String) -> store::Result<Option<TenantId>> {
+        self.read(move |conn| Box::pin(async move { named(conn, &name).await })).await
     }
 
     async fn list_tenants(&self, query: ListTenants) -> store::Result<Page<Tenant>> {
@@ -143,6 +147,7 @@ fn key_record(row: &Row) -> Result<KeyRecord> {
     let id = KeyId(cells.get("key_id")?);
     let name = cells.get("name")?;
     let scopes: &str = cells.get("scopes")?;
+    let binding = cells.json_opt("binding")?;
     let stored: Vec<u8> = cells.get("hash")?;
     let previous: Option<Vec<u8>> = cells.get("previous_hash")?;
     let until = cells.time_opt("previous_until")?;
@@ -151,7 +156,8 @@ fn key_record(row: &Row) -> Result<KeyRecord> {
         id,
         tenant,
         name,
-        scopes: Scopes::from_text(scopes),
+        scopes: KeyRecord::read_scopes(scopes, binding.as_ref()),
+        binding,
         hash: hash(stored)?,
         previous: until.zip(previous),
         created_at: cells.time("created_at")?,
@@ -186,7 +192,7 @@ async fn create(
             }
         }
     }
-    if named(tx, &new.name).await?.is_some() {
+    if named(tx.conn(), &new.name).await?.is_some() {
         return Ok(CreateTenantOutcome::NameTaken);
     }
     let last: i32 = query_scalar(sql!("tenants/last"))
@@ -224,9 +230,9 @@ async fn lock(tx: &mut Tx) -> Result<()> {
 }
 
 /// The tenant with this name.
-async fn named(tx: &mut Tx, name: &str) -> Result<Option<TenantId>> {
+async fn named(conn: &mut Conn, name: &str) -> Result<Option<TenantId>> {
     let found = query_scalar(sql!("tenants/named")).bind(name);
-    let found: Option<i32> = found.fetch_optional(tx.conn()).await?;
+    let found: Option<i32> = found.fetch_optional(conn).await?;
     Ok(found.map(TenantId))
 }
 
@@ -251,7 +257,7 @@ async fn update(tx: &mut Tx, id: TenantId, patch: TenantPatch) -> Result<UpdateT
         return Ok(UpdateTenantOutcome::NotFound);
     }
     if let Some(name) = &patch.name
-        && named(tx, name).await?.is_some_and(|other| other != id)
+        && named(tx.conn(), name).await?.is_some_and(|other| other != id)
     {
         return Ok(UpdateTenantOutcome::NameTaken);
     }
@@ -394,6 +400,7 @@ async fn create_key(
         tenant: new.tenant,
         name: new.name,
         scopes: new.scopes,
+        binding: new.binding,
         hash: new.hash,
         previous: None,
         created_at: tx.now,
@@ -405,10 +412,11 @@ async fn create_key(
         .bind(record.tenant.0)
         .bind(record.id.0)
         .bind(&record.name)
-        .bind(record.scopes.to_text())
+        .bind(KeyRecord::stored_scopes(&record.scopes, record.binding.as_ref()))
         .bind(record.hash.to_vec())
         .bind(record.created_at.0)
         .bind(record.expires_at.map(|at| at.0))
+        .bind(record.binding.as_ref().map(json).transpose()?)
         .execute(tx.conn())
         .await?;
     if let Some(key) = &idempotency {

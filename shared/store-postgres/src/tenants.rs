@@ -44,6 +44,13 @@ impl Tenants for PostgresStore {
         rows.first().map(tenant).transpose()
     }
 
+    async fn named_tenant(&self, name: String) -> Result<Option<TenantId>> {
+        let find = || sql!("tenants/named").bind(text(&name).into_owned());
+        let rows = fetch(&self.pools.claimers, find).await?;
+        let found = rows.first().map(|row| Fields::new(row, "tenants").take("tenant"));
+        Ok(found.transpose()?.map(TenantId))
+    }
+
     async fn list_tenants(&self, query: ListTenants) -> Result<Page<Tenant>> {
         let rows = fetch(&self.pools.readers, || {
             sql!("tenants/list")
@@ -203,6 +210,7 @@ fn key_record(row: &PgRow) -> Result<KeyRecord> {
     fields.name_row(id.to_string());
     let name = fields.take("name")?;
     let scopes: &str = fields.take("scopes")?;
+    let binding = fields.maybe_json("binding")?;
     let hash = hash(fields.take("hash")?)?;
     let previous: Option<&[u8]> = fields.take("previous_hash")?;
     let until = fields.maybe_time("previous_until")?;
@@ -211,7 +219,8 @@ fn key_record(row: &PgRow) -> Result<KeyRecord> {
         id,
         tenant,
         name,
-        scopes: Scopes::from_text(scopes),
+        scopes: KeyRecord::read_scopes(scopes, binding.as_ref()),
+        binding,
         hash,
         previous: until.zip(previous),
         created_at: fields.time("created_at")?,
@@ -426,9 +435,10 @@ async fn create_key(
         .bind(new.tenant.0)
         .bind(new.id.0)
         .bind(text(&new.name).into_owned())
-        .bind(new.scopes.to_text())
+        .bind(KeyRecord::stored_scopes(&new.scopes, new.binding.as_ref()))
         .bind(new.hash.to_vec())
-        .bind(new.expires_at.map(|at| at.0));
+        .bind(new.expires_at.map(|at| at.0))
+        .bind(new.binding.as_ref().map(json));
     let Some(created) = one(&mut tx, insert, key_record).await? else {
         return Ok(CreateKeyOutcome::NoTenant);
     };
