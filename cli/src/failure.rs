@@ -156,7 +156,7 @@ pub(crate) fn exit_of(code: Code) -> Exit {
     match code {
         Code::AuthMissing | Code::AuthInvalid | Code::AuthForbidden | Code::AuthBinding => {
             Exit::Unauthorised
-        },
+        }
         _ => match code.class() {
             Class::Invalid => Exit::Usage,
             Class::NotFound => Exit::NotFound,

@@ -185,7 +185,10 @@ impl Error {
 
     /// What a request would make lies outside of what its key is bound to.
     pub fn outside(outside: &Outside) -> Self {
-        Self::new(Code::AuthBinding, format!("the API key is bound: {outside}"))
+        Self::new(
+            Code::AuthBinding,
+            format!("the API key is bound: {outside}"),
+        )
     }
 
     pub fn session_not_found() -> Self {

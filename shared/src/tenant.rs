@@ -76,7 +76,9 @@ impl Scopes {
     /// scope that it knows, and refuses the key in place of letting it do everything.
     pub fn to_bound_text(&self) -> String {
         let names = self.0.iter();
-        let names: Vec<String> = names.map(|scope| format!("{BOUND}{}", scope.as_str())).collect();
+        let names: Vec<String> = names
+            .map(|scope| format!("{BOUND}{}", scope.as_str()))
+            .collect();
         names.join(" ")
     }
 
@@ -377,7 +379,10 @@ mod tests {
         assert_eq!(KeyRecord::read_scopes(&stored, None), Scopes::default());
         let stored = KeyRecord::stored_scopes(&scopes, None);
         assert_eq!(KeyRecord::read_scopes(&stored, None), scopes);
-        assert_eq!(KeyRecord::read_scopes(&stored, Some(&binding)), Scopes::default());
+        assert_eq!(
+            KeyRecord::read_scopes(&stored, Some(&binding)),
+            Scopes::default()
+        );
     }
 
     #[test]

@@ -73,7 +73,9 @@ fn bound(args: &BindingArgs) -> Option<Value> {
     }
     if !args.metadata.is_empty() {
         let pairs = args.metadata.iter();
-        let pairs: Map<_, _> = pairs.map(|(name, text)| (name.clone(), json!(text))).collect();
+        let pairs: Map<_, _> = pairs
+            .map(|(name, text)| (name.clone(), json!(text)))
+            .collect();
         binding.insert("metadata".to_owned(), Value::Object(pairs));
     }
     if let Some(namespace) = &args.namespace {

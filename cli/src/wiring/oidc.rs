@@ -56,9 +56,8 @@ pub(crate) fn verifier(
     let mut issuers = Vec::new();
     for (name, settings) in &config.oidc {
         let issuer = Issuer::new(settings, clock.clone());
-        let issuer = issuer.map_err(|(fault, advice)| {
-            usage_text(format!("[oidc.{name}] {fault}"), advice)
-        })?;
+        let issuer = issuer
+            .map_err(|(fault, advice)| usage_text(format!("[oidc.{name}] {fault}"), advice))?;
         issuers.push(issuer);
     }
     Ok(Some(Arc::new(Issuers(issuers))))
@@ -149,8 +148,14 @@ impl Issuer {
             None => self.scopes.clone(),
         };
         let subject = text(&claims, "sub").unwrap_or_default();
-        let expires = claims.get("exp").and_then(Value::as_f64).unwrap_or_default();
-        #[expect(clippy::cast_possible_truncation, reason = "a time beyond all times is one")]
+        let expires = claims
+            .get("exp")
+            .and_then(Value::as_f64)
+            .unwrap_or_default();
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "a time beyond all times is one"
+        )]
         let expires = (expires * 1_000.0) as i64;
         Ok(Identity {
             tenant: tenant.to_owned(),
@@ -174,7 +179,9 @@ impl Issuer {
         validation.set_issuer(&[&self.issuer]);
         validation.set_required_spec_claims(&["exp", "iss", "aud"]);
         let decoded = decode::<Map<String, Value>>(token, key, &validation);
-        decoded.map(|token| token.claims).map_err(|error| invalid(why(&error)))
+        decoded
+            .map(|token| token.claims)
+            .map_err(|error| invalid(why(&error)))
     }
 }
 

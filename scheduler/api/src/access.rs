@@ -23,9 +23,9 @@ use mainspring_shared::tenant::{Binding, KeyRecord, Scopes, Token};
 use mainspring_shared::time::Timestamp;
 use sha2::{Digest, Sha256};
 
+pub use self::issuers::{Identity, Refused, Verifier};
 use self::keys::Keys;
 use self::rate::Rates;
-pub use self::issuers::{Identity, Refused, Verifier};
 pub(crate) use self::scopes::Needs;
 use super::problem::Problem;
 

@@ -184,7 +184,10 @@ pub(super) async fn create(
     let idempotency = json.idempotency(ROUTE)?;
     let new = json.value;
     let namespace = new.namespace.ok_or_else(Error::internal)?;
-    if caller.binding().is_some_and(|binding| !binding.covers(&namespace)) {
+    if caller
+        .binding()
+        .is_some_and(|binding| !binding.covers(&namespace))
+    {
         return Err(Error::new(
             Code::AuthBinding,
             "the API key is bound: the namespace must be that of its binding or below it",

@@ -76,7 +76,10 @@ impl<'a> Resolver<'a> {
     /// The version that a reference means. Fails with `agent.not_found`, and with `auth.binding` for one that the key
     /// is not bound to, whether it exists or not.
     pub async fn find(&mut self, query: &AgentQuery) -> Result<AgentVersion, Error> {
-        if self.binding.is_some_and(|binding| !binding.has_agent(&query.name)) {
+        if self
+            .binding
+            .is_some_and(|binding| !binding.has_agent(&query.name))
+        {
             return Err(Error::outside(&Outside::Agent));
         }
         if !self.found.contains_key(query) {

@@ -60,12 +60,21 @@ pub enum Outside {
 impl fmt::Display for Outside {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Agent => f.write_str("the agent must be one of the published agents of its binding"),
-            Self::Metadata { name } => {
-                write!(f, "the member {name:?} of the metadata must have the value of its binding")
+            Self::Agent => {
+                f.write_str("the agent must be one of the published agents of its binding")
             }
-            Self::Namespace => f.write_str("the agent's memory must be in the namespace of its binding"),
-            Self::Unknown => f.write_str("a newer release made its binding, and only that one can judge it"),
+            Self::Metadata { name } => {
+                write!(
+                    f,
+                    "the member {name:?} of the metadata must have the value of its binding"
+                )
+            }
+            Self::Namespace => {
+                f.write_str("the agent's memory must be in the namespace of its binding")
+            }
+            Self::Unknown => {
+                f.write_str("a newer release made its binding, and only that one can judge it")
+            }
         }
     }
 }
@@ -218,7 +227,10 @@ mod tests {
         };
         assert_eq!(judge(&published("support", None), &inside), Ok(()));
         assert_eq!(judge(&published("support", template), &inside), Ok(()));
-        assert_eq!(judge(&published("other", None), &inside), Err(Outside::Agent));
+        assert_eq!(
+            judge(&published("other", None), &inside),
+            Err(Outside::Agent)
+        );
         // One that is written out may call itself what it likes.
         let own = AgentSpec {
             name: Some("support".to_owned()),
@@ -232,7 +244,13 @@ mod tests {
             let judged = judge(&published("support", None), &object(other));
             assert_eq!(judged, Err(user()));
         }
-        for elsewhere in ["user/77", "user", "all", "{{session_id}}", "user/{{metadata.none}}"] {
+        for elsewhere in [
+            "user/77",
+            "user",
+            "all",
+            "{{session_id}}",
+            "user/{{metadata.none}}",
+        ] {
             let judged = judge(&published("support", Some(elsewhere)), &inside);
             assert_eq!(judged, Err(Outside::Namespace), "{elsewhere}");
         }
@@ -245,7 +263,11 @@ mod tests {
         assert_eq!(binding.fill(&mut metadata), Ok(()));
         assert_eq!(metadata, object(json!({"a": 1, "user": "7"})));
         assert_eq!(binding.fill(&mut metadata), Ok(()));
-        for other in [json!({"user": null}), json!({"user": 7}), json!({"user": "8"})] {
+        for other in [
+            json!({"user": null}),
+            json!({"user": 7}),
+            json!({"user": "8"}),
+        ] {
             assert!(binding.fill(&mut object(other)).is_err());
         }
     }

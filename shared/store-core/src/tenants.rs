@@ -37,7 +37,8 @@ impl Tenants for SqlStore {
     }
 
     async fn named_tenant(&self, name: String) -> store::Result<Option<TenantId>> {
-        self.read(move |conn| Box::pin(async move { named(conn, &name).await })).await
+        self.read(move |conn| Box::pin(async move { named(conn, &name).await }))
+            .await
     }
 
     async fn list_tenants(&self, query: ListTenants) -> store::Result<Page<Tenant>> {
@@ -257,7 +258,9 @@ async fn update(tx: &mut Tx, id: TenantId, patch: TenantPatch) -> Result<UpdateT
         return Ok(UpdateTenantOutcome::NotFound);
     }
     if let Some(name) = &patch.name
-        && named(tx.conn(), name).await?.is_some_and(|other| other != id)
+        && named(tx.conn(), name)
+            .await?
+            .is_some_and(|other| other != id)
     {
         return Ok(UpdateTenantOutcome::NameTaken);
     }
@@ -412,7 +415,10 @@ async fn create_key(
         .bind(record.tenant.0)
         .bind(record.id.0)
         .bind(&record.name)
-        .bind(KeyRecord::stored_scopes(&record.scopes, record.binding.as_ref()))
+        .bind(KeyRecord::stored_scopes(
+            &record.scopes,
+            record.binding.as_ref(),
+        ))
         .bind(record.hash.to_vec())
         .bind(record.created_at.0)
         .bind(record.expires_at.map(|at| at.0))

@@ -97,7 +97,9 @@ impl Tenants for ModelStore {
     async fn named_tenant(&self, name: String) -> Result<Option<TenantId>> {
         let (state, _) = self.begin();
         let mut live = state.tenants.0.values().flatten();
-        Ok(live.find(|tenant| tenant.name == name).map(|tenant| tenant.id))
+        Ok(live
+            .find(|tenant| tenant.name == name)
+            .map(|tenant| tenant.id))
     }
 
     async fn list_tenants(&self, query: ListTenants) -> Result<Page<Tenant>> {

@@ -47,7 +47,9 @@ impl Tenants for PostgresStore {
     async fn named_tenant(&self, name: String) -> Result<Option<TenantId>> {
         let find = || sql!("tenants/named").bind(text(&name).into_owned());
         let rows = fetch(&self.pools.claimers, find).await?;
-        let found = rows.first().map(|row| Fields::new(row, "tenants").take("tenant"));
+        let found = rows
+            .first()
+            .map(|row| Fields::new(row, "tenants").take("tenant"));
         Ok(found.transpose()?.map(TenantId))
     }
 

@@ -70,7 +70,8 @@ fn is_secure(url: &Url) -> bool {
         Some("localhost") => true,
         Some(host) => {
             let host = host.trim_start_matches('[').trim_end_matches(']');
-            host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+            host.parse::<std::net::IpAddr>()
+                .is_ok_and(|ip| ip.is_loopback())
         }
         None => false,
     };
@@ -121,7 +122,9 @@ struct Inner {
 impl fmt::Debug for KeySet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let source = &self.inner.source;
-        f.debug_struct("KeySet").field("source", source).finish_non_exhaustive()
+        f.debug_struct("KeySet")
+            .field("source", source)
+            .finish_non_exhaustive()
     }
 }
 
@@ -192,7 +195,9 @@ impl Inner {
 
     fn is_stale(&self, now: Duration) -> bool {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        known.read.is_none_or(|read| now.saturating_sub(read) >= FRESH)
+        known
+            .read
+            .is_none_or(|read| now.saturating_sub(read) >= FRESH)
     }
 
     /// What it means that a key is not known: that there is none, if the keys were read a moment ago.
@@ -215,7 +220,10 @@ impl Inner {
             if known.read.is_some_and(|read| read >= asked) {
                 return true;
             }
-            if known.tried.is_some_and(|tried| now.saturating_sub(tried) < PAUSE) {
+            if known
+                .tried
+                .is_some_and(|tried| now.saturating_sub(tried) < PAUSE)
+            {
                 return false;
             }
             known.tried = Some(now);
@@ -240,13 +248,18 @@ impl Inner {
         let now = self.clock.monotonic();
         {
             let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-            let was_tried = known.tried.is_some_and(|tried| now.saturating_sub(tried) < PAUSE);
+            let was_tried = known
+                .tried
+                .is_some_and(|tried| now.saturating_sub(tried) < PAUSE);
             if was_tried || self.reading.try_lock().is_err() {
                 return;
             }
         }
         let inner = self.clone();
-        #[expect(clippy::disallowed_methods, reason = "it ends by itself within seconds, and nobody waits for it")]
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "it ends by itself within seconds, and nobody waits for it"
+        )]
         drop(tokio::spawn(async move { inner.try_read(now).await }));
     }
 
@@ -264,7 +277,12 @@ impl Inner {
 
     async fn read_keys(&self, url: Url) -> Result<Vec<PublicKey>, FetchError> {
         let set: Set = self.read_json(url).await?;
-        let keys: Vec<_> = set.keys.into_iter().filter_map(public_key).take(KEYS_MAX).collect();
+        let keys: Vec<_> = set
+            .keys
+            .into_iter()
+            .filter_map(public_key)
+            .take(KEYS_MAX)
+            .collect();
         // One that publishes none signs nothing: more likely something else answered.
         if keys.is_empty() {
             return Err(FetchError::Empty);

@@ -77,12 +77,20 @@ struct Signer {
 impl Signer {
     fn rsa(kid: &'static str, der: &[u8]) -> Self {
         let (algorithm, key) = (Algorithm::RS256, EncodingKey::from_rsa_der(der));
-        Self { kid, algorithm, key }
+        Self {
+            kid,
+            algorithm,
+            key,
+        }
     }
 
     fn curve(kid: &'static str) -> Self {
         let (algorithm, key) = (Algorithm::ES256, EncodingKey::from_ec_der(CURVE));
-        Self { kid, algorithm, key }
+        Self {
+            kid,
+            algorithm,
+            key,
+        }
     }
 
     /// As it is published.
@@ -108,7 +116,9 @@ fn now() -> i64 {
 impl World {
     async fn new(signers: &[&Signer], change: impl FnOnce(&mut OidcIssuer)) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+            .await
+            .expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
         let published = Arc::new(Published {
             keys: Mutex::new(signers.iter().map(|signer| signer.public()).collect()),
@@ -130,14 +140,20 @@ impl World {
                     Mood::Fails => return StatusCode::BAD_GATEWAY.into_response(),
                     Mood::Hangs => SystemClock::new().sleep(Duration::from_secs(60)).await,
                 }
-                let keys = state.keys.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let keys = state
+                    .keys
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .clone();
                 json!({ "keys": keys }).to_string().into_response()
             }
         };
         let router = Router::new()
             .route("/.well-known/openid-configuration", get(describe))
             .route("/keys", get(keys));
-        drop(tokio::spawn(async move { axum::serve(listener, router).await }));
+        drop(tokio::spawn(
+            async move { axum::serve(listener, router).await },
+        ));
         let mut settings = OidcIssuer {
             issuer: Some(url.clone()),
             audience: vec!["mainspring".to_owned()],
@@ -151,7 +167,9 @@ impl World {
         };
         let clock = Arc::new(Hand::default());
         let shared: Arc<dyn Clock> = clock.clone();
-        let verifier = verifier(&config, &shared).expect("a verifier").expect("one");
+        let verifier = verifier(&config, &shared)
+            .expect("a verifier")
+            .expect("one");
         Self {
             url,
             published,
@@ -199,7 +217,10 @@ impl World {
 
     async fn cannot_tell(&self, token: &str) {
         let verified = self.verifier.verify(token).await;
-        assert!(matches!(verified, Err(Refused::Unavailable(_))), "{verified:?}");
+        assert!(
+            matches!(verified, Err(Refused::Unavailable(_))),
+            "{verified:?}"
+        );
     }
 }
 
@@ -232,7 +253,9 @@ async fn claims_may_be_nested_and_scopes_may_be_fixed() {
     let identity = world.accepts(&token).await;
     assert_eq!(identity.tenant, "green");
     assert_eq!(identity.scopes, Scopes([Scope::Read].into()));
-    world.refuses(&rsa.sign(&world.claims()), "it names no tenant").await;
+    world
+        .refuses(&rsa.sign(&world.claims()), "it names no tenant")
+        .await;
 }
 
 #[tokio::test]
@@ -246,8 +269,16 @@ async fn a_token_that_is_not_for_here_and_now_is_refused() {
         ("exp", json!(now() - 60), "it has expired"),
         ("exp", Value::Null, "it lacks exp, iss or aud"),
         ("nbf", json!(now() + 120), "it is not valid yet"),
-        ("iss", json!("https://evil.example"), "its issuer is not known here"),
-        ("iss", json!(format!("{}/", world.url)), "its issuer is not known here"),
+        (
+            "iss",
+            json!("https://evil.example"),
+            "its issuer is not known here",
+        ),
+        (
+            "iss",
+            json!(format!("{}/", world.url)),
+            "its issuer is not known here",
+        ),
         ("tenant", json!(""), "it names no tenant"),
         ("tenant", json!(["blue"]), "it names no tenant"),
     ] {
@@ -255,8 +286,12 @@ async fn a_token_that_is_not_for_here_and_now_is_refused() {
         world.refuses(&token, why).await;
     }
     // Clocks differ a little.
-    world.accepts(&rsa.sign(&world.with("exp", json!(now() - 5)))).await;
-    world.accepts(&rsa.sign(&world.with("nbf", json!(now() + 5)))).await;
+    world
+        .accepts(&rsa.sign(&world.with("exp", json!(now() - 5))))
+        .await;
+    world
+        .accepts(&rsa.sign(&world.with("nbf", json!(now() + 5))))
+        .await;
     for text in ["", "a.b", "a.b.c", "e30.e30.e30", &"x".repeat(20_000)] {
         let verified = world.verifier.verify(text).await;
         assert!(matches!(verified, Err(Refused::Invalid(_))), "{verified:?}");
@@ -269,13 +304,20 @@ async fn only_the_issuers_private_keys_sign() {
     let curve = Signer::curve("curve");
     let world = World::new(&[&rsa, &curve], |_| {}).await;
     let claims = world.claims();
-    world.refuses(&other.sign(&claims), "its signature is wrong").await;
+    world
+        .refuses(&other.sign(&claims), "its signature is wrong")
+        .await;
     // A key is used for its own algorithms, whatever a header says.
     let swapped = Signer::curve("one");
-    world.refuses(&swapped.sign(&claims), "its issuer has no such key").await;
+    world
+        .refuses(&swapped.sign(&claims), "its issuer has no such key")
+        .await;
     // Not signed at all.
     let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
-    for header in [json!({ "alg": "none", "kid": "one" }), json!({ "alg": "None" })] {
+    for header in [
+        json!({ "alg": "none", "kid": "one" }),
+        json!({ "alg": "None" }),
+    ] {
         let token = format!("{}.{}.", part(&header), part(&claims));
         world.refuses(&token, "it cannot be read").await;
     }
@@ -287,20 +329,26 @@ async fn only_the_issuers_private_keys_sign() {
         let mut header = Header::new(Algorithm::HS256);
         header.kid = Some("one".to_owned());
         let token = encode(&header, &claims, &EncodingKey::from_secret(secret)).expect("signs");
-        world.refuses(&token, "it is not signed with a private key").await;
+        world
+            .refuses(&token, "it is not signed with a private key")
+            .await;
     }
     // A part of the token was changed.
     let token = rsa.sign(&claims);
     let mut parts: Vec<&str> = token.split('.').collect();
     let richer = part(&world.with("tenant", json!("red")));
     parts[1] = &richer;
-    world.refuses(&parts.join("."), "its signature is wrong").await;
+    world
+        .refuses(&parts.join("."), "its signature is wrong")
+        .await;
     // An extension that has to be understood is not.
     let mut header = Header::new(Algorithm::RS256);
     header.kid = Some("one".to_owned());
     header.crit = Some(vec!["b64".to_owned()]);
     let token = encode(&header, &claims, &rsa.key).expect("signs");
-    world.refuses(&token, "it asks for what is not known here").await;
+    world
+        .refuses(&token, "it asks for what is not known here")
+        .await;
 }
 
 #[tokio::test]
@@ -331,7 +379,9 @@ async fn a_token_without_a_key_id_means_the_only_key_that_fits() {
     };
     world.accepts(&nameless(&world)).await;
     let world = World::new(&[&one, &two], |_| {}).await;
-    world.refuses(&nameless(&world), "its issuer has no such key").await;
+    world
+        .refuses(&nameless(&world), "its issuer has no such key")
+        .await;
 }
 
 #[tokio::test]
@@ -354,7 +404,12 @@ async fn a_new_key_is_found_and_a_withdrawn_one_forgotten() {
     // The old one is read again behind this.
     world.accepts(&two.sign(&world.claims())).await;
     for _ in 0..200 {
-        if world.verifier.verify(&one.sign(&world.claims())).await.is_err() {
+        if world
+            .verifier
+            .verify(&one.sign(&world.claims()))
+            .await
+            .is_err()
+        {
             break;
         }
         SystemClock::new().sleep(Duration::from_millis(20)).await;
@@ -376,7 +431,11 @@ async fn while_the_issuer_is_away_its_known_keys_are_used_for_a_day() {
     world.cannot_tell(&two.sign(&world.claims())).await;
     let asked = world.asked();
     world.cannot_tell(&two.sign(&world.claims())).await;
-    assert_eq!(world.asked(), asked, "an issuer that is away is not asked again at once");
+    assert_eq!(
+        world.asked(),
+        asked,
+        "an issuer that is away is not asked again at once"
+    );
     world.clock.pass(Duration::from_hours(24));
     world.cannot_tell(&one.sign(&world.claims())).await;
     world.set(Mood::Answers);
@@ -412,7 +471,9 @@ async fn an_issuer_that_says_to_be_another_one_is_not_believed() {
     })
     .await;
     let issuer = world.url.replace("127.0.0.1", "localhost");
-    world.cannot_tell(&one.sign(&world.with("iss", json!(issuer)))).await;
+    world
+        .cannot_tell(&one.sign(&world.with("iss", json!(issuer))))
+        .await;
 }
 
 #[tokio::test]
@@ -436,20 +497,53 @@ fn settings_that_make_no_sense_are_said() {
         ..OidcIssuer::default()
     };
     let faults = [
-        (OidcIssuer { issuer: None, ..good.clone() }, "who signs"),
-        (OidcIssuer { audience: Vec::new(), ..good.clone() }, "whom tokens are for"),
-        (OidcIssuer { scopes: Vec::new(), ..good.clone() }, "what tokens allow"),
         (
-            OidcIssuer { scope_claim: Some("scope".to_owned()), ..good.clone() },
+            OidcIssuer {
+                issuer: None,
+                ..good.clone()
+            },
+            "who signs",
+        ),
+        (
+            OidcIssuer {
+                audience: Vec::new(),
+                ..good.clone()
+            },
+            "whom tokens are for",
+        ),
+        (
+            OidcIssuer {
+                scopes: Vec::new(),
+                ..good.clone()
+            },
             "what tokens allow",
         ),
-        (OidcIssuer { scopes: vec!["all".to_owned()], ..good.clone() }, "a scope that is none"),
         (
-            OidcIssuer { issuer: Some("http://login.example".to_owned()), ..good.clone() },
+            OidcIssuer {
+                scope_claim: Some("scope".to_owned()),
+                ..good.clone()
+            },
+            "what tokens allow",
+        ),
+        (
+            OidcIssuer {
+                scopes: vec!["all".to_owned()],
+                ..good.clone()
+            },
+            "a scope that is none",
+        ),
+        (
+            OidcIssuer {
+                issuer: Some("http://login.example".to_owned()),
+                ..good.clone()
+            },
             "not https",
         ),
         (
-            OidcIssuer { jwks_url: Some("http://10.0.0.1/keys".to_owned()), ..good.clone() },
+            OidcIssuer {
+                jwks_url: Some("http://10.0.0.1/keys".to_owned()),
+                ..good.clone()
+            },
             "not https",
         ),
     ];
@@ -461,6 +555,10 @@ fn settings_that_make_no_sense_are_said() {
         };
         let failure = verifier(&config, &clock).expect_err("it makes no sense");
         assert!(failure.message.contains(expected), "{}", failure.message);
-        assert!(failure.message.contains("[oidc.login]"), "{}", failure.message);
+        assert!(
+            failure.message.contains("[oidc.login]"),
+            "{}",
+            failure.message
+        );
     }
 }

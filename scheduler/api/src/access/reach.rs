@@ -195,7 +195,10 @@ async fn has_session(
     let Some(session) = session else {
         return Ok(false);
     };
-    let found = app.store.get_session(SessionKey { tenant, session }).await?;
+    let found = app
+        .store
+        .get_session(SessionKey { tenant, session })
+        .await?;
     Ok(found.is_some_and(|found| holds(binding, &found)))
 }
 

@@ -113,7 +113,10 @@ pub(super) async fn preview(
 ) -> Result<Response, Problem> {
     let (name, mut spec) = json.value;
     let tenant = caller.tenant;
-    if caller.binding().is_some_and(|binding| !binding.has_agent(&name)) {
+    if caller
+        .binding()
+        .is_some_and(|binding| !binding.has_agent(&name))
+    {
         return Err(Error::outside(&Outside::Agent).into());
     }
     pin(app.store.as_ref(), tenant, &mut spec, "/spec").await?;

@@ -143,8 +143,14 @@ async fn finds_nothing(api: &Scheduler, key: &str, having: &Having, is_bound: bo
         asked += 1;
     }
     assert!(asked > 45, "{asked}");
-    for list in ["/v1/sessions", "/v1/sends", "/v1/timers", "/v1/runs", "/v1/memories", "/v1/agents"]
-    {
+    for list in [
+        "/v1/sessions",
+        "/v1/sends",
+        "/v1/timers",
+        "/v1/runs",
+        "/v1/memories",
+        "/v1/agents",
+    ] {
         let found = ask(api, key, "GET", list, &NONE).await.ok(200);
         assert_eq!(found["data"], json!([]), "{list}");
     }
@@ -192,7 +198,9 @@ async fn what_lies_outside_of_a_keys_binding_is_not_found_by_any_request() {
         let answer = ask(&api, &key, "GET", path, &NONE).await;
         answer.problem(403, "auth.binding");
     }
-    ask(&api, &key, "GET", "/v1/nothing", &NONE).await.problem(404, "request.not_found");
+    ask(&api, &key, "GET", "/v1/nothing", &NONE)
+        .await
+        .problem(404, "request.not_found");
 }
 
 #[tokio::test]
@@ -210,7 +218,11 @@ async fn what_lies_inside_is_used_as_by_any_other_key() {
         ask(&api, &key, "GET", &path, &NONE).await.ok(200);
         let list = path.rsplit_once('/').expect("a path").0;
         let found = ask(&api, &key, "GET", list, &NONE).await.ok(200);
-        assert_eq!(found["data"].as_array().map(Vec::len), Some(1), "{list}: {found}");
+        assert_eq!(
+            found["data"].as_array().map(Vec::len),
+            Some(1),
+            "{list}: {found}"
+        );
     }
     let found = ask(&api, &key, "GET", "/v1/agents", &NONE).await.ok(200);
     assert_eq!(found["data"][0]["name"], "mine", "{found}");
@@ -231,7 +243,9 @@ async fn what_lies_inside_is_used_as_by_any_other_key() {
     let cancelled = ask(&api, &key, "POST", &format!("{send}/cancel"), &NONE).await;
     assert_eq!(cancelled.ok(200)["status"], "cancelled");
     // Lists are filled from what lies inside, page by page.
-    let page = ask(&api, &key, "GET", "/v1/sessions?limit=2", &NONE).await.ok(200);
+    let page = ask(&api, &key, "GET", "/v1/sessions?limit=2", &NONE)
+        .await
+        .ok(200);
     assert_eq!(page["data"].as_array().map(Vec::len), Some(2));
     let next = page["next_cursor"].as_str().expect("more");
     let next = format!("/v1/sessions?limit=10&cursor={next}");
@@ -258,29 +272,89 @@ async fn nothing_is_made_outside_of_a_binding() {
     for (method, path, body) in [
         ("POST", "/v1/sessions".to_owned(), json!({})),
         ("POST", "/v1/sessions".to_owned(), json!({ "agent": spec })),
-        ("POST", "/v1/sessions".to_owned(), json!({ "agent": "other" })),
-        ("POST", "/v1/sessions".to_owned(), json!({ "agent": "no-one" })),
-        ("POST", "/v1/sessions".to_owned(), json!({ "agent": "mine", "metadata": user })),
+        (
+            "POST",
+            "/v1/sessions".to_owned(),
+            json!({ "agent": "other" }),
+        ),
+        (
+            "POST",
+            "/v1/sessions".to_owned(),
+            json!({ "agent": "no-one" }),
+        ),
+        (
+            "POST",
+            "/v1/sessions".to_owned(),
+            json!({ "agent": "mine", "metadata": user }),
+        ),
         ("POST", "/v1/sends".to_owned(), json!({ "input": "x" })),
-        ("POST", format!("{session}/sends"), with(json!({ "agent": "other" }))),
-        ("POST", format!("{session}/sends"), with(json!({ "system_prompt": "x" }))),
-        ("POST", format!("{session}/sends"), with(json!({ "model": "x" }))),
-        ("POST", format!("{session}/context"), with(json!({ "system_prompt": "x" }))),
-        ("POST", format!("{session}/fork"), json!({ "agent": "other" })),
-        ("POST", format!("{session}/fork"), json!({ "metadata": user })),
+        (
+            "POST",
+            format!("{session}/sends"),
+            with(json!({ "agent": "other" })),
+        ),
+        (
+            "POST",
+            format!("{session}/sends"),
+            with(json!({ "system_prompt": "x" })),
+        ),
+        (
+            "POST",
+            format!("{session}/sends"),
+            with(json!({ "model": "x" })),
+        ),
+        (
+            "POST",
+            format!("{session}/context"),
+            with(json!({ "system_prompt": "x" })),
+        ),
+        (
+            "POST",
+            format!("{session}/fork"),
+            json!({ "agent": "other" }),
+        ),
+        (
+            "POST",
+            format!("{session}/fork"),
+            json!({ "metadata": user }),
+        ),
         ("PATCH", session.clone(), json!({ "agent": "other" })),
         ("PATCH", session.clone(), json!({ "agent": spec })),
         ("PATCH", session.clone(), json!({ "metadata": user })),
         ("POST", "/v1/runs".to_owned(), json!({ "spec": wait })),
-        ("POST", "/v1/timers".to_owned(), json!({ "run": { "spec": wait }, "after": "1h" })),
-        ("POST", "/v1/agents".to_owned(), json!({ "name": "other", "spec": {} })),
-        ("POST", "/v1/agents:diff".to_owned(), json!({ "name": "other", "spec": {} })),
-        ("POST", "/v1/memories".to_owned(), json!({ "namespace": "user/2", "text": "x" })),
-        ("POST", "/v1/memories".to_owned(), json!({ "namespace": "user", "text": "x" })),
+        (
+            "POST",
+            "/v1/timers".to_owned(),
+            json!({ "run": { "spec": wait }, "after": "1h" }),
+        ),
+        (
+            "POST",
+            "/v1/agents".to_owned(),
+            json!({ "name": "other", "spec": {} }),
+        ),
+        (
+            "POST",
+            "/v1/agents:diff".to_owned(),
+            json!({ "name": "other", "spec": {} }),
+        ),
+        (
+            "POST",
+            "/v1/memories".to_owned(),
+            json!({ "namespace": "user/2", "text": "x" }),
+        ),
+        (
+            "POST",
+            "/v1/memories".to_owned(),
+            json!({ "namespace": "user", "text": "x" }),
+        ),
         ("POST", "/v1/skills".to_owned(), json!({ "files": {} })),
     ] {
         let answer = ask(&api, &key, method, &path, &body).await;
-        assert_eq!(answer.status, 403, "{method} {path} {body}: {}", answer.text);
+        assert_eq!(
+            answer.status, 403,
+            "{method} {path} {body}: {}",
+            answer.text
+        );
         answer.problem(403, "auth.binding");
     }
     let archive = ask(&api, &blue, "GET", &format!("{session}/export"), &NONE).await;
@@ -289,8 +363,11 @@ async fn nothing_is_made_outside_of_a_binding() {
     let import = import.header("content-type", "application/x-ndjson");
     let answer = import.body(archive.text.as_bytes()).send().await;
     answer.problem(403, "auth.binding");
-    let batch = json!({ "sends": [{ "input": "x" }, { "input": "x", "session": { "agent": "mine" } }] });
-    let results = ask(&api, &key, "POST", "/v1/sends:batch", &batch).await.ok(200);
+    let batch =
+        json!({ "sends": [{ "input": "x" }, { "input": "x", "session": { "agent": "mine" } }] });
+    let results = ask(&api, &key, "POST", "/v1/sends:batch", &batch)
+        .await
+        .ok(200);
     assert_eq!(results["results"][0]["status"], 403, "{results}");
     assert_eq!(results["results"][1]["status"], 202, "{results}");
 }
@@ -393,7 +470,9 @@ async fn a_bound_key_of_the_default_tenant_is_no_operators() {
         answer.problem(403, "auth.forbidden");
     }
     let (id, _) = tenant(&api, "blue", &["read"]).await;
-    let call = api.call("GET", "/v1/sessions").header("mainspring-tenant", &id);
+    let call = api
+        .call("GET", "/v1/sessions")
+        .header("mainspring-tenant", &id);
     let call = call.header("authorization", &format!("Bearer {key}"));
     call.send().await.problem(403, "auth.forbidden");
 }

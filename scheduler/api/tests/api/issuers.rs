@@ -55,7 +55,9 @@ async fn a_token_acts_for_the_tenant_that_it_names() {
     let api = trusting(&world).await;
     let (_, key) = tenant(&api, "blue", &["admin"]).await;
     let (_, red) = tenant(&api, "red", &["admin"]).await;
-    let session = ask(&api, &key, "POST", "/v1/sessions", &json!({})).await.ok(201);
+    let session = ask(&api, &key, "POST", "/v1/sessions", &json!({}))
+        .await
+        .ok(201);
     let path = format!("/v1/sessions/{}", session["id"].as_str().expect("an id"));
     ask(&api, "blue.read.60", "GET", &path, &NONE).await.ok(200);
     let other = ask(&api, "red.read.60", "GET", &path, &NONE).await;
@@ -97,12 +99,16 @@ async fn a_token_never_operates_the_system() {
     let world = World::new().await;
     let api = trusting(&world).await;
     let (id, _) = tenant(&api, "blue", &["read"]).await;
-    ask(&api, "default.admin.60", "GET", "/v1/keys", &NONE).await.ok(200);
+    ask(&api, "default.admin.60", "GET", "/v1/keys", &NONE)
+        .await
+        .ok(200);
     for path in ["/v1/tenants", "/v1/workers", "/v1/queue"] {
         let answer = ask(&api, "default.admin.60", "GET", path, &NONE).await;
         answer.problem(403, "auth.forbidden");
     }
-    let call = api.call("GET", "/v1/sessions").header("mainspring-tenant", &id);
+    let call = api
+        .call("GET", "/v1/sessions")
+        .header("mainspring-tenant", &id);
     let call = call.header("authorization", "Bearer default.admin.60");
     call.send().await.problem(403, "auth.forbidden");
 }
@@ -122,6 +128,8 @@ async fn a_stream_ends_with_its_token() {
         assert!(tokio::time::Instant::now() < limit, "the stream goes on");
         let send = format!("/v1/sessions/{session}/sends");
         let body = json!({ "input": "x" });
-        ask(&api, "blue.send.60", "POST", &send, &body).await.ok(202);
+        ask(&api, "blue.send.60", "POST", &send, &body)
+            .await
+            .ok(202);
     }
 }
