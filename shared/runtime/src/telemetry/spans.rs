@@ -486,7 +486,7 @@ mod tests {
 
     struct Unseen;
 
-    impl fmt::Display for Unseen {
+    impl Display for Unseen {
         fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
             panic!("it is formatted");
         }
