@@ -265,7 +265,7 @@ pub(crate) async fn steps(
 pub(crate) async fn find_steps(pool: &Pool, query: &FindSteps) -> Result<Vec<StepAt>> {
     let begin = query.begin();
     let rows = fetch(pool, || {
-        sql!("sessions/find_steps")
+        sql!("reads/find_steps")
             .bind(query.from.0)
             .bind(query.until.0)
             .bind(begin.at.0)

@@ -1,4 +1,4 @@
--- Finds where steps are that were committed within a time.
+-- Finds where steps are that were committed within a time. Asked of a planner that may read an index in pieces.
 -- Index: steps_at.
 SELECT t.at, t.tenant, t.session_id, t.n
 FROM steps t
