@@ -219,7 +219,7 @@ mod tests {
 
     use super::*;
 
-    fn line(n: i64, event: &str, more: serde_json::Value) -> serde_json::Value {
+    fn line(n: i64, event: &str, more: &serde_json::Value) -> serde_json::Value {
         let mut line = json!({
             "at": format!("2026-01-02T03:04:0{n}.000Z"), "tenant": 1, "n": n, "event": event,
             "session_id": format!("ses_{:032x}", 1), "send_id": format!("snd_{:032x}", 2),
@@ -238,14 +238,14 @@ mod tests {
         let call = json!([{ "id": "c", "name": "add" }]);
         let result = json!([{ "id": "c", "name": "add", "failed": true }]);
         vec![
-            line(1, "accepted", json!({})),
-            line(2, "round", json!({ "round": round, "calls": call })),
-            line(3, "calls", json!({ "results": result })),
-            line(4, "waiting", json!({ "reason": "human" })),
+            line(1, "accepted", &json!({})),
+            line(2, "round", &json!({ "round": round, "calls": call })),
+            line(3, "calls", &json!({ "results": result })),
+            line(4, "waiting", &json!({ "reason": "human" })),
             line(
                 5,
                 "finished",
-                json!({ "round": round, "status": "completed", "reason": "end" }),
+                &json!({ "round": round, "status": "completed", "reason": "end" }),
             ),
         ]
     }
