@@ -3,7 +3,9 @@
 mod agents;
 mod memories;
 mod pauses;
+mod replay;
 mod runs;
+mod sends;
 mod sessions;
 mod skills;
 mod tenants;
@@ -18,7 +20,9 @@ use mainspring_shared::time::Span;
 pub(crate) use self::agents::{AgentsCommand, ApplyArgs};
 pub(crate) use self::memories::MemoriesCommand;
 pub(crate) use self::pauses::{PauseArgs, PausedArgs, PausedKind};
+pub(crate) use self::replay::ReplayArgs;
 pub(crate) use self::runs::{RunArgs, RunsCommand};
+pub(crate) use self::sends::{SendsCommand, Verdict};
 pub(crate) use self::sessions::{PruneArgs, SessionsCommand};
 pub(crate) use self::skills::SkillsCommand;
 pub(crate) use self::tenants::{BindingArgs, KeysCommand, TenantsCommand, TermsArgs};
@@ -183,6 +187,8 @@ pub(crate) enum Command {
     Audit(AuditArgs),
     /// Renders recorded rounds again and shows where requests differ; exits with 1 if any does
     Diff(DiffArgs),
+    /// Prints a journal, session by session: what was accepted, rounds, calls, folds, ends
+    Replay(ReplayArgs),
     /// Checks the configuration, database, schema, workers, Redis, providers, MCP servers and clock
     Doctor(DoctorArgs),
     /// Lists built-in tools with their presets and requirements
@@ -407,71 +413,6 @@ pub(crate) struct ChatArgs {
     pub(crate) session: Option<String>,
     #[command(flatten)]
     pub(crate) agent: AgentArgs,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum SendsCommand {
-    /// Lists sends, newest first
-    List {
-        /// Only those of this session
-        #[arg(long, value_name = "ID")]
-        session: Option<String>,
-        /// Only those in this state
-        #[arg(long, value_parser = ["queued", "running", "waiting", "completed", "failed", "cancelled"])]
-        status: Option<String>,
-        #[command(flatten)]
-        page: PageArgs,
-    },
-    /// Shows a send
-    Show {
-        /// The send
-        id: String,
-        /// Waits for it to end first, at most this long
-        #[arg(long, value_name = "DURATION")]
-        wait: Option<Span>,
-    },
-    /// Cancels a send
-    Cancel {
-        /// The send
-        id: String,
-    },
-    /// Lists or answers pending questions, approvals and external tool calls
-    Answer {
-        /// A send, or a session including its sub-agents
-        id: String,
-        /// The answer as text; without an answer, lists what is pending
-        text: Option<String>,
-        /// Call to answer; required if several are pending
-        #[arg(long, value_name = "CALL")]
-        call: Option<String>,
-        #[command(flatten)]
-        verdict: Verdict,
-    },
-    /// Follows a send's events to its end
-    Tail {
-        /// The send
-        id: String,
-        /// Starts after this event
-        #[arg(long, value_name = "EVENT")]
-        after: Option<String>,
-    },
-}
-
-#[derive(Debug, Clone, Args)]
-#[group(multiple = false, conflicts_with = "text")]
-pub(crate) struct Verdict {
-    /// Approves the call
-    #[arg(long)]
-    pub(crate) approve: bool,
-    /// Denies the call; the note is passed to the model
-    #[arg(long, value_name = "NOTE", num_args = 0..=1, default_missing_value = "")]
-    pub(crate) deny: Option<String>,
-    /// The answer as JSON
-    #[arg(long, value_name = "JSON")]
-    pub(crate) json: Option<String>,
-    /// Reports that the call failed, with this reason
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) error: Option<String>,
 }
 
 #[derive(Debug, Clone, Args)]

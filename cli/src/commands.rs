@@ -19,6 +19,7 @@ mod memories;
 mod migrate;
 mod pauses;
 mod progress;
+mod replay;
 mod reply;
 mod run;
 mod run_tools;
@@ -91,6 +92,7 @@ pub(crate) fn run(
         Command::Queue => asking(lists::queue(format, Client::new(config)?)),
         Command::Audit(args) => asking(audit::run(args, format, config)),
         Command::Diff(args) => asking(diff::run(args, format, config)),
+        Command::Replay(args) => replay::run(args, format),
         Command::Doctor(args) => asking(doctor::run(args, format, config)),
         Command::Tools { workers: false } => tools::run(format),
         Command::Tools { workers: true } => asking(lists::tools(format, Client::new(config)?)),

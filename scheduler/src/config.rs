@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use mainspring_runtime::telemetry::JsonlSettings;
 use mainspring_runtime::{Key, Propagation, settings};
 
 const LOOK_MIN: Duration = Duration::from_millis(10);
@@ -20,6 +21,9 @@ settings! {
         name: String = "scheduler".to_owned();
         /// How the spans of runs are joined to those that created them.
         propagation: Propagation = Propagation::Link;
+        /// The file that it writes every step to, and whether with what was said.
+        journal: Option<JsonlSettings> = None;
+        trace_content: bool = false;
         /// Time to live of this process's lease.
         lease_ttl: Duration = Duration::from_secs(4);
         /// Interval between sweeps for ready sessions that no worker has claimed.

@@ -54,3 +54,7 @@ pub(crate) const WEBHOOK_ATTEMPTS: &str = "mainspring_webhook_attempts_total";
 pub(crate) const WEBHOOK_OLDEST_DUE: &str = "mainspring_webhook_oldest_due_seconds";
 /// Counter: endpoints that were disabled because they answered 410.
 pub(crate) const WEBHOOKS_DISABLED: &str = "mainspring_webhooks_disabled_total";
+/// Counter: lines of the journal.
+pub(crate) const JOURNAL_LINES: &str = "mainspring_journal_lines_total";
+/// Gauge: seconds since the journal was complete.
+pub(crate) const JOURNAL_BEHIND: &str = "mainspring_journal_behind_seconds";

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::{App, Parts};
-use crate::loops::{alarms, blobs, retention, runs, sweep, timers, webhooks};
+use crate::loops::{alarms, blobs, journal, retention, runs, sweep, timers, webhooks};
 use crate::services::accept::Acceptor;
 use crate::services::notify::{self, Notifier};
 use crate::services::registration::{self, Registration};
@@ -79,6 +79,9 @@ pub fn start(parts: Parts, lifecycle: &Lifecycle) -> (Arc<App>, Loops) {
     tasks.spawn(keep(app.clone(), "blobs", |app| blobs::run(app).boxed()));
     tasks.spawn(keep(app.clone(), "webhooks", |app| {
         webhooks::run(app).boxed()
+    }));
+    tasks.spawn(keep(app.clone(), "journal", |app| {
+        journal::run(app).boxed()
     }));
     (app, Loops { tasks, closing })
 }

@@ -12,6 +12,7 @@ pub mod error;
 pub mod event;
 pub mod id;
 pub mod inbox;
+pub mod journal;
 pub mod lease;
 pub mod list;
 pub mod message;

@@ -72,8 +72,8 @@ pub use memories::{
 pub use paid::UsageRow;
 pub use pauses::{ListPauses, NewPause, PauseWait, Pauses, RESUMED_KEPT_MS};
 pub use reads::{
-    AuditOptions, FindMessages, ListSends, ListSessions, ModelUsage, Page, QueueStats,
-    ReadMessages, Reads, ScalingStats, ServerInfo, SessionUsage, Violation,
+    AuditOptions, FindMessages, FindSteps, ListSends, ListSessions, ModelUsage, Page, QueueStats,
+    ReadMessages, Reads, ScalingStats, ServerInfo, SessionUsage, StepAt, Violation,
 };
 pub use runs::{
     AdvanceOutcome, AdvanceRun, ClaimRuns, ClaimedRuns, CreateRunOutcome, EndedLeaf, ListRuns,

@@ -11,6 +11,8 @@ pub(crate) fn scheduler_config(config: &Config) -> SchedulerConfig {
         name: label(config),
         lease_ttl: config.lease_ttl,
         propagation: config.telemetry.queue_propagation,
+        journal: config.telemetry.journal(),
+        trace_content: config.telemetry.content,
         ..config.scheduler.clone()
     }
 }

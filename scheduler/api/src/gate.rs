@@ -47,7 +47,12 @@ pub(super) async fn pass(
     let caller = request.headers().get(TRACEPARENT);
     let caller = caller.and_then(|header| accepted(header.to_str().ok()?));
     let id_shown = id.to_str().unwrap_or_default();
-    let traced = spans::request(method_label(&method), path, id_shown, caller.as_deref());
+    // Probes and scrapes are not worth a trace.
+    let traced = if path.starts_with("/v1/") {
+        spans::request(method_label(&method), path, id_shown, caller.as_deref())
+    } else {
+        tracing::Span::none()
+    };
     let span = tracing::info_span!(
         "http.request",
         http.method = %method,

@@ -2,11 +2,13 @@
 
 mod context;
 mod genai;
+mod jsonl;
 mod lines;
 mod redact;
 pub mod spans;
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use opentelemetry::InstrumentationScope;
@@ -21,6 +23,8 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry, fmt};
 
 pub use self::context::{TRACEPARENT, accepted, carrying, traceparent};
+pub use self::jsonl::{Jsonl, JsonlSettings};
+pub use self::redact::redacted;
 use crate::{Choice as _, Key, choice, settings};
 
 /// How long shutdown waits for the export of the last spans.
@@ -42,6 +46,28 @@ settings! {
             => Key::choice("telemetry.queue_propagation", Propagation::WORDS);
         /// Whether spans hold what people and models say, and what tools are given and give.
         content: bool = false => Key::switch("telemetry.content");
+        /// The file that a scheduler writes every step of every session to; none if none.
+        jsonl_path: Option<PathBuf> => Key::text("telemetry.jsonl_path");
+        /// Bytes of it, until it is put aside.
+        jsonl_bytes_max: u64 = 64 << 20
+            => Key::integer("telemetry.jsonl_bytes_max", 1_024, 1 << 40);
+        /// Files that were put aside and are kept.
+        jsonl_files_max: u32 = 5 => Key::integer("telemetry.jsonl_files_max", 1, 1_000);
+        /// How often it is looked for new steps.
+        jsonl_interval: Duration = Duration::from_secs(1)
+            => Key::span("telemetry.jsonl_interval", Duration::from_millis(10), Duration::from_hours(1));
+    }
+}
+
+impl TelemetrySettings {
+    /// The journal that a scheduler is to write.
+    pub fn journal(&self) -> Option<JsonlSettings> {
+        Some(JsonlSettings {
+            path: self.jsonl_path.clone()?,
+            bytes_max: self.jsonl_bytes_max,
+            files_max: self.jsonl_files_max,
+            interval: self.jsonl_interval,
+        })
     }
 }
 

@@ -41,6 +41,10 @@ pub trait Reads: Send + Sync {
     /// Steps of a session with numbers above `after`, in order, at most `limit`.
     async fn read_steps(&self, key: SessionKey, after: i64, limit: u32) -> Result<Vec<Step>>;
 
+    /// Where steps are that were committed within a time, of all tenants, in the order of [`StepAt`]. A step
+    /// whose transaction is under way is not seen, and may say an earlier time than others that are.
+    async fn find_steps(&self, query: FindSteps) -> Result<Vec<StepAt>>;
+
     /// How much waits and runs, per pool.
     async fn queue_stats(&self) -> Result<Vec<QueueStats>>;
 
@@ -68,6 +72,7 @@ macro_rules! reads_methods {
                 after: i64,
                 limit: u32
             ) -> Vec<$crate::step::Step>;
+            read find_steps(query: $crate::store::FindSteps) -> Vec<$crate::store::StepAt>;
             read queue_stats() -> Vec<$crate::store::QueueStats>;
             read scaling(pool: &str) -> $crate::store::ScalingStats;
             read audit(options: $crate::store::AuditOptions) -> Vec<$crate::store::Violation>;
@@ -114,6 +119,45 @@ pub struct ListSends {
     pub before: Option<SendId>,
     /// At most this many.
     pub limit: u32,
+}
+
+/// A question for steps by when they were committed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FindSteps {
+    /// Not before this time.
+    pub from: Timestamp,
+    /// Before this time.
+    pub until: Timestamp,
+    /// Only those behind this one.
+    pub after: Option<StepAt>,
+    /// At most this many.
+    pub limit: u32,
+}
+
+impl FindSteps {
+    /// Where to begin: a place before all others where the question names none.
+    #[must_use]
+    pub fn begin(&self) -> StepAt {
+        self.after.unwrap_or(StepAt {
+            at: Timestamp(self.from.0.saturating_sub(1)),
+            key: SessionKey {
+                tenant: TenantId(0),
+                session: crate::id::SessionId(uuid::Uuid::nil()),
+            },
+            n: 0,
+        })
+    }
+}
+
+/// Where a step is, and when it was committed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct StepAt {
+    /// When, by the database's clock.
+    pub at: Timestamp,
+    /// Its session.
+    pub key: SessionKey,
+    /// Its number there.
+    pub n: i64,
 }
 
 /// A question for messages, by `seq`.

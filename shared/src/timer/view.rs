@@ -111,10 +111,15 @@ impl From<TimerRecord> for TimerView {
                 mut options,
             } => {
                 let agent = options.agent.take();
+                // Who traces finds it in the traces.
+                options.traceparent = None;
                 agent_ref = agent.and_then(|agent| agent.reference().cloned());
                 (Some(session), Some(input), Some(*options), None)
             }
-            TimerTarget::Run { run } => (None, None, None, Some(*run)),
+            TimerTarget::Run { mut run } => {
+                run.options.traceparent = None;
+                (None, None, None, Some(*run))
+            }
         };
         let (at, after, every, cron, timezone) = members(rule.schedule);
         Self {

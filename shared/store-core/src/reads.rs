@@ -9,8 +9,8 @@ use mainspring_shared::session::{SessionRecord, SessionStatus};
 use mainspring_shared::step::Step;
 use mainspring_shared::store;
 use mainspring_shared::store::{
-    AuditOptions, FindMessages, ListSends, ListSessions, ModelUsage, Page, QueueStats,
-    ReadMessages, Reads, ScalingStats, ServerInfo, SessionUsage, Violation,
+    AuditOptions, FindMessages, FindSteps, ListSends, ListSessions, ModelUsage, Page, QueueStats,
+    ReadMessages, Reads, ScalingStats, ServerInfo, SessionUsage, StepAt, Violation,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::usage::{Purpose, Usage};
@@ -58,6 +58,11 @@ impl Reads for SqlStore {
         limit: u32,
     ) -> store::Result<Vec<Step>> {
         self.read(move |conn| Box::pin(steps(conn, key, after, limit)))
+            .await
+    }
+
+    async fn find_steps(&self, query: FindSteps) -> store::Result<Vec<StepAt>> {
+        self.read(move |conn| Box::pin(find_steps(conn, query.clone())))
             .await
     }
 
@@ -280,6 +285,30 @@ pub(crate) async fn steps(
     rows.iter()
         .map(|row| rows::step(row).map(|(_, step)| step))
         .collect()
+}
+
+/// Where steps are that were committed within a time.
+pub(crate) async fn find_steps(conn: &mut Conn, query: FindSteps) -> Result<Vec<StepAt>> {
+    let begin = query.begin();
+    let rows = statement(sql!("steps/find"))
+        .bind(query.from.0)
+        .bind(query.until.0)
+        .bind(begin.at.0)
+        .bind(begin.key.tenant.0)
+        .bind(begin.key.session.0)
+        .bind(begin.n)
+        .bind(query.limit)
+        .fetch_all(conn)
+        .await?;
+    let place = |row| {
+        let mut cells = Cells::new(row, "steps");
+        Ok(StepAt {
+            at: cells.time("at")?,
+            key: cells.key()?,
+            n: cells.get("n")?,
+        })
+    };
+    rows.iter().map(place).collect()
 }
 
 /// The sessions that one created as its children, oldest first.

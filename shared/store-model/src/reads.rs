@@ -11,8 +11,9 @@ use mainspring_shared::session::SessionRecord;
 use mainspring_shared::session::fold::Fold;
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
-    AuditOptions, FindMessages, ListSends, ListSessions, ModelUsage, Page, QueueStats, ReadInbox,
-    ReadMessages, Reads, Result, ScalingStats, ServerInfo, SessionUsage, Violation,
+    AuditOptions, FindMessages, FindSteps, ListSends, ListSessions, ModelUsage, Page, QueueStats,
+    ReadInbox, ReadMessages, Reads, Result, ScalingStats, ServerInfo, SessionUsage, StepAt,
+    Violation,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallRecord;
@@ -62,6 +63,11 @@ impl Reads for ModelStore {
     async fn read_steps(&self, key: SessionKey, after: i64, limit: u32) -> Result<Vec<Step>> {
         let (state, _) = self.begin();
         Ok(steps(&state, key, after, limit))
+    }
+
+    async fn find_steps(&self, query: FindSteps) -> Result<Vec<StepAt>> {
+        let (state, _) = self.begin();
+        Ok(find_steps(&state, &query))
     }
 
     async fn queue_stats(&self) -> Result<Vec<QueueStats>> {
@@ -230,6 +236,25 @@ pub(crate) fn steps(state: &State, key: SessionKey, after: i64, limit: u32) -> V
     let steps = session.into_iter().flat_map(|s| s.steps.values());
     let behind = steps.filter(|step| step.n > after);
     behind.take(limit as usize).cloned().collect()
+}
+
+pub(crate) fn find_steps(state: &State, query: &FindSteps) -> Vec<StepAt> {
+    let begin = query.begin();
+    let steps = state.sessions.values().flat_map(|session| {
+        let key = session.key;
+        let steps = session.steps.values();
+        steps.map(move |step| StepAt {
+            at: step.at,
+            key,
+            n: step.n,
+        })
+    });
+    let within = query.from..query.until;
+    let behind = steps.filter(|step| within.contains(&step.at) && *step > begin);
+    let mut found: Vec<StepAt> = behind.collect();
+    found.sort_unstable();
+    found.truncate(query.limit as usize);
+    found
 }
 
 /// Pools with anything ready or running, by name.

@@ -9,8 +9,9 @@ use mainspring_shared::session::fold::Fold;
 use mainspring_shared::session::{SessionRecord, SessionStatus};
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
-    AuditOptions, FindMessages, ListSends, ListSessions, ModelUsage, Page, QueueStats, ReadInbox,
-    ReadMessages, Reads, Result, ScalingStats, ServerInfo, SessionUsage, Violation,
+    AuditOptions, FindMessages, FindSteps, ListSends, ListSessions, ModelUsage, Page, QueueStats,
+    ReadInbox, ReadMessages, Reads, Result, ScalingStats, ServerInfo, SessionUsage, StepAt,
+    Violation,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallRecord;
@@ -58,6 +59,10 @@ impl Reads for PostgresStore {
 
     async fn read_steps(&self, key: SessionKey, after: i64, limit: u32) -> Result<Vec<Step>> {
         steps(&self.pools.streamers, key, after, limit).await
+    }
+
+    async fn find_steps(&self, query: FindSteps) -> Result<Vec<StepAt>> {
+        find_steps(&self.pools.readers, &query).await
     }
 
     async fn queue_stats(&self) -> Result<Vec<QueueStats>> {
@@ -255,6 +260,30 @@ pub(crate) async fn steps(
     rows.iter()
         .map(|row| Fields::new(row, "steps").step())
         .collect()
+}
+
+pub(crate) async fn find_steps(pool: &Pool, query: &FindSteps) -> Result<Vec<StepAt>> {
+    let begin = query.begin();
+    let rows = fetch(pool, || {
+        sql!("reads/find_steps")
+            .bind(query.from.0)
+            .bind(query.until.0)
+            .bind(begin.at.0)
+            .bind(begin.key.tenant.0)
+            .bind(begin.key.session.0)
+            .bind(begin.n)
+            .bind(i64::from(query.limit))
+    })
+    .await?;
+    let place = |row| {
+        let mut fields = Fields::new(row, "steps");
+        Ok(StepAt {
+            at: fields.time("at")?,
+            key: fields.key()?,
+            n: fields.take("n")?,
+        })
+    };
+    rows.iter().map(place).collect()
 }
 
 /// The calls of a round, by their places.

@@ -9,6 +9,7 @@ mod daily_report;
 mod fake_model;
 mod hostile;
 mod inbox;
+mod journal;
 mod long_memory;
 mod runs;
 mod storm;

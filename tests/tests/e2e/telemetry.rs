@@ -45,9 +45,15 @@ impl Outside {
     async fn serve(&self) -> Result<String> {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
         let base = format!("http://{}", listener.local_addr()?);
+        let traces = |State(outside): State<Outside>, body: Bytes| async move {
+            collect(&outside, body);
+        };
+        let tool = |State(outside): State<Outside>, headers: HeaderMap| async move {
+            tell(&outside, &headers)
+        };
         let routes = Router::new()
-            .route("/v1/traces", post(collect))
-            .route("/tell", post(tell))
+            .route("/v1/traces", post(traces))
+            .route("/tell", post(tool))
             .with_state(self.clone());
         tokio::spawn(async move { axum::serve(listener, routes).await });
         Ok(base)
@@ -73,7 +79,7 @@ impl Outside {
     }
 }
 
-async fn collect(State(outside): State<Outside>, body: Bytes) {
+fn collect(outside: &Outside, body: Bytes) {
     let request = ExportTraceServiceRequest::decode(body).expect("the protocol");
     let scopes = request.resource_spans.into_iter();
     let spans = scopes.flat_map(|resource| resource.scope_spans);
@@ -81,7 +87,7 @@ async fn collect(State(outside): State<Outside>, body: Bytes) {
     outside.with(|seen| seen.spans.extend(spans));
 }
 
-async fn tell(State(outside): State<Outside>, headers: HeaderMap) -> &'static str {
+fn tell(outside: &Outside, headers: &HeaderMap) -> &'static str {
     let header = headers.get("traceparent");
     let header = header.and_then(|header| header.to_str().ok());
     let header = header.unwrap_or_default().to_owned();

@@ -70,7 +70,8 @@ pub(super) fn told(value: Value) -> String {
     }
 }
 
-fn redacted(value: Value) -> Value {
+/// A value without secrets, its texts and lists bounded.
+pub fn redacted(value: Value) -> Value {
     match value {
         Value::String(text) => cut(&scrubbed(&text), TEXT_CHARS_MAX).into(),
         Value::Array(mut items) => {

@@ -24,7 +24,7 @@ fn set(span: &Span, name: &'static str, value: impl Into<Value>) {
     span.set_attribute(name, value);
 }
 
-fn set_shown(span: &Span, name: &'static str, value: impl Display) {
+fn set_shown(span: &Span, name: &'static str, value: &dyn Display) {
     set(span, name, value.to_string());
 }
 
@@ -113,7 +113,7 @@ pub fn responded(span: &Span, status: u16) {
     }
     set(span, genai::HTTP_STATUS, i64::from(status));
     if status >= 500 {
-        set_shown(span, genai::ERROR_TYPE, status);
+        set_shown(span, genai::ERROR_TYPE, &status);
         span.set_status(Status::error(""));
     }
 }
@@ -124,10 +124,10 @@ pub fn accept(first: SessionKey, send: SendId, sends: usize) -> Span {
     if span.is_disabled() {
         return span;
     }
-    set_shown(&span, genai::TENANT, first.tenant);
+    set_shown(&span, genai::TENANT, &first.tenant);
     if sends == 1 {
-        set_shown(&span, genai::CONVERSATION_ID, first.session);
-        set_shown(&span, genai::SEND_ID, send);
+        set_shown(&span, genai::CONVERSATION_ID, &first.session);
+        set_shown(&span, genai::SEND_ID, &send);
     } else {
         set_count(&span, genai::SENDS, sends as u64);
     }
@@ -170,14 +170,14 @@ pub fn invoke_agent(invocation: &Invocation<'_>, propagation: Propagation) -> Sp
         return span;
     }
     set(&span, genai::OPERATION, genai::INVOKE_AGENT);
-    set_shown(&span, genai::CONVERSATION_ID, invocation.session.session);
-    set_shown(&span, genai::TENANT, invocation.session.tenant);
-    set_shown(&span, genai::SEND_ID, invocation.send);
+    set_shown(&span, genai::CONVERSATION_ID, &invocation.session.session);
+    set_shown(&span, genai::TENANT, &invocation.session.tenant);
+    set_shown(&span, genai::SEND_ID, &invocation.send);
     if let Some((name, version)) = invocation.agent {
         let title = format!("{} {name}", genai::INVOKE_AGENT);
         span.record("otel.name", title.as_str());
         set(&span, genai::AGENT_NAME, name.to_owned());
-        set_shown(&span, genai::AGENT_VERSION, version);
+        set_shown(&span, genai::AGENT_VERSION, &version);
     }
     set(&span, genai::EPOCH, invocation.epoch);
     set(&span, genai::ATTEMPT, i64::from(invocation.attempt));
@@ -212,7 +212,7 @@ pub fn chat(session: SessionKey, provider: &str, model: &str, max_tokens: u32) -
         return span;
     }
     set(&span, genai::OPERATION, genai::CHAT);
-    set_shown(&span, genai::CONVERSATION_ID, session.session);
+    set_shown(&span, genai::CONVERSATION_ID, &session.session);
     set(&span, genai::PROVIDER_NAME, provider.to_owned());
     set(&span, genai::REQUEST_MODEL, model.to_owned());
     set(&span, genai::REQUEST_MAX_TOKENS, i64::from(max_tokens));
@@ -249,7 +249,7 @@ pub fn execute_tool(session: SessionKey, name: &str, call_id: &str, attempt: i32
         return span;
     }
     set(&span, genai::OPERATION, genai::EXECUTE_TOOL);
-    set_shown(&span, genai::CONVERSATION_ID, session.session);
+    set_shown(&span, genai::CONVERSATION_ID, &session.session);
     set(&span, genai::TOOL_NAME, name.to_owned());
     set(&span, genai::TOOL_CALL_ID, call_id.to_owned());
     set(&span, genai::ATTEMPT, i64::from(attempt));
@@ -262,7 +262,7 @@ pub fn fold(session: SessionKey, strategy: &'static str, messages: usize, tokens
     if span.is_disabled() {
         return span;
     }
-    set_shown(&span, genai::CONVERSATION_ID, session.session);
+    set_shown(&span, genai::CONVERSATION_ID, &session.session);
     set(&span, genai::FOLD_STRATEGY, strategy);
     set_count(&span, genai::FOLD_MESSAGES, messages as u64);
     set_count(&span, genai::FOLD_TOKENS, tokens);
@@ -289,8 +289,8 @@ pub fn invoke_workflow(
     }
     set(&span, genai::OPERATION, genai::INVOKE_WORKFLOW);
     set(&span, genai::WORKFLOW_NAME, name.to_owned());
-    set_shown(&span, genai::RUN_ID, run.run);
-    set_shown(&span, genai::TENANT, run.tenant);
+    set_shown(&span, genai::RUN_ID, &run.run);
+    set_shown(&span, genai::TENANT, &run.tenant);
     set(&span, genai::RUN_STEP, step);
     joined(span, origin, propagation)
 }
@@ -308,9 +308,9 @@ pub fn advanced(span: &Span, ends: usize, starts: usize, status: &'static str) {
 pub fn fire_timer(session: SessionKey, send: SendId, late_ms: u64) -> Span {
     let span = info_span!(target: TARGET, parent: None, "fire_timer", otel.kind = "producer");
     if !span.is_disabled() {
-        set_shown(&span, genai::CONVERSATION_ID, session.session);
-        set_shown(&span, genai::TENANT, session.tenant);
-        set_shown(&span, genai::SEND_ID, send);
+        set_shown(&span, genai::CONVERSATION_ID, &session.session);
+        set_shown(&span, genai::TENANT, &session.tenant);
+        set_shown(&span, genai::SEND_ID, &send);
         set_count(&span, genai::TIMER_LATE_MS, late_ms);
     }
     span
@@ -320,8 +320,8 @@ pub fn fire_timer(session: SessionKey, send: SendId, late_ms: u64) -> Span {
 pub fn fire_run_timer(run: RunKey, late_ms: u64) -> Span {
     let span = info_span!(target: TARGET, parent: None, "fire_timer", otel.kind = "producer");
     if !span.is_disabled() {
-        set_shown(&span, genai::RUN_ID, run.run);
-        set_shown(&span, genai::TENANT, run.tenant);
+        set_shown(&span, genai::RUN_ID, &run.run);
+        set_shown(&span, genai::TENANT, &run.tenant);
         set_count(&span, genai::TIMER_LATE_MS, late_ms);
     }
     span
@@ -486,7 +486,7 @@ mod tests {
 
     struct Unseen;
 
-    impl fmt::Display for Unseen {
+    impl Display for Unseen {
         fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
             panic!("it is formatted");
         }

@@ -7,8 +7,8 @@ use mainspring_shared::id::{SessionKey, TenantId};
 use mainspring_shared::send::SendStatus;
 use mainspring_shared::session::SessionStatus;
 use mainspring_shared::store::{
-    FindMessages, Inspect, ListSends, ListSessions, NewSession, QueueStats, ReadMessages,
-    ScalingStats, Target, Then,
+    FindMessages, FindSteps, Inspect, ListSends, ListSessions, NewSession, QueueStats,
+    ReadMessages, ScalingStats, StepAt, Target, Then,
 };
 use serde_json::json;
 
@@ -342,6 +342,34 @@ pub async fn steps_are_read_piece_by_piece(store: &dyn Inspect) {
     assert_eq!(read(2, 2).await, [3]);
     assert!(read(3, 2).await.is_empty());
     assert_eq!(steps(store, 9).await, [], "an unknown session");
+}
+
+pub async fn steps_are_found_by_when_they_were_committed(store: &dyn Inspect) {
+    accept(store, 10, opening(1, 2)).await;
+    accept(store, 10, opening(2, 1)).await;
+    accept(store, 10, sending(3, 1)).await;
+    accept(store, 25, sending(4, 2)).await;
+    let find = async |from, until, after, limit| {
+        let query = FindSteps {
+            from: time(from),
+            until: time(until),
+            after,
+            limit,
+        };
+        store.find_steps(query).await.expect("the store answers")
+    };
+    let numbers = |found: &[StepAt]| {
+        let numbers = found.iter().map(|it| (it.key.session.0.as_u128(), it.n));
+        numbers.collect::<Vec<_>>()
+    };
+    let all = find(0, 100, None, 9).await;
+    assert_eq!(numbers(&all), [(1, 1), (1, 2), (2, 1), (2, 2)]);
+    assert_eq!(all[3].at, time(25));
+    assert_eq!(find(0, 100, None, 2).await, all[..2]);
+    assert_eq!(find(0, 100, Some(all[1]), 9).await, all[2..]);
+    assert_eq!(find(11, 26, None, 9).await, all[3..]);
+    assert_eq!(find(10, 25, None, 9).await, all[..3]);
+    assert_eq!(find(26, 100, None, 9).await, []);
 }
 
 pub async fn tenants_do_not_see_each_other(store: &dyn Inspect) {

@@ -94,9 +94,10 @@ impl Run<'_> {
     async fn ended(&mut self, item: CompleteSend, completed: Completed) -> Event {
         self.hold.wrote();
         metrics::send_ended(completed.status);
-        let reason = match completed.status {
-            SendStatus::Cancelled => StopReason::Cancelled,
-            _ => item.result.stop_reason,
+        let reason = if completed.status == SendStatus::Cancelled {
+            StopReason::Cancelled
+        } else {
+            item.result.stop_reason
         };
         let code = item.result.error.as_ref().map(|failure| failure.code);
         spans::ended(completed.status.as_str(), reason.as_str(), code);

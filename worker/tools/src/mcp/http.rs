@@ -206,3 +206,40 @@ impl StreamableHttpClient for Requests {
         stream.await.map_err(of_stream)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rmcp::model::{
+        CallToolRequestParams, JsonObject, MetaObject, NumberOrString, PingRequest, Request,
+        RequestMetaObject,
+    };
+
+    use super::*;
+
+    const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+    fn header(request: ClientRequest) -> Option<String> {
+        let message = ClientJsonRpcMessage::request(request, NumberOrString::Number(1));
+        let headers = joined(Headers::new(), &message);
+        let header = headers.get(&HeaderName::from_static(TRACEPARENT))?;
+        Some(header.to_str().expect("ASCII").to_owned())
+    }
+
+    #[test]
+    fn a_call_has_its_trace_in_a_header_and_nothing_else_has() {
+        let call = |meta| {
+            let mut params = CallToolRequestParams::new("tell");
+            params.meta = meta;
+            header(ClientRequest::CallToolRequest(Request::new(params)))
+        };
+        let mut meta = JsonObject::new();
+        meta.insert(TRACEPARENT.to_owned(), TRACE.into());
+        let meta = RequestMetaObject(MetaObject(meta));
+        assert_eq!(call(Some(meta)).as_deref(), Some(TRACE));
+        assert_eq!(call(None), None);
+        assert_eq!(
+            header(ClientRequest::PingRequest(PingRequest::default())),
+            None
+        );
+    }
+}
