@@ -21,7 +21,7 @@ pub(crate) use self::pauses::{PauseArgs, PausedArgs, PausedKind};
 pub(crate) use self::runs::{RunArgs, RunsCommand};
 pub(crate) use self::sessions::{PruneArgs, SessionsCommand};
 pub(crate) use self::skills::SkillsCommand;
-pub(crate) use self::tenants::{KeysCommand, TenantsCommand, TermsArgs};
+pub(crate) use self::tenants::{BindingArgs, KeysCommand, TenantsCommand, TermsArgs};
 pub(crate) use self::timers::{NewTimerArgs, TimersCommand};
 pub(crate) use self::webhooks::WebhooksCommand;
 

@@ -154,7 +154,9 @@ pub(crate) fn usage_text(message: impl Into<String>, next: impl Into<String>) ->
 /// The exit code for a code of ours.
 pub(crate) fn exit_of(code: Code) -> Exit {
     match code {
-        Code::AuthMissing | Code::AuthInvalid | Code::AuthForbidden => Exit::Unauthorised,
+        Code::AuthMissing | Code::AuthInvalid | Code::AuthForbidden | Code::AuthBinding => {
+            Exit::Unauthorised
+        }
         _ => match code.class() {
             Class::Invalid => Exit::Usage,
             Class::NotFound => Exit::NotFound,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use mainspring_shared::error::{Class, Code, Coded};
 use mainspring_shared::store::{self, RefuseReason, RefuseTimer};
+use mainspring_shared::tenant::Outside;
 use serde::Serialize;
 
 use crate::loops::causes;
@@ -180,6 +181,14 @@ impl Error {
 
     pub fn run_not_found() -> Self {
         Self::new(Code::RunNotFound, "no run has this id")
+    }
+
+    /// What a request would make lies outside of what its key is bound to.
+    pub fn outside(outside: &Outside) -> Self {
+        Self::new(
+            Code::AuthBinding,
+            format!("the API key is bound: {outside}"),
+        )
     }
 
     pub fn session_not_found() -> Self {

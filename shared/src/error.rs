@@ -209,6 +209,8 @@ codes! {
     AuthInvalid = "auth.invalid", Invalid, 401;
     /// The key does not allow this.
     AuthForbidden = "auth.forbidden", Invalid, 403;
+    /// What would be made lies outside of what the key is bound to.
+    AuthBinding = "auth.binding", Invalid, 403;
     /// No tenant has this id.
     TenantNotFound = "tenant.not_found", NotFound, 404;
     /// Another tenant has this name.

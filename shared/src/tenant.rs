@@ -4,6 +4,7 @@
 //! its key. The default tenant exists from the first migration on; whoever serves alone never needs
 //! another one.
 
+mod binding;
 mod retention;
 mod seats;
 
@@ -20,11 +21,15 @@ use crate::named::named;
 use crate::stored::Extra;
 use crate::time::Timestamp;
 
+pub use binding::{AGENTS_MAX, Binding, Narrowed, Outside, PAIRS_MAX};
 pub use retention::Retention;
 pub use seats::{InLine, Room, SEAT_CALLED_MS, SEAT_LINE_MAX, SeatLimits, SeatsTaken};
 
 /// Characters that the name of a tenant or of a key may have.
 pub const NAME_CHARS_MAX: usize = 100;
+
+/// What stands before the scopes of a key that is bound to something.
+const BOUND: &str = "bound:";
 
 /// What every token of an API key begins with.
 const TOKEN_PREFIX: &str = "msk_";
@@ -65,6 +70,22 @@ impl Scopes {
     pub fn to_text(&self) -> String {
         let names: Vec<&str> = self.0.iter().map(|scope| scope.as_str()).collect();
         names.join(" ")
+    }
+
+    /// As it is stored of a key that is bound to something: a release that knows nothing of bindings finds no
+    /// scope that it knows, and refuses the key in place of letting it do everything.
+    pub fn to_bound_text(&self) -> String {
+        let names = self.0.iter();
+        let names: Vec<String> = names
+            .map(|scope| format!("{BOUND}{}", scope.as_str()))
+            .collect();
+        names.join(" ")
+    }
+
+    /// Reads what [`Self::to_bound_text`] wrote.
+    pub fn from_bound_text(text: &str) -> Self {
+        let names = text.split(' ').filter_map(|name| name.strip_prefix(BOUND));
+        Self(names.filter_map(Scope::parse).collect())
     }
 
     /// Reads what [`Self::to_text`] wrote. A name that this release does not know allows nothing
@@ -192,6 +213,8 @@ pub struct KeyRecord {
     pub name: String,
     /// What it allows.
     pub scopes: Scopes,
+    /// What it is bound to, if it is bound to anything.
+    pub binding: Option<Binding>,
     /// SHA-256 of its secret.
     pub hash: [u8; 32],
     /// Until when the secret before the last rotation is accepted, and its hash.
@@ -207,6 +230,22 @@ pub struct KeyRecord {
 }
 
 impl KeyRecord {
+    /// Its scopes and its binding as they are stored.
+    pub fn stored_scopes(scopes: &Scopes, binding: Option<&Binding>) -> String {
+        match binding {
+            Some(_) => scopes.to_bound_text(),
+            None => scopes.to_text(),
+        }
+    }
+
+    /// Reads what [`Self::stored_scopes`] wrote.
+    pub fn read_scopes(text: &str, binding: Option<&Binding>) -> Scopes {
+        match binding {
+            Some(_) => Scopes::from_bound_text(text),
+            None => Scopes::from_text(text),
+        }
+    }
+
     /// Whether a secret proves this key at this time.
     pub fn accepts(&self, secret: &Secret, now: Timestamp) -> bool {
         if !self.is_live(now) {
@@ -305,6 +344,7 @@ mod tests {
             tenant: TenantId::DEFAULT,
             name: "ci".into(),
             scopes: Scopes::all(),
+            binding: None,
             hash: token.secret.hash(),
             previous: None,
             created_at: Timestamp(0),
@@ -328,6 +368,21 @@ mod tests {
         for bad in ["", "msk_", "msk_1_2", cut, &upper, &format!("{good}0")] {
             assert_eq!(bad.parse::<Token>(), Err(ParseTokenError), "{bad}");
         }
+    }
+
+    #[test]
+    fn the_scopes_of_a_bound_key_mean_nothing_without_its_binding() {
+        let scopes = Scopes(BTreeSet::from([Scope::Read, Scope::Send]));
+        let binding = Binding::default();
+        let stored = KeyRecord::stored_scopes(&scopes, Some(&binding));
+        assert_eq!(KeyRecord::read_scopes(&stored, Some(&binding)), scopes);
+        assert_eq!(KeyRecord::read_scopes(&stored, None), Scopes::default());
+        let stored = KeyRecord::stored_scopes(&scopes, None);
+        assert_eq!(KeyRecord::read_scopes(&stored, None), scopes);
+        assert_eq!(
+            KeyRecord::read_scopes(&stored, Some(&binding)),
+            Scopes::default()
+        );
     }
 
     #[test]

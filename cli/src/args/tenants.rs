@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand};
 
 use super::PageArgs;
+use super::sessions::pair;
 
 /// For operators: a request acts for the tenant of its key.
 #[derive(Debug, Subcommand)]
@@ -111,6 +112,21 @@ fn dollars(text: &str) -> Result<f64, String> {
     dollars.ok_or_else(|| "must be an amount in US dollars, like 12.50".to_owned())
 }
 
+/// The part of the tenant that a key is bound to.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Binding")]
+pub(crate) struct BindingArgs {
+    /// Binds the key to sessions of this published agent; may be repeated
+    #[arg(long = "agent", value_name = "NAME")]
+    pub(crate) agents: Vec<String>,
+    /// Binds the key to sessions with this metadata, which those that it creates get; may be repeated
+    #[arg(long, value_name = "NAME=TEXT", value_parser = pair)]
+    pub(crate) metadata: Vec<(String, String)>,
+    /// Binds the key to this namespace of the memory, with all below it
+    #[arg(long, value_name = "PATH")]
+    pub(crate) namespace: Option<String>,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeysCommand {
     /// Lists API keys, newest first, revoked ones included
@@ -126,6 +142,8 @@ pub(crate) enum KeysCommand {
         #[arg(long = "scope", value_name = "SCOPE", required = true)]
         #[arg(value_parser = ["read", "send", "answer", "manage", "admin"])]
         scopes: Vec<String>,
+        #[command(flatten)]
+        binding: BindingArgs,
         /// Time from which it is refused, like 2027-01-31T08:00:00Z
         #[arg(long, value_name = "TIME")]
         expires_at: Option<String>,

@@ -4,15 +4,16 @@ use reqwest::Method;
 use serde_json::{Map, Value, json};
 
 use super::lists;
-use crate::args::{Format, KeysCommand};
+use crate::args::{BindingArgs, Format, KeysCommand};
 use crate::client::{Client, Request};
 use crate::failure::Failure;
 use crate::output::{self, Column};
 
-const COLUMNS: [Column; 7] = [
+const COLUMNS: [Column; 8] = [
     ("ID", "id"),
     ("NAME", "name"),
     ("SCOPES", "scopes"),
+    ("BOUND TO", "binding"),
     ("CREATED", "created_at"),
     ("LAST USED", "last_used_at"),
     ("EXPIRES", "expires_at"),
@@ -33,12 +34,16 @@ pub(crate) async fn run(
         KeysCommand::Create {
             name,
             scopes,
+            binding,
             expires_at,
         } => {
             let mut body = Map::from_iter([
                 ("name".to_owned(), json!(name)),
                 ("scopes".to_owned(), json!(scopes)),
             ]);
+            if let Some(binding) = bound(binding) {
+                body.insert("binding".to_owned(), binding);
+            }
             if let Some(time) = expires_at {
                 body.insert("expires_at".to_owned(), json!(time));
             }
@@ -58,6 +63,25 @@ pub(crate) async fn run(
             client.ask(request).await.map(drop)
         }
     }
+}
+
+/// What a key is to be bound to; nothing where no argument says so.
+fn bound(args: &BindingArgs) -> Option<Value> {
+    let mut binding = Map::new();
+    if !args.agents.is_empty() {
+        binding.insert("agents".to_owned(), json!(args.agents));
+    }
+    if !args.metadata.is_empty() {
+        let pairs = args.metadata.iter();
+        let pairs: Map<_, _> = pairs
+            .map(|(name, text)| (name.clone(), json!(text)))
+            .collect();
+        binding.insert("metadata".to_owned(), Value::Object(pairs));
+    }
+    if let Some(namespace) = &args.namespace {
+        binding.insert("namespace".to_owned(), json!(namespace));
+    }
+    (!binding.is_empty()).then_some(Value::Object(binding))
 }
 
 /// Prints a key that was just made.

@@ -2,13 +2,14 @@
 
 mod keys;
 mod rate;
+pub(crate) mod reach;
 mod scopes;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::FromRequestParts;
+use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, Method};
@@ -17,7 +18,7 @@ use mainspring_scheduler::App;
 use mainspring_scheduler::error::{Error, Quota};
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{KeyId, TenantId};
-use mainspring_shared::tenant::{KeyRecord, Scopes, Token};
+use mainspring_shared::tenant::{Binding, KeyRecord, Scopes, Token};
 use sha2::{Digest, Sha256};
 
 use self::keys::Keys;
@@ -66,6 +67,8 @@ pub(crate) struct Caller {
     /// Whether it may see and change the system as a whole: the root key, and the keys of the
     /// default tenant.
     operates: bool,
+    /// The part of its tenant that it sees and changes; all of it when absent.
+    binding: Option<Arc<Binding>>,
     /// The key that has to stay valid while an answer is streamed.
     key: Option<KeyId>,
     /// The limit of requests that this one counts among.
@@ -86,6 +89,20 @@ impl Caller {
         Ok(tenant)
     }
 
+    /// What its key is bound to.
+    pub(crate) fn binding(&self) -> Option<&Binding> {
+        self.binding.as_deref()
+    }
+
+    /// A route as idempotency keys are kept for it. Keys with one binding share theirs, and nobody else: what another
+    /// one made is not shown to them.
+    pub(crate) fn route(&self, route: &str) -> String {
+        match self.binding() {
+            Some(binding) => format!("{route} [{}]", binding.fingerprint()),
+            None => route.to_owned(),
+        }
+    }
+
     /// Who it is, for the record: the id of its key, or the operator.
     pub(crate) fn name(&self) -> String {
         self.key
@@ -102,6 +119,7 @@ impl Caller {
             tenant,
             scopes: Scopes::all(),
             operates: true,
+            binding: None,
             key: None,
             quota: None,
         }
@@ -151,6 +169,7 @@ impl Gatekeeper {
         app: &App,
         method: &Method,
         route: &str,
+        path: Option<&RawPathParams>,
         headers: &HeaderMap,
     ) -> Result<Caller, Error> {
         let mut caller = self.identify(app, headers).await?;
@@ -165,6 +184,7 @@ impl Gatekeeper {
             app.limits.note(caller.tenant, &limits);
             caller.quota = self.rates.take(caller.tenant, &limits, now)?;
         }
+        reach::enter(app, &caller, method, route, path).await?;
         Ok(caller)
     }
 
@@ -197,8 +217,9 @@ impl Gatekeeper {
         let record = found.ok_or_else(refused)?;
         Ok(Caller {
             tenant: record.tenant,
-            operates: record.tenant == TenantId::DEFAULT,
+            operates: record.tenant == TenantId::DEFAULT && record.binding.is_none(),
             scopes: record.scopes,
+            binding: record.binding.map(Arc::new),
             key: Some(record.id),
             quota: None,
         })

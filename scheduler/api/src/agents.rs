@@ -19,6 +19,7 @@ use mainspring_shared::error::Code;
 use mainspring_shared::store::{
     AliasOutcome, ListAgentVersions, ListAgents, PublishAgent, PublishOutcome, SetAlias,
 };
+use mainspring_shared::tenant::Outside;
 use serde::Deserialize;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -73,7 +74,7 @@ impl AgentPath {
     }
 }
 
-fn not_found() -> Error {
+pub(crate) fn not_found() -> Error {
     Error::new(Code::AgentNotFound, "no published agent has this name")
 }
 
@@ -124,6 +125,12 @@ pub(super) async fn publish(
     let idempotency = json.idempotency("POST /v1/agents")?;
     let (name, mut spec) = json.value;
     let tenant = caller.tenant;
+    if caller
+        .binding()
+        .is_some_and(|binding| !binding.has_agent(&name))
+    {
+        return Err(Error::outside(&Outside::Agent).into());
+    }
     pin(app.store.as_ref(), tenant, &mut spec, "/spec").await?;
     let item = PublishAgent {
         key: AgentKey { tenant, name },
@@ -189,10 +196,15 @@ pub(super) async fn list(
             limit,
         };
         let page = app.store.list_agents(wanted).await?;
-        Ok((page.data, page.more))
+        let rows = page.data.into_iter().map(|agent| {
+            let binding = caller.binding();
+            let is_shown = binding.is_none_or(|binding| binding.has_agent(&agent.key.name));
+            (agent, is_shown)
+        });
+        Ok((rows.collect(), page.more))
     };
     let place = |agent: &NamedAgent| agent.key.name.clone();
-    respond::page(&app, begin, read, place, NamedAgentView::from).await
+    respond::page_of_some(&app, begin, read, place, NamedAgentView::from).await
 }
 
 /// A published agent, archived or not

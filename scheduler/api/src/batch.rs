@@ -174,7 +174,7 @@ async fn create_sends(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    create::<sends::Sends>(app, caller.tenant, headers, body).await
+    create::<sends::Sends>(app, caller, headers, body).await
 }
 
 /// Creates or rejects each of up to 1000 timers
@@ -193,16 +193,17 @@ async fn create_timers(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    create::<crate::timers::Timers>(app, caller.tenant, headers, body).await
+    create::<crate::timers::Timers>(app, caller, headers, body).await
 }
 
 /// `POST` of a batch.
 async fn create<B: Batch>(
     app: Arc<Api>,
-    tenant: TenantId,
+    caller: Caller,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
+    let tenant = caller.tenant;
     let batch_key = idempotency::header(&headers)?;
     let mut json = json_body(&app, &headers, body, app.config.batch_bytes_max).await?;
     let raw = B::items(&json)?;
@@ -217,9 +218,9 @@ async fn create<B: Batch>(
     };
     let mut results: Vec<Option<ItemResult<B>>> = Vec::with_capacity(raw.len());
     let mut items = Vec::with_capacity(raw.len());
-    let mut agents = Resolver::new(&app, tenant);
+    let mut agents = Resolver::new(&app, tenant, caller.binding());
     for (index, text) in raw.iter().enumerate() {
-        let ready = match item::<B>(&mut agents, &app, tenant, index, text.get(), whole).await {
+        let ready = match item::<B>(&mut agents, &app, &caller, index, text.get(), whole).await {
             Ok(mut item) => {
                 let at = format!("/{}/{index}", B::ITEMS);
                 let prepared = B::prepare(&app, &mut item, &at).await;
@@ -237,7 +238,7 @@ async fn create<B: Batch>(
     }
     let room = B::room(&app, items.len())?;
     let known = match whole {
-        Some((key, hash)) => take_key::<B>(&app, tenant, key, hash).await?,
+        Some((key, hash)) => take_key::<B>(&app, &caller, key, hash).await?,
         None => false,
     };
     drop(raw);
@@ -265,7 +266,7 @@ async fn create<B: Batch>(
 async fn item<B: Batch>(
     agents: &mut Resolver<'_>,
     app: &App,
-    tenant: TenantId,
+    caller: &Caller,
     index: usize,
     text: &str,
     whole: Option<(&str, [u8; 32])>,
@@ -276,29 +277,29 @@ async fn item<B: Batch>(
         (Some(own), _) => {
             idempotency::check(&own, &format!("{at}/idempotency_key"))?;
             let hash = idempotency::body_hash(text.as_bytes())?;
-            Some(idempotency::key(tenant, B::ROUTE, &own, hash))
+            Some(idempotency::key(caller, B::ROUTE, &own, hash))
         }
         (None, Some((key, hash))) => Some(idempotency::key(
-            tenant,
+            caller,
             B::ROUTE,
             &format!("{key}#{index}"),
             hash,
         )),
         (None, None) => None,
     };
-    B::item(agents, app, tenant, Checks::at(at), input, key).await
+    B::item(agents, app, caller.tenant, Checks::at(at), input, key).await
 }
 
 /// Takes the key of the whole batch. True when the same batch had it already.
 async fn take_key<B: Batch>(
     app: &App,
-    tenant: TenantId,
+    caller: &Caller,
     key: &str,
     hash: [u8; 32],
 ) -> Result<bool, Error> {
     // Apart from the keys that items bring.
     let route = format!("{} (whole)", B::ROUTE);
-    let key = idempotency::key(tenant, &route, key, hash);
+    let key = idempotency::key(caller, &route, key, hash);
     match app.store.take_key(key).await? {
         KeyOutcome::Taken => Ok(false),
         KeyOutcome::Known => Ok(true),

@@ -12,6 +12,7 @@ use mainspring_shared::budget::Budget;
 use mainspring_shared::id::SessionKey;
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::store::{IdempotencyKey, NewSession, SessionPatch};
+use mainspring_shared::tenant::Binding;
 use mainspring_shared::time::Span;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
@@ -62,13 +63,20 @@ pub(super) struct SessionAsk {
 impl SessionAsk {
     /// The session, with the version of its agent that is meant now.
     pub(super) async fn new_session(
-        self,
+        mut self,
         agents: &mut Resolver<'_>,
         app: &App,
         key: Option<&IdempotencyKey>,
     ) -> Result<NewSession, Error> {
+        agents.fill(&mut self.metadata)?;
         let agent = agents.take(self.taken, &self.metadata, key).await?;
-        Ok(new_session(app, agents.tenant(), agent, self.metadata))
+        let session = new_session(app, agents.tenant(), agent, self.metadata);
+        match agents.admit(&session) {
+            // Its agent may be gone since.
+            Err(_) if agents.is_known(key).await? => {}
+            admitted => admitted?,
+        }
+        Ok(session)
     }
 }
 
@@ -139,22 +147,37 @@ pub(super) struct SessionChange {
 impl SessionChange {
     /// What is to be stored. An agent is bound to the metadata and the values that the session has when
     /// this is read.
-    pub(super) async fn patch(self, app: &App, key: SessionKey) -> Result<SessionPatch, Error> {
+    pub(super) async fn patch(
+        mut self,
+        app: &App,
+        key: SessionKey,
+        binding: Option<&Binding>,
+    ) -> Result<SessionPatch, Error> {
+        let mut agents = Resolver::new(app, key.tenant, binding);
+        if let Some(metadata) = &mut self.metadata {
+            agents.fill(metadata)?;
+        }
         let mut agent = None;
-        if self.agent.is_some() || self.variables.is_some() {
+        let rebinds = self.agent.is_some() || self.variables.is_some();
+        if rebinds || (binding.is_some() && self.metadata.is_some()) {
             let found = app.store.get_session(key).await?;
             let mut found = found.ok_or_else(Error::session_not_found)?;
-            let before = found.agent.bound.take().unwrap_or_default();
             let metadata = self.metadata.as_ref().unwrap_or(&found.metadata);
-            let mut agents = Resolver::new(app, key.tenant);
-            agent = Some(match self.agent {
-                Some(choice) => {
-                    agents
-                        .replace(choice, self.variables, before.variables, metadata)
-                        .await?
+            let becomes = if rebinds {
+                let before = found.agent.bound.take().unwrap_or_default();
+                match self.agent {
+                    Some(choice) => {
+                        agents
+                            .replace(choice, self.variables, before.variables, metadata)
+                            .await?
+                    }
+                    None => rebind(found.agent, before.agent, self.variables, metadata)?,
                 }
-                None => rebind(found.agent, before.agent, self.variables, metadata)?,
-            });
+            } else {
+                found.agent
+            };
+            agents.admit_as(&becomes, metadata, key.session)?;
+            agent = rebinds.then_some(becomes);
         }
         Ok(SessionPatch {
             agent,

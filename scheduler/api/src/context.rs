@@ -18,6 +18,7 @@ use super::input::{Input, input_schema};
 use super::problem::Problem;
 use super::respond;
 use super::validate::Checks;
+use crate::access::Caller;
 use crate::extract::{Json, JsonBody, NoQuery, Query, SessionPath, text};
 use crate::router::Api;
 
@@ -95,6 +96,7 @@ pub(super) async fn show(
 )]
 pub(super) async fn imagine(
     State(app): State<Arc<Api>>,
+    caller: Caller,
     SessionPath(key): SessionPath,
     _: Query<NoQuery>,
     Json {
@@ -102,7 +104,7 @@ pub(super) async fn imagine(
         ..
     }: Json<ContextBody>,
 ) -> Result<Response, Problem> {
-    let mut agents = Resolver::new(&app, key.tenant);
+    let mut agents = Resolver::new(&app, key.tenant, caller.binding());
     let options = agents.options_in(ask, key, None).await?;
     let of = PreviewOf {
         imagined: Some((input, options)),

@@ -19,6 +19,7 @@ use mainspring_shared::message::{Message, settled_len};
 use mainspring_shared::session::fold::{self, Fold};
 use mainspring_shared::session::projection::{Copied, Projection};
 use mainspring_shared::store::{CreateOutcome, ImportSession, NewSession, ReadMessages};
+use mainspring_shared::tenant::{Binding, Outside};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -96,6 +97,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
 )]
 pub(super) async fn fork(
     State(app): State<Arc<Api>>,
+    caller: Caller,
     SessionPath(key): SessionPath,
     _: Query<NoQuery>,
     json: Json<ForkBody>,
@@ -108,6 +110,8 @@ pub(super) async fn fork(
     // What stands before the first message: nothing, or what was pruned.
     let (before, there) = (source.first_seq - 1, source.last_seq());
     let mut metadata = body.metadata.unwrap_or(source.metadata);
+    let mut agents = Resolver::new(&app, key.tenant, caller.binding());
+    agents.fill(&mut metadata)?;
     metadata.insert("forked_from".to_owned(), json!(key.session));
     let mut checks = Checks::new();
     match &body.agent {
@@ -135,13 +139,13 @@ pub(super) async fn fork(
                 agent,
                 variables: variables.unwrap_or_default(),
             };
-            let mut agents = Resolver::new(&app, key.tenant);
             let mut agent = agents.take(taken, &metadata, idempotency.as_ref()).await?;
             pin(app.store.as_ref(), key.tenant, &mut agent, "/agent").await?;
             agent
         }
     };
     let copy = app.new_session_key(key.tenant);
+    agents.admit_as(&agent, &metadata, copy.session)?;
     app.boot_id()?;
     let folds = app.store.read_folds(key).await?;
     let last = body.seq.unwrap_or(there);
@@ -370,6 +374,10 @@ pub(super) async fn import(
         expect_kind(&headers, &[], are_lines, LINES)?;
     }
     let key = idempotency::header(&headers)?;
+    if caller.binding().is_some_and(Binding::names_agents) {
+        // An archive says itself which agent it had.
+        return Err(Error::outside(&Outside::Agent).into());
+    }
     app.boot_id()?;
     // A root without sends: nothing of it acts before someone sends to it.
     let session = app.new_session_key(caller.tenant);
@@ -383,7 +391,10 @@ pub(super) async fn import(
         }
     }
     importing.end().await?;
-    let (item, _weight) = importing.finish(key)?;
+    let (mut item, _weight) = importing.finish(&caller, key)?;
+    let agents = Resolver::new(&app, caller.tenant, caller.binding());
+    agents.fill(&mut item.session.metadata)?;
+    agents.admit(&item.session)?;
     blobs::of_copies(&app, session, &item.messages).await?;
     let outcome = app.store.import_session(item).await?;
     answer_creation(&app, caller.tenant, outcome).await
@@ -475,7 +486,11 @@ impl<'a> Importing<'a> {
     }
 
     /// The last page.
-    fn finish(self, key: Option<&str>) -> Result<(ImportSession, OwnedSemaphorePermit), Error> {
+    fn finish(
+        self,
+        caller: &Caller,
+        key: Option<&str>,
+    ) -> Result<(ImportSession, OwnedSemaphorePermit), Error> {
         let hash = self.hash.finalize().into();
         let archive = self.reader.finish()?;
         let mut projections = self.copied;
@@ -498,9 +513,8 @@ impl<'a> Importing<'a> {
             messages: archive.messages,
             todo: archive.lists.todo,
             notes: archive.lists.notes,
-            idempotency: key.map(|key| {
-                idempotency::key(self.session.tenant, "POST /v1/sessions:import", key, hash)
-            }),
+            idempotency: key
+                .map(|key| idempotency::key(caller, "POST /v1/sessions:import", key, hash)),
             behind: self.behind,
             more: false,
         };

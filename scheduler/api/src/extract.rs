@@ -309,13 +309,13 @@ pub(crate) struct Json<T: JsonBody> {
     pub(crate) value: T::Checked,
     pub(crate) whole: Whole,
     headers: HeaderMap,
-    tenant: TenantId,
+    caller: Caller,
 }
 
 impl<T: JsonBody> Json<T> {
     /// The request's idempotency key for this route, where its head has one.
     pub(crate) fn idempotency(&self, route: &str) -> Result<Option<IdempotencyKey>, Error> {
-        idempotency::of_request(self.tenant, &self.headers, route, &self.whole)
+        idempotency::of_request(&self.caller, &self.headers, route, &self.whole)
     }
 }
 
@@ -324,7 +324,7 @@ impl<T: JsonBody> FromRequest<Arc<Api>> for Json<T> {
 
     async fn from_request(request: Request, api: &Arc<Api>) -> Result<Self, Problem> {
         let (mut parts, body) = request.into_parts();
-        let Caller { tenant, .. } = Caller::from_request_parts(&mut parts, api).await?;
+        let caller = Caller::from_request_parts(&mut parts, api).await?;
         let headers = parts.headers;
         let absent = T::absent();
         let whole = match &absent {
@@ -342,7 +342,7 @@ impl<T: JsonBody> FromRequest<Arc<Api>> for Json<T> {
             value,
             whole,
             headers,
-            tenant,
+            caller,
         })
     }
 }

@@ -4,7 +4,8 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use axum::extract::{MatchedPath, Request, State};
+use axum::RequestExt;
+use axum::extract::{MatchedPath, RawPathParams, Request, State};
 use axum::http::header::{CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::middleware::Next;
@@ -122,9 +123,13 @@ async fn admit(app: &Api, request: &mut Request, route: &str) -> Result<Admitted
     }
     // First: a request whose key is looked up is in flight.
     let admission = enter(app, request)?;
+    let path: Result<RawPathParams, _> = request.extract_parts().await;
     let (method, headers) = (request.method(), request.headers());
     let keeper = &app.gatekeeper;
-    let caller = keeper.admit(&app.scheduler, method, route, headers).await?;
+    let scheduler = &app.scheduler;
+    // A path whose parts cannot be read names nothing.
+    let caller = keeper.admit(scheduler, method, route, path.as_ref().ok(), headers);
+    let caller = caller.await?;
     request.extensions_mut().insert(caller.clone());
     Ok(Admitted {
         caller: Some(caller),

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use axum::http::HeaderMap;
 use mainspring_scheduler::error::Error;
-use mainspring_shared::id::TenantId;
 use mainspring_shared::store::IdempotencyKey;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::extract::{BESIDE, beside_if, parse};
+use crate::access::Caller;
 
 /// Characters that a key may have.
 const KEY_MAX: usize = 255;
@@ -41,11 +41,11 @@ pub(super) fn check(text: &str, pointer: &str) -> Result<(), Error> {
     }
 }
 
-/// The key of a tenant's request with this body.
-pub(super) fn key(tenant: TenantId, route: &str, key: &str, body_hash: [u8; 32]) -> IdempotencyKey {
+/// The key of a caller's request with this body.
+pub(super) fn key(caller: &Caller, route: &str, key: &str, body_hash: [u8; 32]) -> IdempotencyKey {
     IdempotencyKey {
-        tenant,
-        route: route.to_owned(),
+        tenant: caller.tenant,
+        route: caller.route(route),
         key: key.to_owned(),
         body_hash,
     }
@@ -64,7 +64,7 @@ pub(super) fn digest(key: &IdempotencyKey) -> String {
 
 /// The key of a request, where its header has one.
 pub(super) fn of_request(
-    tenant: TenantId,
+    caller: &Caller,
     headers: &HeaderMap,
     route: &str,
     body: &[u8],
@@ -72,7 +72,7 @@ pub(super) fn of_request(
     let Some(text) = header(headers)? else {
         return Ok(None);
     };
-    Ok(Some(key(tenant, route, text, body_hash(body)?)))
+    Ok(Some(key(caller, route, text, body_hash(body)?)))
 }
 
 /// SHA-256 of the body's canonical JSON: members sorted, no blanks.

@@ -16,6 +16,7 @@ use mainspring_shared::store::{
     ChangeMemory, Erasure, ListErasures, ListMemories, NewMemory, SaveMemory, SaveMemoryOutcome,
     SearchMemories,
 };
+use mainspring_shared::tenant::Binding;
 use mainspring_shared::time::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
@@ -25,8 +26,7 @@ use utoipa_axum::routes;
 use super::problem::Problem;
 use super::respond::{self, Begin, List};
 use super::validate::Checks;
-use crate::access::Caller;
-use crate::access::refuse_held;
+use crate::access::{Caller, refuse_held};
 use crate::extract::{Json, JsonBody, Key, Limit, NoQuery, Nothing, Query, cursor, text};
 use crate::router::Api;
 
@@ -46,7 +46,7 @@ impl<S: Send + Sync> axum::extract::FromRequestParts<S> for MemoryPath {
     }
 }
 
-fn not_found() -> Error {
+pub(crate) fn not_found() -> Error {
     Error::new(Code::MemoryNotFound, "no entry of the memory has this id")
 }
 
@@ -183,11 +183,22 @@ pub(super) async fn create(
 ) -> Result<Response, Problem> {
     let idempotency = json.idempotency(ROUTE)?;
     let new = json.value;
+    let namespace = new.namespace.ok_or_else(Error::internal)?;
+    if caller
+        .binding()
+        .is_some_and(|binding| !binding.covers(&namespace))
+    {
+        return Err(Error::new(
+            Code::AuthBinding,
+            "the API key is bound: the namespace must be that of its binding or below it",
+        )
+        .into());
+    }
     let item = SaveMemory {
         tenant: caller.tenant,
         entry: NewMemory {
             id: MemoryId(app.entropy.ordered_id()),
-            namespace: new.namespace.ok_or_else(Error::internal)?,
+            namespace,
             text: new.text,
             metadata: new.metadata,
             source: None,
@@ -239,8 +250,16 @@ pub(super) struct MemoriesQuery {
 pub(super) async fn list(
     State(app): State<Arc<Api>>,
     caller: Caller,
-    Query(query): Query<MemoriesQuery>,
+    Query(mut query): Query<MemoriesQuery>,
 ) -> Result<Response, Problem> {
+    if query.q.is_some() && query.namespace.is_none() {
+        let detail = "must name where to search when q is given";
+        return Err(Error::invalid("?namespace", detail).into());
+    }
+    let Some(namespace) = narrow(&caller, query.namespace) else {
+        return respond::json(StatusCode::OK, &List::<MemoryEntry>::whole(Vec::new()));
+    };
+    query.namespace = namespace;
     if let Some(words) = &query.q {
         return search(&app, caller.tenant, &query, words).await;
     }
@@ -261,16 +280,21 @@ pub(super) async fn list(
     respond::page(&app, begin, read, |entry| entry.id, |entry| entry).await
 }
 
+/// What of a namespace the caller sees: nothing of one that lies outside of its binding.
+fn narrow(caller: &Caller, asked: Option<Namespace>) -> Option<Option<Namespace>> {
+    match caller.binding() {
+        Some(binding) => binding.narrow(asked).map(|narrowed| narrowed.0),
+        None => Some(asked),
+    }
+}
+
 async fn search(
     app: &App,
     tenant: TenantId,
     query: &MemoriesQuery,
     words: &str,
 ) -> Result<Response, Problem> {
-    let Some(namespace) = query.namespace.clone() else {
-        let detail = "must name where to search when q is given";
-        return Err(Error::invalid("?namespace", detail).into());
-    };
+    let namespace = query.namespace.clone().ok_or_else(Error::internal)?;
     if query.cursor.is_some() {
         return Err(Error::invalid("?cursor", "has no meaning beside q").into());
     }
@@ -377,6 +401,9 @@ pub(super) async fn erase(
     let Some(namespace) = query.namespace else {
         return Err(Error::invalid("?namespace", "must name what to erase").into());
     };
+    let Some(namespace) = narrow(&caller, Some(namespace)).flatten() else {
+        return respond::json(StatusCode::OK, &ErasedView { deleted: 0 });
+    };
     refuse_held(&app, caller.tenant).await?;
     let deleted = forgetting::erase(&app, caller.tenant, namespace, caller.name()).await?;
     respond::json(StatusCode::OK, &ErasedView { deleted })
@@ -411,6 +438,14 @@ pub(super) async fn erasures(
     caller: Caller,
     Query(query): Query<ErasuresQuery>,
 ) -> Result<Response, Problem> {
+    // The records say no names, so only those of one namespace can be told to lie inside.
+    let is_outside = |binding: &Binding| match &query.namespace {
+        Some(namespace) => !binding.covers(namespace),
+        None => binding.namespace.is_some(),
+    };
+    if caller.binding().is_some_and(is_outside) {
+        return respond::json(StatusCode::OK, &List::<Erasure>::whole(Vec::new()));
+    }
     let begin = Begin {
         cursor: query.cursor,
         limit: query.limit.0,

@@ -19,6 +19,9 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 /// Rows of a list that are read at once: what is in memory of a page beyond its bytes.
 const PIECE: u32 = 50;
 
+/// Rows that a page passes over before it ends early: as many as are read in some ten milliseconds.
+const PASSED_MAX: u32 = 1_000;
+
 /// A page of a list.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub(super) struct List<T> {
@@ -60,20 +63,51 @@ where
     V: Serialize,
     R: Future<Output = Result<(Vec<T>, bool), Error>>,
 {
+    let read = |after: Option<C>, limit: u32| {
+        let rows = read(after, limit);
+        async move {
+            let (rows, more) = rows.await?;
+            let rows = rows.into_iter().map(|row| (row, true));
+            Ok((rows.collect(), more))
+        }
+    };
+    page_of_some(app, from, read, place, view).await
+}
+
+/// The same of rows of which some are left out: `read` says of each whether it is shown. A page ends early after many
+/// rows, with fewer items or none, so that no request reads a whole table.
+pub(super) async fn page_of_some<C, T, V, R>(
+    app: &App,
+    from: Begin<C>,
+    mut read: impl FnMut(Option<C>, u32) -> R,
+    place: impl Fn(&T) -> C,
+    view: impl Fn(T) -> V,
+) -> Result<Response, Problem>
+where
+    C: Clone + Display,
+    V: Serialize,
+    R: Future<Output = Result<(Vec<(T, bool)>, bool), Error>>,
+{
     let mut page = Page::new(app.config.page_bytes_max);
     let (mut last, mut left) = (from.cursor, from.limit);
+    let mut passed = 0;
     loop {
-        let (rows, more) = read(last.clone(), left.min(PIECE)).await?;
+        let wanted = if passed == 0 { left.min(PIECE) } else { PIECE };
+        let (rows, more) = read(last.clone(), wanted).await?;
         let more = more && !rows.is_empty();
-        for row in rows {
+        for (row, is_shown) in rows {
             let at = place(&row);
-            if left == 0 || !page.push(&view(row))? {
-                return Ok(page.end(last));
+            if is_shown {
+                if left == 0 || !page.push(&view(row))? {
+                    return Ok(page.end(last));
+                }
+                left -= 1;
+            } else {
+                passed += 1;
             }
             last = Some(at);
-            left -= 1;
         }
-        if !more || left == 0 {
+        if !more || left == 0 || passed >= PASSED_MAX {
             return Ok(page.end(last.filter(|_| more)));
         }
     }

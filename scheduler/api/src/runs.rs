@@ -31,6 +31,7 @@ use super::respond::{self, Begin, List};
 use super::validate::Checks;
 use super::workflows;
 use crate::access::Caller;
+use crate::access::reach::inside;
 use crate::extract::{
     Json, JsonBody, Key, Limit, NoQuery, Nothing, Query, WaitQuery, cursor, session_id, text,
 };
@@ -169,7 +170,7 @@ pub(super) async fn create(
     };
     let mut made = made_of(&spec, body.input, body.options.unwrap_or_default())?;
     let idempotency = idempotency?;
-    let mut agents = Resolver::new(&app, caller.tenant);
+    let mut agents = Resolver::new(&app, caller.tenant, caller.binding());
     let key = idempotency.as_ref();
     made.options.agents = agents.pin(spec.agents(), key).await?;
     made.options.skills = agents.pin_skills(&spec, (&body.spec, "/spec"), key).await?;
@@ -283,9 +284,10 @@ pub(super) async fn list(
             limit,
         };
         let page = app.store.list_runs(query).await?;
-        Ok((page.data, page.more))
+        let shown = inside(&app, &caller, &page.data, |run| run.session).await?;
+        Ok((page.data.into_iter().zip(shown).collect(), page.more))
     };
-    respond::page(&app, begin, read, |run| run.key.run, RunView::from).await
+    respond::page_of_some(&app, begin, read, |run| run.key.run, RunView::from).await
 }
 
 /// A run, at once or after its end

@@ -27,6 +27,7 @@ use super::problem::Problem;
 use super::respond::{self, Begin, List};
 use super::validate::Checks;
 use crate::access::Caller;
+use crate::access::reach::inside;
 use crate::extract::{
     Json, JsonBody, Key, Limit, Nothing, Query, SendPath, SessionPath, WaitQuery, Whole, cursor,
     session_id, text,
@@ -53,6 +54,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
 )]
 pub(super) async fn create_in_session(
     State(app): State<Arc<Api>>,
+    caller: Caller,
     SessionPath(key): SessionPath,
     Query(query): Query<WaitQuery>,
     json: Json<SendBody>,
@@ -61,7 +63,7 @@ pub(super) async fn create_in_session(
     let route = format!("POST /v1/sessions/{}/sends", key.session);
     let idempotency = json.idempotency(&route)?;
     let (input, ask) = json.value;
-    let mut agents = Resolver::new(&app, key.tenant);
+    let mut agents = Resolver::new(&app, key.tenant, caller.binding());
     let options = agents.options_in(ask, key, idempotency.as_ref()).await?;
     let target = Target::Existing(key);
     accept(
@@ -99,7 +101,7 @@ pub(super) async fn create(
 ) -> Result<Response, Problem> {
     let wait = query.within(app.config.wait_max);
     let key = json.idempotency("POST /v1/sends")?;
-    let mut agents = Resolver::new(&app, caller.tenant);
+    let mut agents = Resolver::new(&app, caller.tenant, caller.binding());
     let mut item = json
         .value
         .item(&mut agents, &app, caller.tenant, key)
@@ -194,7 +196,7 @@ impl SendAsk {
                 let session = ask.new_session(agents, app, key).await?;
                 let (agent, metadata) = (&session.agent, &session.metadata);
                 let options = agents
-                    .options_with(self.options, agent, metadata, key)
+                    .options_with(self.options, session.key.session, agent, metadata, key)
                     .await?;
                 (Target::New(Box::new(session)), options)
             }
@@ -289,9 +291,10 @@ pub(super) async fn list(
             limit,
         };
         let page = app.store.list_sends(query).await?;
-        Ok((page.data, page.more))
+        let shown = inside(&app, &caller, &page.data, |send| Some(send.key.session)).await?;
+        Ok((page.data.into_iter().zip(shown).collect(), page.more))
     };
-    respond::page(&app, begin, read, |send| send.id, SendView::from).await
+    respond::page_of_some(&app, begin, read, |send| send.id, SendView::from).await
 }
 
 /// A send, at once or after its end

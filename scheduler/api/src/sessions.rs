@@ -25,8 +25,8 @@ use super::bodies::{NewSessionBody, SessionChangeBody};
 use super::problem::Problem;
 use super::respond::{self, Begin, List};
 use super::sends;
-use crate::access::Caller;
-use crate::access::refuse_held;
+use crate::access::reach::holds;
+use crate::access::{Caller, refuse_held};
 use crate::extract::{Json, Key, Limit, NoQuery, Nothing, Query, SessionPath, cursor, text};
 use crate::router::Api;
 
@@ -55,7 +55,7 @@ pub(super) async fn create(
     json: Json<NewSessionBody>,
 ) -> Result<Response, Problem> {
     let key = json.idempotency("POST /v1/sessions")?;
-    let mut agents = Resolver::new(&app, caller.tenant);
+    let mut agents = Resolver::new(&app, caller.tenant, caller.binding());
     let mut session = json
         .value
         .new_session(&mut agents, &app, key.as_ref())
@@ -158,20 +158,33 @@ pub(super) async fn list(
         cursor: query.cursor,
         limit: query.limit.0,
     };
+    let mut metadata = query.metadata;
+    if let Some(binding) = caller.binding() {
+        // The database leaves out most of what lies outside; what it finds is judged below.
+        for (name, text) in &binding.metadata {
+            let asked = metadata.entry(name.clone());
+            asked.or_insert_with(|| text.clone());
+        }
+    }
     let read = async |before: Option<SessionId>, limit: u32| {
         let wanted = ListSessions {
             tenant: caller.tenant,
             status: query.status,
             agent: query.agent.clone(),
-            metadata: query.metadata.clone(),
+            metadata: metadata.clone(),
             before,
             limit,
         };
         let page = app.store.list_sessions(wanted).await?;
-        Ok((page.data, page.more))
+        let rows = page.data.into_iter().map(|session| {
+            let binding = caller.binding();
+            let is_shown = binding.is_none_or(|binding| holds(binding, &session));
+            (session, is_shown)
+        });
+        Ok((rows.collect(), page.more))
     };
     let place = |session: &SessionRecord| session.key.session;
-    respond::page(&app, begin, read, place, SessionView::from).await
+    respond::page_of_some(&app, begin, read, place, SessionView::from).await
 }
 
 /// A session
@@ -204,11 +217,12 @@ pub(super) async fn show(
 )]
 pub(super) async fn change(
     State(app): State<Arc<Api>>,
+    caller: Caller,
     SessionPath(key): SessionPath,
     _: Query<NoQuery>,
     Json { value: change, .. }: Json<SessionChangeBody>,
 ) -> Result<Response, Problem> {
-    let mut patch = change.patch(&app, key).await?;
+    let mut patch = change.patch(&app, key, caller.binding()).await?;
     if let Some(agent) = &mut patch.agent {
         pin(app.store.as_ref(), key.tenant, agent, "/agent").await?;
     }

@@ -229,7 +229,7 @@ pub(super) async fn publish(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let (skill, idempotency) = body::read(&app, caller.tenant, &headers, body).await?;
+    let (skill, idempotency) = body::read(&app, &caller, &headers, body).await?;
     let skill = Arc::new(skill);
     let item = PublishSkill {
         tenant: caller.tenant,

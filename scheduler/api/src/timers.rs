@@ -27,6 +27,7 @@ use super::problem::Problem;
 use super::respond::{self, Begin, List};
 use super::validate::Checks;
 use crate::access::Caller;
+use crate::access::reach::{inside, session_of};
 use crate::extract::{Json, Key, Limit, NoQuery, Nothing, PageQuery, Query, cursor, text};
 use crate::router::Api;
 
@@ -51,7 +52,7 @@ impl<S: Send + Sync> FromRequestParts<S> for TimerPath {
     }
 }
 
-fn not_found() -> Error {
+pub(crate) fn not_found() -> Error {
     Error::new(Code::TimerNotFound, "no timer has this id")
 }
 
@@ -76,10 +77,11 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
 )]
 pub(super) async fn create(
     State(app): State<Arc<Api>>,
-    Caller { tenant, .. }: Caller,
+    caller: Caller,
     _: Query<NoQuery>,
     json: Json<TimerBody>,
 ) -> Result<Response, Problem> {
+    let tenant = caller.tenant;
     let key = json.idempotency(ROUTE)?;
     let body = json.value;
     let mut checks = Checks::new();
@@ -89,7 +91,7 @@ pub(super) async fn create(
             "must be sent as the Idempotency-Key header",
         );
     }
-    let mut agents = Resolver::new(&app, tenant);
+    let mut agents = Resolver::new(&app, tenant, caller.binding());
     let mut timer = body
         .timer(&mut agents, &app, tenant, checks, key.as_ref())
         .await?;
@@ -181,9 +183,10 @@ pub(super) async fn list(
             limit,
         };
         let page = app.store.list_timers(query).await?;
-        Ok((page.data, page.more))
+        let shown = inside(&app, &caller, &page.data, session_of).await?;
+        Ok((page.data.into_iter().zip(shown).collect(), page.more))
     };
-    respond::page(&app, begin, read, |timer| timer.id, TimerView::from).await
+    respond::page_of_some(&app, begin, read, |timer| timer.id, TimerView::from).await
 }
 
 /// A timer with its next five times

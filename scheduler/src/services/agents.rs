@@ -1,6 +1,7 @@
 //! Which agent a request means: a spec that it brings, or a published version that it names. Names are
 //! resolved before anything is stored, and what is stored holds the version.
 
+mod bound;
 mod send;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,6 +12,7 @@ use mainspring_shared::error::Code;
 use mainspring_shared::id::TenantId;
 use mainspring_shared::skill::AgentSkill;
 use mainspring_shared::store::IdempotencyKey;
+use mainspring_shared::tenant::{Binding, Outside};
 use mainspring_shared::workflow::run::Pinned;
 use mainspring_shared::workflow::spec::Spec;
 use serde_json::{Map, Value};
@@ -46,14 +48,17 @@ pub struct Resolver<'a> {
     app: &'a App,
     /// Whose agents they are.
     tenant: TenantId,
+    /// What the key of the request is bound to.
+    binding: Option<&'a Binding>,
     found: BTreeMap<AgentQuery, Option<AgentVersion>>,
 }
 
 impl<'a> Resolver<'a> {
-    pub fn new(app: &'a App, tenant: TenantId) -> Self {
+    pub fn new(app: &'a App, tenant: TenantId, binding: Option<&'a Binding>) -> Self {
         Self {
             app,
             tenant,
+            binding,
             found: BTreeMap::new(),
         }
     }
@@ -63,8 +68,20 @@ impl<'a> Resolver<'a> {
         self.tenant
     }
 
-    /// The version that a reference means. Fails with `agent.not_found`.
+    /// What the key of the request is bound to.
+    pub fn binding(&self) -> Option<&'a Binding> {
+        self.binding
+    }
+
+    /// The version that a reference means. Fails with `agent.not_found`, and with `auth.binding` for one that the key
+    /// is not bound to, whether it exists or not.
     pub async fn find(&mut self, query: &AgentQuery) -> Result<AgentVersion, Error> {
+        if self
+            .binding
+            .is_some_and(|binding| !binding.has_agent(&query.name))
+        {
+            return Err(Error::outside(&Outside::Agent));
+        }
         if !self.found.contains_key(query) {
             let asked = vec![query.clone()];
             let found = self.app.store.find_agents(self.tenant, asked).await?;
@@ -121,6 +138,9 @@ impl<'a> Resolver<'a> {
 
     async fn spec(&mut self, agent: Choice) -> Result<(AgentSpec, Option<AgentRef>), Error> {
         Ok(match agent {
+            Choice::Inline(_) if self.binding.is_some_and(Binding::names_agents) => {
+                return Err(Error::outside(&Outside::Agent));
+            }
             Choice::Inline(spec) => (*spec, None),
             Choice::Named(query) => {
                 let version = self.find(&query).await?;
@@ -163,7 +183,8 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    async fn is_known(&self, key: Option<&IdempotencyKey>) -> Result<bool, Error> {
+    /// Whether a request with this idempotency key was served before, so that it stores nothing now.
+    pub async fn is_known(&self, key: Option<&IdempotencyKey>) -> Result<bool, Error> {
         match key {
             Some(key) => Ok(self.app.store.has_key(key.clone()).await?),
             None => Ok(false),

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use super::{IdempotencyKey, Page, ReadySession, Result};
 use crate::id::{KeyId, SendId, TenantId};
-use crate::tenant::{KeyRecord, Limits, Retention, Scopes, Tenant};
+use crate::tenant::{Binding, KeyRecord, Limits, Retention, Scopes, Tenant};
 use crate::time::Timestamp;
 use crate::usage::Usage;
 use uuid::Uuid;
@@ -259,6 +259,8 @@ pub struct NewKey {
     pub name: String,
     /// What it allows.
     pub scopes: Scopes,
+    /// What it is bound to.
+    pub binding: Option<Binding>,
     /// SHA-256 of its secret.
     pub hash: [u8; 32],
     /// From when on it is refused.

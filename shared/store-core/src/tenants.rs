@@ -8,7 +8,7 @@ use mainspring_shared::store::{
     ListKeys, ListTenants, NewKey, NewTenant, PLACE_KEPT_MS, Page, RotateKey, TenantPatch,
     TenantUsage, TenantUsageQuery, Tenants, UpdateTenantOutcome,
 };
-use mainspring_shared::tenant::{KeyRecord, Scopes, SeatLimits, Tenant, resource, tenant_of};
+use mainspring_shared::tenant::{KeyRecord, SeatLimits, Tenant, resource, tenant_of};
 use mainspring_shared::time::Timestamp;
 
 use crate::accept::{Seen, remember, seen};
@@ -143,6 +143,7 @@ fn key_record(row: &Row) -> Result<KeyRecord> {
     let id = KeyId(cells.get("key_id")?);
     let name = cells.get("name")?;
     let scopes: &str = cells.get("scopes")?;
+    let binding = cells.json_opt("binding")?;
     let stored: Vec<u8> = cells.get("hash")?;
     let previous: Option<Vec<u8>> = cells.get("previous_hash")?;
     let until = cells.time_opt("previous_until")?;
@@ -151,7 +152,8 @@ fn key_record(row: &Row) -> Result<KeyRecord> {
         id,
         tenant,
         name,
-        scopes: Scopes::from_text(scopes),
+        scopes: KeyRecord::read_scopes(scopes, binding.as_ref()),
+        binding,
         hash: hash(stored)?,
         previous: until.zip(previous),
         created_at: cells.time("created_at")?,
@@ -394,6 +396,7 @@ async fn create_key(
         tenant: new.tenant,
         name: new.name,
         scopes: new.scopes,
+        binding: new.binding,
         hash: new.hash,
         previous: None,
         created_at: tx.now,
@@ -405,10 +408,14 @@ async fn create_key(
         .bind(record.tenant.0)
         .bind(record.id.0)
         .bind(&record.name)
-        .bind(record.scopes.to_text())
+        .bind(KeyRecord::stored_scopes(
+            &record.scopes,
+            record.binding.as_ref(),
+        ))
         .bind(record.hash.to_vec())
         .bind(record.created_at.0)
         .bind(record.expires_at.map(|at| at.0))
+        .bind(record.binding.as_ref().map(json).transpose()?)
         .execute(tx.conn())
         .await?;
     if let Some(key) = &idempotency {

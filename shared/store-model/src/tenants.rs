@@ -257,6 +257,7 @@ impl Tenants for ModelStore {
             tenant: new.tenant,
             name: new.name,
             scopes: new.scopes,
+            binding: new.binding,
             hash: new.hash,
             previous: None,
             created_at: now,

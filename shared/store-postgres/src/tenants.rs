@@ -7,7 +7,7 @@ use mainspring_shared::store::{
     ListKeys, ListTenants, NewKey, NewTenant, PLACE_KEPT_MS, Page, Result, RotateKey, TenantPatch,
     TenantUsage, TenantUsageQuery, Tenants, UpdateTenantOutcome,
 };
-use mainspring_shared::tenant::{KeyRecord, Scopes, SeatLimits, Tenant, resource, tenant_of};
+use mainspring_shared::tenant::{KeyRecord, SeatLimits, Tenant, resource, tenant_of};
 use mainspring_shared::time::Timestamp;
 use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection};
@@ -203,6 +203,7 @@ fn key_record(row: &PgRow) -> Result<KeyRecord> {
     fields.name_row(id.to_string());
     let name = fields.take("name")?;
     let scopes: &str = fields.take("scopes")?;
+    let binding = fields.maybe_json("binding")?;
     let hash = hash(fields.take("hash")?)?;
     let previous: Option<&[u8]> = fields.take("previous_hash")?;
     let until = fields.maybe_time("previous_until")?;
@@ -211,7 +212,8 @@ fn key_record(row: &PgRow) -> Result<KeyRecord> {
         id,
         tenant,
         name,
-        scopes: Scopes::from_text(scopes),
+        scopes: KeyRecord::read_scopes(scopes, binding.as_ref()),
+        binding,
         hash,
         previous: until.zip(previous),
         created_at: fields.time("created_at")?,
@@ -426,9 +428,10 @@ async fn create_key(
         .bind(new.tenant.0)
         .bind(new.id.0)
         .bind(text(&new.name).into_owned())
-        .bind(new.scopes.to_text())
+        .bind(KeyRecord::stored_scopes(&new.scopes, new.binding.as_ref()))
         .bind(new.hash.to_vec())
-        .bind(new.expires_at.map(|at| at.0));
+        .bind(new.expires_at.map(|at| at.0))
+        .bind(new.binding.as_ref().map(json));
     let Some(created) = one(&mut tx, insert, key_record).await? else {
         return Ok(CreateKeyOutcome::NoTenant);
     };

@@ -10,7 +10,6 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use mainspring_scheduler::error::{Error, FieldError};
 use mainspring_shared::error::Code;
-use mainspring_shared::id::TenantId;
 use mainspring_shared::skill::{
     SKILL_BYTES_MAX, SKILL_FILES_MAX, Skill, SkillFault, is_ignored, unwrapped,
 };
@@ -20,6 +19,7 @@ use sha2::{Digest as _, Sha256};
 use zip::ZipArchive;
 use zip::result::ZipError;
 
+use crate::access::Caller;
 use crate::extract::{Whole, beside, expect_json, parse, push, read_body};
 use crate::idempotency;
 use crate::router::Api;
@@ -61,7 +61,7 @@ struct Encoded {
 /// Reads a skill, and the idempotency key of its request.
 pub(super) async fn read(
     app: &Api,
-    tenant: TenantId,
+    caller: &Caller,
     headers: &HeaderMap,
     body: Body,
 ) -> Result<(Skill, Option<IdempotencyKey>), Error> {
@@ -75,10 +75,10 @@ pub(super) async fn read(
     }
     let key = match idempotency::header(headers)? {
         None => None,
-        Some(_) if !is_archive => idempotency::of_request(tenant, headers, ROUTE, &whole)?,
+        Some(_) if !is_archive => idempotency::of_request(caller, headers, ROUTE, &whole)?,
         Some(key) => {
             let hash = Sha256::digest(&*whole).into();
-            Some(idempotency::key(tenant, ROUTE, key, hash))
+            Some(idempotency::key(caller, ROUTE, key, hash))
         }
     };
     let skill = beside(|| skill(&whole, is_archive))?;

@@ -12,14 +12,18 @@ use mainspring_scheduler::error::Error;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::KeyId;
 use mainspring_shared::store::{CreateKeyOutcome, ListKeys, NewKey, RotateKey};
-use mainspring_shared::tenant::{KeyRecord, Scope, Scopes, Secret, Token};
+use mainspring_shared::tenant::{
+    AGENTS_MAX, Binding, KeyRecord, PAIRS_MAX, Scope, Scopes, Secret, Token,
+};
 use mainspring_shared::time::{Span, Timestamp};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::name;
 use crate::access::{Caller, no_tenant};
+use crate::bodies::object;
 use crate::extract::{Json, JsonBody, Key, Limit, NoQuery, Nothing, Query, cursor};
 use crate::problem::Problem;
 use crate::respond::{self, Begin, List};
@@ -46,6 +50,8 @@ pub(super) struct KeyView {
     /// What it allows; `admin` includes the others.
     #[schema(value_type = Vec<Scope>)]
     scopes: Scopes,
+    /// The part of its tenant that it sees and changes; all of it if null.
+    binding: Option<Binding>,
     /// What its token begins with.
     prefix: String,
     /// The token. Only in the response that creates or rotates it: it is stored nowhere.
@@ -75,6 +81,7 @@ impl From<KeyRecord> for KeyView {
             tenant: record.tenant.to_string(),
             name: record.name,
             scopes: record.scopes,
+            binding: record.binding,
             prefix: format!("msk_{}", record.id.0.as_simple()),
             key: None,
             created_at: record.created_at,
@@ -94,6 +101,9 @@ pub(super) struct NewKeyBody {
     name: String,
     /// What it allows, at least one.
     scopes: Vec<Scope>,
+    /// The part of the tenant that it sees and changes; all of it if absent. Such a key cannot be an administrator's.
+    #[serde(default, deserialize_with = "object")]
+    binding: Option<Binding>,
     /// From when on it is refused; never if absent.
     #[schema(value_type = Option<String>, format = DateTime)]
     expires_at: Option<Timestamp>,
@@ -109,8 +119,32 @@ impl JsonBody for NewKeyBody {
         if self.scopes.is_empty() {
             checks.refuse("/scopes", "must have at least one");
         }
+        if let Some(binding) = &self.binding {
+            check_binding(checks, binding);
+            if self.scopes.contains(&Scope::Admin) {
+                let detail = "must not have admin beside a binding: it makes keys without one";
+                checks.refuse("/scopes", detail);
+            }
+        }
         self
     }
+}
+
+fn check_binding(checks: &mut Checks, binding: &Binding) {
+    if binding.is_empty() {
+        checks.refuse("/binding", "must bind the key to something");
+    }
+    if binding.agents.len() > AGENTS_MAX {
+        let detail = format!("must have at most {AGENTS_MAX}");
+        checks.refuse("/binding/agents", &detail);
+    }
+    if binding.metadata.len() > PAIRS_MAX {
+        let detail = format!("must have at most {PAIRS_MAX} members");
+        checks.refuse("/binding/metadata", &detail);
+    }
+    let pairs = binding.metadata.iter();
+    let pairs = pairs.map(|(name, text)| (name.clone(), Value::String(text.clone())));
+    checks.metadata("/binding/metadata", &pairs.collect());
 }
 
 /// How a key is rotated.
@@ -196,6 +230,7 @@ pub(super) async fn create(
         tenant,
         name: body.name,
         scopes: Scopes(body.scopes.into_iter().collect()),
+        binding: body.binding,
         hash: token.secret.hash(),
         expires_at: body.expires_at,
     };

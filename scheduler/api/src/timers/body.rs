@@ -18,6 +18,7 @@ use super::super::bodies::{Options, object};
 use super::super::input::{Input, input_schema};
 use super::super::runs::RunBody;
 use super::super::validate::{COUNT_MAX, Checks};
+use crate::access::reach::closed;
 use crate::extract::JsonBody;
 
 /// The longest that an occurrence may be put off.
@@ -94,6 +95,9 @@ impl TimerBody {
         let rule = self.rule(&mut checks);
         let session = self.session(&mut checks);
         if self.run.is_some() {
+            if agents.binding().is_some() {
+                return Err(closed());
+            }
             return self.run_timer(agents, app, tenant, rule, checks, key).await;
         }
         match &self.input {

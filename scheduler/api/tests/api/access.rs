@@ -7,6 +7,7 @@ use mainspring_shared::send::WaitingOn;
 use serde_json::{Value, json};
 
 use crate::client::Answer;
+use crate::runs::two_steps;
 use crate::world::{Scheduler, World};
 
 pub(crate) const ROOT: &str = "a root key of these tests";
@@ -162,18 +163,9 @@ async fn tenants_do_not_see_each_other() {
     let timer = json!({ "session_id": session, "after": "1h", "input": "x" });
     let timer = ask(&api, &blue, "POST", "/v1/timers", &timer).await.ok(201);
     let timer = timer["id"].as_str().expect("an id");
-    let run =
-        json!({ "spec": { "name": "w", "body": { "kind": "wait", "id": "w", "for": "1h" } } });
-    let run = ask(&api, &blue, "POST", "/v1/runs", &run).await;
-    let run = if run.status == 202 {
-        run.json()["id"].clone()
-    } else {
-        Value::Null
-    };
-    let run = run
-        .as_str()
-        .unwrap_or("run_00000000000000000000000000000001")
-        .to_owned();
+    let run = json!({ "spec": two_steps(), "input": "x" });
+    let run = ask(&api, &blue, "POST", "/v1/runs", &run).await.ok(202);
+    let run = run["id"].as_str().expect("an id").to_owned();
     let none = Value::Null;
     let hi = json!({ "input": "hi" });
     for (method, path, body) in [

@@ -8,6 +8,7 @@ mod world;
 mod access;
 mod agents;
 mod batch;
+mod bindings;
 mod blobs;
 mod bounds;
 mod browsers;

@@ -37,7 +37,7 @@ impl Poster for Failing {
 }
 
 /// A world whose schedulers seal secrets and post to nobody.
-async fn sealing() -> World {
+pub(crate) async fn sealing() -> World {
     let mut world = World::new().await;
     let sealer = Sealer::parse(&Sealer::new_key(&OsEntropy)).expect("a key");
     world.webhooks = WebhookParts {

@@ -2,7 +2,7 @@
 
 use mainspring_shared::agent::prompt::bind;
 use mainspring_shared::agent::{AgentQuery, AgentSpec, SendOptions};
-use mainspring_shared::id::SessionKey;
+use mainspring_shared::id::{SessionId, SessionKey};
 use mainspring_shared::store::IdempotencyKey;
 use serde_json::{Map, Value};
 
@@ -29,19 +29,21 @@ pub struct AgentAsk {
 }
 
 impl Resolver<'_> {
-    /// The options of a send to a session that exists. Nothing is read unless they name an agent.
+    /// The options of a send to a session that exists. Nothing is read unless they name an agent, or the key of
+    /// the request is bound: then a session outside of its binding does not exist.
     pub async fn options_in(
         &mut self,
         ask: OptionsAsk,
         session: SessionKey,
         key: Option<&IdempotencyKey>,
     ) -> Result<SendOptions, Error> {
-        if ask.agent.is_none() {
+        if ask.agent.is_none() && self.binding.is_none() {
             return Ok(ask.options);
         }
         match self.app.store.get_session(session).await? {
             Some(found) => {
-                self.options_with(ask, &found.agent, &found.metadata, key)
+                self.see(&found)?;
+                self.options_with(ask, session.session, &found.agent, &found.metadata, key)
                     .await
             }
             None if self.is_known(key).await? => Ok(ask.options),
@@ -55,16 +57,19 @@ impl Resolver<'_> {
     pub async fn options_with(
         &mut self,
         ask: OptionsAsk,
+        id: SessionId,
         session: &AgentSpec,
         metadata: &Map<String, Value>,
         key: Option<&IdempotencyKey>,
     ) -> Result<SendOptions, Error> {
         let OptionsAsk { mut options, agent } = ask;
+        self.admit_options(&options)?;
         let Some(ask) = agent else {
             return Ok(options);
         };
         match self.for_send(ask, session, metadata).await {
             Ok(mut agent) => {
+                self.admit_memory(&agent, metadata, id)?;
                 // A send has no other sends to share a budget with: it is the send's own.
                 options.budget = match (options.budget, agent.budget.take()) {
                     (Some(own), Some(agents)) => Some(own.and(agents)),

@@ -1,6 +1,6 @@
 //! Tenants and API keys.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use mainspring_shared::id::{ErasureId, KeyId, TenantId};
 use mainspring_shared::store::{
@@ -8,7 +8,7 @@ use mainspring_shared::store::{
     Inspect, ListErasures, ListKeys, ListTenants, NewKey, NewSession, NewTenant, RotateKey,
     TenantPatch, UpdateTenantOutcome,
 };
-use mainspring_shared::tenant::{KeyRecord, Limits, Retention, Scope, Scopes, Tenant};
+use mainspring_shared::tenant::{Binding, KeyRecord, Limits, Retention, Scope, Scopes, Tenant};
 use mainspring_shared::time::{Span, Timestamp};
 use uuid::Uuid;
 
@@ -53,6 +53,7 @@ pub fn new_key(n: u128, tenant: TenantId) -> NewKey {
         tenant,
         name: format!("key {n}"),
         scopes: Scopes(BTreeSet::from([Scope::Read, Scope::Answer])),
+        binding: None,
         hash: [n as u8; 32],
         expires_at: Some(Timestamp(START.0 + 1_000_000)),
     }
@@ -233,6 +234,7 @@ pub async fn a_key_is_found_by_its_id_as_it_was_created(store: &dyn Inspect) {
         tenant: TenantId::DEFAULT,
         name: "key 9".to_owned(),
         scopes: Scopes(BTreeSet::from([Scope::Read, Scope::Answer])),
+        binding: None,
         hash: [9; 32],
         previous: None,
         created_at: START,
@@ -247,6 +249,35 @@ pub async fn a_key_is_found_by_its_id_as_it_was_created(store: &dyn Inspect) {
     );
     let unknown = store.find_key(KeyId(Uuid::from_u128(10))).await;
     assert_eq!(unknown.expect("reads"), None);
+}
+
+pub async fn a_key_keeps_what_it_is_bound_to(store: &dyn Inspect) {
+    let binding = Binding {
+        agents: BTreeSet::from(["support".parse().expect("a name")]),
+        metadata: BTreeMap::from([("user".to_owned(), "7 \u{1f511}".to_owned())]),
+        namespace: Some("user/7".parse().expect("a namespace")),
+        ..Binding::default()
+    };
+    let new = NewKey {
+        binding: Some(binding.clone()),
+        ..new_key(9, TenantId::DEFAULT)
+    };
+    let created = match store.create_key(new, None).await.expect("creates") {
+        CreateKeyOutcome::Created(key) => key,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(created.binding.as_ref(), Some(&binding));
+    assert_eq!(created.scopes, new_key(9, TenantId::DEFAULT).scopes);
+    let found = store.find_key(created.id).await.expect("reads");
+    assert_eq!(found.as_ref(), Some(&created));
+    let item = RotateKey {
+        tenant: TenantId::DEFAULT,
+        id: created.id,
+        hash: [7; 32],
+        overlap_ms: 500,
+    };
+    let rotated = store.rotate_key(item).await.expect("rotates");
+    assert_eq!(rotated.and_then(|key| key.binding), Some(binding));
 }
 
 pub async fn a_repeated_request_creates_one_key(store: &dyn Inspect) {

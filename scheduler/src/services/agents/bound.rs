@@ -1,0 +1,73 @@
+//! What a request may do whose key is bound to a part of its tenant.
+
+use mainspring_shared::agent::{AgentSpec, SendOptions};
+use mainspring_shared::id::SessionId;
+use mainspring_shared::session::SessionRecord;
+use mainspring_shared::store::NewSession;
+use mainspring_shared::tenant::Outside;
+use serde_json::{Map, Value};
+
+use super::Resolver;
+use crate::error::Error;
+
+impl Resolver<'_> {
+    /// Fails for a session outside of the binding as if it did not exist.
+    pub fn see(&self, session: &SessionRecord) -> Result<(), Error> {
+        let inside = self.binding.is_none_or(|binding| {
+            let judged = binding.judge(&session.agent, &session.metadata, session.key.session);
+            judged.is_ok()
+        });
+        inside.then_some(()).ok_or_else(Error::session_not_found)
+    }
+
+    /// Adds what the metadata of a session must have, before its agent is bound to it.
+    pub fn fill(&self, metadata: &mut Map<String, Value>) -> Result<(), Error> {
+        let Some(binding) = self.binding else {
+            return Ok(());
+        };
+        binding.fill(metadata).map_err(|why| Error::outside(&why))
+    }
+
+    /// Refuses a session that would lie outside of the binding.
+    pub fn admit(&self, session: &NewSession) -> Result<(), Error> {
+        self.admit_as(&session.agent, &session.metadata, session.key.session)
+    }
+
+    /// The same of what a session is to become.
+    pub fn admit_as(
+        &self,
+        agent: &AgentSpec,
+        metadata: &Map<String, Value>,
+        session: SessionId,
+    ) -> Result<(), Error> {
+        let Some(binding) = self.binding else {
+            return Ok(());
+        };
+        let judged = binding.judge(agent, metadata, session);
+        judged.map_err(|why| Error::outside(&why))
+    }
+
+    /// Refuses the memory of an agent that a send alone is run with, where it lies outside.
+    pub(super) fn admit_memory(
+        &self,
+        agent: &AgentSpec,
+        metadata: &Map<String, Value>,
+        session: SessionId,
+    ) -> Result<(), Error> {
+        let Some(binding) = self.binding else {
+            return Ok(());
+        };
+        let judged = binding.judge_memory(agent, metadata, session);
+        judged.map_err(|why| Error::outside(&why))
+    }
+
+    /// Refuses options that make another agent of one that the key is bound to.
+    pub(super) fn admit_options(&self, options: &SendOptions) -> Result<(), Error> {
+        let names_agents = self.binding.is_some_and(|binding| binding.names_agents());
+        let is_other = options.model.is_some() || options.system_prompt.is_some();
+        if names_agents && is_other {
+            return Err(Error::outside(&Outside::Agent));
+        }
+        Ok(())
+    }
+}
