@@ -3,6 +3,7 @@
 mod blobs;
 mod memory;
 mod model;
+mod oidc;
 mod provider;
 mod tools;
 mod validate;
@@ -21,6 +22,7 @@ use mainspring_worker::{RetrySettings, WorkerConfig};
 
 pub(crate) use blobs::{BlobStore, BlobsConfig};
 pub(crate) use memory::{EmbeddingsConfig, MemoryServer};
+pub(crate) use oidc::OidcIssuer;
 pub(crate) use provider::{Provider, ProviderKind, extra};
 pub(crate) use tools::{HooksConfig, McpServer, ShellKind, SkillsConfig, ToolsConfig};
 pub(crate) use validate::{Backend, Purpose};
@@ -112,6 +114,8 @@ settings! {
         embeddings: EmbeddingsConfig = EmbeddingsConfig::default();
         /// Providers of memory behind URLs, by name.
         memory: BTreeMap<String, MemoryServer> = BTreeMap::new();
+        /// Who signs tokens that are accepted in place of API keys, by name.
+        oidc: BTreeMap<String, OidcIssuer> = BTreeMap::new();
         /// What [`print`](Self::print) shows.
         printed: String = String::new();
         /// Whether nothing decided on the default provider.
@@ -131,7 +135,7 @@ choice! {
 
 /// All keys there are.
 fn keys() -> Keys {
-    let components: [&[Key]; 13] = [
+    let components: [&[Key]; 14] = [
         Config::KEYS,
         TelemetrySettings::KEYS,
         BlobsConfig::KEYS,
@@ -145,6 +149,7 @@ fn keys() -> Keys {
         McpServer::KEYS,
         EmbeddingsConfig::KEYS,
         MemoryServer::KEYS,
+        OidcIssuer::KEYS,
     ];
     let mut keys = components.concat();
     keys.push(provider::KEY_VARIABLE);
@@ -173,6 +178,7 @@ impl Config {
             mcp: layers.named("mcp", "mcp.*"),
             embeddings: layers.settings(),
             memory: layers.named("memory", "memory.*"),
+            oidc: layers.named("oidc", "oidc.*"),
             printed: layers.print(),
             provider_by_default,
             ..layers.settings()

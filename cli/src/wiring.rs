@@ -3,6 +3,7 @@
 mod bounds;
 mod memories;
 mod models;
+mod oidc;
 mod tools;
 mod webhooks;
 
@@ -26,6 +27,7 @@ use mainspring_store_sqlite::{MigratePolicy, SqliteOptions};
 pub(crate) use self::bounds::{scheduler_config, worker_config};
 pub(crate) use self::memories::memories;
 pub(crate) use self::models::providers;
+pub(crate) use self::oidc::verifier as issuers;
 pub(crate) use self::tools::{hooks, mcp_servers, tools};
 pub(crate) use self::webhooks::{webhooks, with_own_key};
 use crate::failure::{Exit, Failure, causes, exit_of, next_of, usage, usage_text};

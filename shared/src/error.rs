@@ -209,6 +209,10 @@ codes! {
     AuthInvalid = "auth.invalid", Invalid, 401;
     /// The key does not allow this.
     AuthForbidden = "auth.forbidden", Invalid, 403;
+    /// The token names a tenant that there is none of.
+    AuthTenantUnknown = "auth.tenant_unknown", Invalid, 403;
+    /// The keys of a token's issuer are not known and cannot be read.
+    AuthIssuerUnavailable = "auth.issuer_unavailable", Unavailable, 503;
     /// What would be made lies outside of what the key is bound to.
     AuthBinding = "auth.binding", Invalid, 403;
     /// No tenant has this id.

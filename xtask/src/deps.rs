@@ -49,6 +49,7 @@ const WALLS: &[(&str, &[&str])] = &[
             "mainspring-benches",
         ],
     ),
+    ("jsonwebtoken", &["mainspring-cli"]),
     ("object_store", &["mainspring-blob-stores"]),
     ("image", &["mainspring-worker"]),
     ("tower*", &["mainspring-api", "mainspring-tests"]),

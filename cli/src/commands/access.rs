@@ -1,8 +1,9 @@
 //! Who may use a scheduler: everyone who reaches it, or who has a key.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
-use mainspring_api::{Access, RootKey};
+use mainspring_api::{Access, RootKey, Verifier};
 use mainspring_shared::id::TenantId;
 use mainspring_shared::store::{ListKeys, Store};
 
@@ -41,10 +42,14 @@ fn root_key(config: &Config) -> Result<Option<RootKey>, Failure> {
 }
 
 /// Of `mainspring dev`: open on this machine and nowhere else.
-pub(super) fn of_dev(config: &Config, address: SocketAddr) -> Result<Access, Failure> {
-    match root_key(config)? {
-        Some(root) => Ok(Access::Keys { root: Some(root) }),
-        None => open(config, address),
+pub(super) fn of_dev(
+    config: &Config,
+    issuers: Option<Arc<dyn Verifier>>,
+    address: SocketAddr,
+) -> Result<Access, Failure> {
+    match (root_key(config)?, issuers) {
+        (None, None) => open(config, address),
+        (root, issuers) => Ok(Access::Keys { root, issuers }),
     }
 }
 
@@ -52,10 +57,12 @@ pub(super) fn of_dev(config: &Config, address: SocketAddr) -> Result<Access, Fai
 pub(super) async fn of_scheduler(
     config: &Config,
     store: &dyn Store,
+    issuers: Option<Arc<dyn Verifier>>,
     address: SocketAddr,
 ) -> Result<Access, Failure> {
-    if let Some(root) = root_key(config)? {
-        return Ok(Access::Keys { root: Some(root) });
+    let root = root_key(config)?;
+    if root.is_some() || issuers.is_some() {
+        return Ok(Access::Keys { root, issuers });
     }
     if config.insecure {
         return open(config, address);
@@ -70,7 +77,10 @@ pub(super) async fn of_scheduler(
         let page = store.list_keys(query).await;
         let page = page.map_err(|error| crate::wiring::store_failure(config, &error))?;
         if page.data.iter().any(|key| key.revoked_at.is_none()) {
-            return Ok(Access::Keys { root: None });
+            return Ok(Access::Keys {
+                root: None,
+                issuers: None,
+            });
         }
         before = page.data.last().map(|key| key.id);
         if !page.more || before.is_none() {

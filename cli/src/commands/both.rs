@@ -28,7 +28,8 @@ pub(crate) async fn run(config: &Config) -> Result<(), Failure> {
     // Last, so that whoever gets through is served.
     let listener = bind(&config.listen, "--listen").await?;
     let address = address_of(&listener)?;
-    let access = access::of_scheduler(config, store.as_ref(), address).await?;
+    let issuers = wiring::issuers(config, &base.clock)?;
+    let access = access::of_scheduler(config, store.as_ref(), issuers, address).await?;
     let worker = base.worker(config, store.clone(), &wires)?;
     let scheduler = base.scheduler(config, store, &wires, listener, access, |address| {
         tracing::info!(%address, "serving");

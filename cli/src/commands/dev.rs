@@ -25,7 +25,8 @@ pub(crate) async fn run(args: &DevArgs, config: &Config) -> Result<(), Failure> 
     let store = wiring::store(config, Migrate::Create).await?;
     base.mount_skills(config, &store).await;
     let listener = bind(&config.listen, "--listen").await?;
-    let access = access::of_dev(config, address_of(&listener)?)?;
+    let issuers = wiring::issuers(config, &base.clock)?;
+    let access = access::of_dev(config, issuers, address_of(&listener)?)?;
     let wires = wiring::local(&base.clock);
     let worker = base.worker(config, store.clone(), &wires)?;
     let welcome = welcome(config);

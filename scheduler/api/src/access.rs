@@ -1,5 +1,6 @@
 //! Who sends a request, for which tenant, and what that key allows.
 
+mod issuers;
 mod keys;
 mod rate;
 pub(crate) mod reach;
@@ -19,8 +20,10 @@ use mainspring_scheduler::error::{Error, Quota};
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{KeyId, TenantId};
 use mainspring_shared::tenant::{Binding, KeyRecord, Scopes, Token};
+use mainspring_shared::time::Timestamp;
 use sha2::{Digest, Sha256};
 
+pub use self::issuers::{Identity, Refused, Verifier};
 use self::keys::Keys;
 use self::rate::Rates;
 pub(crate) use self::scopes::Needs;
@@ -44,6 +47,8 @@ pub enum Access {
     Keys {
         /// The operator's own key, which is in no database.
         root: Option<RootKey>,
+        /// Who verifies tokens that others sign; without one they are refused.
+        issuers: Option<Arc<dyn Verifier>>,
     },
 }
 
@@ -71,6 +76,8 @@ pub(crate) struct Caller {
     binding: Option<Arc<Binding>>,
     /// The key that has to stay valid while an answer is streamed.
     key: Option<KeyId>,
+    /// Who it is, and until when, where a token of an issuer says so.
+    subject: Option<(Arc<str>, Timestamp)>,
     /// The limit of requests that this one counts among.
     pub(crate) quota: Option<Quota>,
 }
@@ -103,10 +110,13 @@ impl Caller {
         }
     }
 
-    /// Who it is, for the record: the id of its key, or the operator.
+    /// Who it is, for the record: the id of its key, whom its token stands for, or the operator.
     pub(crate) fn name(&self) -> String {
-        self.key
-            .map_or_else(|| "operator".to_owned(), |key| key.to_string())
+        match (&self.key, &self.subject) {
+            (Some(key), _) => key.to_string(),
+            (None, Some((subject, _))) => subject.to_string(),
+            (None, None) => "operator".to_owned(),
+        }
     }
 
     /// Whether it sees what all tenants have: the operator, unless it acts for another tenant.
@@ -121,6 +131,7 @@ impl Caller {
             operates: true,
             binding: None,
             key: None,
+            subject: None,
             quota: None,
         }
     }
@@ -199,10 +210,20 @@ impl Gatekeeper {
             };
         };
         // Hashes are compared, so that the time it takes says nothing about the key.
-        if let Access::Keys { root: Some(root) } = &self.access
+        if let Access::Keys {
+            root: Some(root), ..
+        } = &self.access
             && *root == RootKey::new(text)
         {
             return Ok(Caller::operator(TenantId::DEFAULT));
+        }
+        if let Access::Keys {
+            issuers: Some(issuers),
+            ..
+        } = &self.access
+            && issuers::is_signed(text)
+        {
+            return self.identified(app, issuers.verify(text).await?).await;
         }
         let token: Token = text.parse().map_err(|_| refused())?;
         let now = app.clock.now();
@@ -221,6 +242,25 @@ impl Gatekeeper {
             scopes: record.scopes,
             binding: record.binding.map(Arc::new),
             key: Some(record.id),
+            subject: None,
+            quota: None,
+        })
+    }
+
+    /// Whom a token of an issuer stands for. It never operates the system: what it says is someone else's to decide.
+    async fn identified(&self, app: &App, identity: Identity) -> Result<Caller, Error> {
+        let tenant = self.keys.named(app, &identity.tenant).await?;
+        let unknown = || {
+            let detail = "no tenant has the name that the token says";
+            Error::new(Code::AuthTenantUnknown, detail)
+        };
+        Ok(Caller {
+            tenant: tenant.ok_or_else(unknown)?,
+            operates: false,
+            scopes: identity.scopes,
+            binding: None,
+            key: None,
+            subject: Some((identity.subject.into(), identity.expires_at)),
             quota: None,
         })
     }
@@ -243,18 +283,26 @@ impl Gatekeeper {
         found.map(|tenant| tenant.id).ok_or_else(no_tenant)
     }
 
-    /// Ends a stream whose key was revoked, deleted or has expired, at its next piece: an event or a
-    /// heartbeat.
+    /// Ends a stream whose key was revoked, deleted or has expired, or whose token has, at its next piece: an event or
+    /// a heartbeat.
     pub(crate) fn watched(self: Arc<Self>, app: Arc<App>, caller: &Caller, body: Body) -> Body {
-        let Some(key) = caller.key else { return body };
+        let key = caller.key;
+        let until = caller.subject.as_ref().map(|(_, until)| *until);
+        if key.is_none() && until.is_none() {
+            return body;
+        }
         let start = (body.into_data_stream(), self, app);
         let pieces = futures::stream::unfold(start, move |(mut pieces, keeper, app)| async move {
             let piece = pieces.next().await?;
-            // An unavailable database is no reason to end a stream.
-            let ended = match keeper.keys.find(&app, key).await {
-                Ok(found) => !found.is_some_and(|record| record.is_live(app.clock.now())),
-                Err(_) => false,
-            };
+            let now = app.clock.now();
+            let mut ended = until.is_some_and(|until| now >= until);
+            if let Some(key) = key {
+                // An unavailable database is no reason to end a stream.
+                ended |= match keeper.keys.find(&app, key).await {
+                    Ok(found) => !found.is_some_and(|record| record.is_live(now)),
+                    Err(_) => false,
+                };
+            }
             (!ended).then_some((piece, (pieces, keeper, app)))
         });
         Body::from_stream(pieces)

@@ -43,5 +43,5 @@ mod waiting;
 mod webhooks;
 mod workflows;
 
-pub use access::{Access, RootKey};
+pub use access::{Access, Identity, Refused, RootKey, Verifier};
 pub use run::{Error, OnAccepting, RenderMetrics, Serving, embedded, run};

@@ -26,6 +26,9 @@ pub trait Tenants: Send + Sync {
     /// Reads a tenant; none where it is unknown or deleted.
     async fn get_tenant(&self, id: TenantId) -> Result<Option<Tenant>>;
 
+    /// The tenant with this name; none where no tenant has it.
+    async fn named_tenant(&self, name: String) -> Result<Option<TenantId>>;
+
     /// Lists tenants by number.
     async fn list_tenants(&self, query: ListTenants) -> Result<Page<Tenant>>;
 
@@ -93,6 +96,7 @@ macro_rules! tenants_methods {
                 key: Option<$crate::store::IdempotencyKey>
             ) -> $crate::store::CreateTenantOutcome;
             read get_tenant(id: $crate::id::TenantId) -> Option<$crate::tenant::Tenant>;
+            read named_tenant(name: String) -> Option<$crate::id::TenantId>;
             read list_tenants(
                 query: $crate::store::ListTenants
             ) -> $crate::store::Page<$crate::tenant::Tenant>;

@@ -36,6 +36,11 @@ impl Tenants for SqlStore {
         self.read(move |conn| Box::pin(get(conn, id))).await
     }
 
+    async fn named_tenant(&self, name: String) -> store::Result<Option<TenantId>> {
+        self.read(move |conn| Box::pin(async move { named(conn, &name).await }))
+            .await
+    }
+
     async fn list_tenants(&self, query: ListTenants) -> store::Result<Page<Tenant>> {
         self.read(move |conn| Box::pin(list(conn, query))).await
     }
@@ -188,7 +193,7 @@ async fn create(
             }
         }
     }
-    if named(tx, &new.name).await?.is_some() {
+    if named(tx.conn(), &new.name).await?.is_some() {
         return Ok(CreateTenantOutcome::NameTaken);
     }
     let last: i32 = query_scalar(sql!("tenants/last"))
@@ -226,9 +231,9 @@ async fn lock(tx: &mut Tx) -> Result<()> {
 }
 
 /// The tenant with this name.
-async fn named(tx: &mut Tx, name: &str) -> Result<Option<TenantId>> {
+async fn named(conn: &mut Conn, name: &str) -> Result<Option<TenantId>> {
     let found = query_scalar(sql!("tenants/named")).bind(name);
-    let found: Option<i32> = found.fetch_optional(tx.conn()).await?;
+    let found: Option<i32> = found.fetch_optional(conn).await?;
     Ok(found.map(TenantId))
 }
 
@@ -253,7 +258,9 @@ async fn update(tx: &mut Tx, id: TenantId, patch: TenantPatch) -> Result<UpdateT
         return Ok(UpdateTenantOutcome::NotFound);
     }
     if let Some(name) = &patch.name
-        && named(tx, name).await?.is_some_and(|other| other != id)
+        && named(tx.conn(), name)
+            .await?
+            .is_some_and(|other| other != id)
     {
         return Ok(UpdateTenantOutcome::NameTaken);
     }

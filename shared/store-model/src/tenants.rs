@@ -94,6 +94,14 @@ impl Tenants for ModelStore {
         Ok(self.begin().0.tenants.get(id).cloned())
     }
 
+    async fn named_tenant(&self, name: String) -> Result<Option<TenantId>> {
+        let (state, _) = self.begin();
+        let mut live = state.tenants.0.values().flatten();
+        Ok(live
+            .find(|tenant| tenant.name == name)
+            .map(|tenant| tenant.id))
+    }
+
     async fn list_tenants(&self, query: ListTenants) -> Result<Page<Tenant>> {
         let (state, _) = self.begin();
         let all = state.tenants.0.values().flatten();

@@ -44,6 +44,15 @@ impl Tenants for PostgresStore {
         rows.first().map(tenant).transpose()
     }
 
+    async fn named_tenant(&self, name: String) -> Result<Option<TenantId>> {
+        let find = || sql!("tenants/named").bind(text(&name).into_owned());
+        let rows = fetch(&self.pools.claimers, find).await?;
+        let found = rows
+            .first()
+            .map(|row| Fields::new(row, "tenants").take("tenant"));
+        Ok(found.transpose()?.map(TenantId))
+    }
+
     async fn list_tenants(&self, query: ListTenants) -> Result<Page<Tenant>> {
         let rows = fetch(&self.pools.readers, || {
             sql!("tenants/list")

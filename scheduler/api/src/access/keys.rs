@@ -8,7 +8,7 @@ use lru::LruCache;
 use mainspring_scheduler::App;
 use mainspring_shared::id::{KeyId, TenantId};
 use mainspring_shared::store;
-use mainspring_shared::tenant::{KeyRecord, Limits};
+use mainspring_shared::tenant::{KeyRecord, Limits, NAME_CHARS_MAX};
 
 /// Keys that are remembered at once. Unknown ones are remembered too, so that a client with a deleted key
 /// costs one look-up in a while.
@@ -31,6 +31,7 @@ pub(super) struct Keys {
     believed: Duration,
     records: Mutex<LruCache<KeyId, Looked<Option<KeyRecord>>>>,
     limits: Mutex<LruCache<TenantId, Looked<Limits>>>,
+    names: Mutex<LruCache<String, Looked<Option<TenantId>>>>,
     noted: Mutex<LruCache<KeyId, Duration>>,
 }
 
@@ -40,6 +41,7 @@ impl Keys {
             believed,
             records: Mutex::new(LruCache::new(KEYS_MAX)),
             limits: Mutex::new(LruCache::new(KEYS_MAX)),
+            names: Mutex::new(LruCache::new(KEYS_MAX)),
             noted: Mutex::new(LruCache::new(KEYS_MAX)),
         }
     }
@@ -61,6 +63,21 @@ impl Keys {
         if found.is_some() {
             self.note(app, id, now).await;
         }
+        Ok(found)
+    }
+
+    /// The tenant with this name, as it was at most some seconds ago.
+    pub(super) async fn named(&self, app: &App, name: &str) -> store::Result<Option<TenantId>> {
+        if name.chars().count() > NAME_CHARS_MAX {
+            return Ok(None);
+        }
+        let now = app.clock.monotonic();
+        let name = name.to_owned();
+        if let Some(found) = fresh(&self.names, &name, now, self.believed) {
+            return Ok(found);
+        }
+        let found = app.store.named_tenant(name.clone()).await?;
+        remember(&self.names, name, now, found);
         Ok(found)
     }
 

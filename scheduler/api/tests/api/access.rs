@@ -15,7 +15,12 @@ pub(crate) const ROOT: &str = "a root key of these tests";
 /// A scheduler that asks for keys.
 pub(crate) async fn locked(world: &World) -> Scheduler {
     let root = Some(RootKey::new(ROOT));
-    world.ready_for(Access::Keys { root }).await
+    world
+        .ready_for(Access::Keys {
+            root,
+            issuers: None,
+        })
+        .await
 }
 
 /// A request with a key.
@@ -277,7 +282,12 @@ async fn only_the_operator_sees_the_system_as_a_whole() {
 async fn a_stream_ends_once_its_key_is_revoked() {
     let world = World::new().await;
     let root = Some(RootKey::new(ROOT));
-    let api = world.ready_for(Access::Keys { root }).await;
+    let api = world
+        .ready_for(Access::Keys {
+            root,
+            issuers: None,
+        })
+        .await;
     let (tenant_id, key) = tenant(&api, "blue", &["read"]).await;
     let session = api.call("POST", "/v1/sessions").json(&json!({}));
     let session = session.header("authorization", &format!("Bearer {ROOT}"));

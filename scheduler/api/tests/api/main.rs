@@ -24,6 +24,7 @@ mod forks;
 mod idempotency;
 mod imports;
 mod invalid;
+mod issuers;
 mod lifecycle;
 mod locked;
 mod loops;

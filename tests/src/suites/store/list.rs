@@ -547,6 +547,7 @@ macro_rules! store_cases {
             tenants {
                 the_default_tenant_exists_from_the_start,
                 a_tenant_gets_the_next_number_and_a_name_of_its_own,
+                a_tenant_is_found_by_its_name,
                 a_repeated_request_creates_one_tenant,
                 a_tenant_is_renamed_to_a_name_that_is_free,
                 only_an_empty_tenant_is_deleted_and_its_keys_with_it,

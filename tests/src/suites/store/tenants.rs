@@ -102,6 +102,22 @@ pub async fn a_tenant_gets_the_next_number_and_a_name_of_its_own(store: &dyn Ins
     assert!(!rest.more);
 }
 
+pub async fn a_tenant_is_found_by_its_name(store: &dyn Inspect) {
+    let blue = tenant(store, "blue").await;
+    let named = |name: &str| store.named_tenant(name.to_owned());
+    assert_eq!(named("blue").await.expect("reads"), Some(blue.id));
+    assert_eq!(
+        named("default").await.expect("reads"),
+        Some(TenantId::DEFAULT)
+    );
+    for other in ["Blue", "blue ", "blu", ""] {
+        assert_eq!(named(other).await.expect("reads"), None, "{other:?}");
+    }
+    let deleted = store.delete_tenant(blue.id).await.expect("answers");
+    assert_eq!(deleted, DeleteTenantOutcome::Deleted);
+    assert_eq!(named("blue").await.expect("reads"), None);
+}
+
 pub async fn a_repeated_request_creates_one_tenant(store: &dyn Inspect) {
     let key = Some(request("POST /v1/tenants", 1));
     let first = store.create_tenant(new("blue"), key.clone()).await;

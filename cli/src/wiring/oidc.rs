@@ -1,0 +1,251 @@
+//! Tokens of identity providers: who signed them, for whom, and what they say.
+
+mod keys;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
+use mainspring_api::{Identity, Refused, Verifier};
+use mainspring_shared::tenant::{Scope, Scopes};
+use mainspring_shared::time::{Clock, Timestamp};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use self::keys::{Found, KeySet, Source};
+use crate::config::{Config, OidcIssuer};
+use crate::failure::{Failure, usage_text};
+
+/// Seconds by which the clocks of an issuer and of this machine may differ.
+const LEEWAY_SECONDS: u64 = 30;
+
+/// Bytes of a token: as many as fit into the head of a request with room for the rest of it.
+const TOKEN_BYTES_MAX: usize = 16 * 1024;
+
+/// Characters of a subject that are kept.
+const SUBJECT_CHARS_MAX: usize = 200;
+
+/// The claim that names the tenant unless the configuration says otherwise.
+const TENANT_CLAIM: &str = "tenant";
+
+/// What signs with a private key and is verified with a public one. A secret that both know would make everyone who
+/// reads the public key an issuer.
+const ALGORITHMS: [Algorithm; 9] = [
+    Algorithm::RS256,
+    Algorithm::RS384,
+    Algorithm::RS512,
+    Algorithm::PS256,
+    Algorithm::PS384,
+    Algorithm::PS512,
+    Algorithm::ES256,
+    Algorithm::ES384,
+    Algorithm::EdDSA,
+];
+
+/// The issuers that a configuration names; none where it names none.
+pub(crate) fn verifier(
+    config: &Config,
+    clock: &Arc<dyn Clock>,
+) -> Result<Option<Arc<dyn Verifier>>, Failure> {
+    if config.oidc.is_empty() {
+        return Ok(None);
+    }
+    let mut issuers = Vec::new();
+    for (name, settings) in &config.oidc {
+        let issuer = Issuer::new(settings, clock.clone());
+        let issuer = issuer
+            .map_err(|(fault, advice)| usage_text(format!("[oidc.{name}] {fault}"), advice))?;
+        issuers.push(issuer);
+    }
+    Ok(Some(Arc::new(Issuers(issuers))))
+}
+
+/// Everyone whose tokens are accepted.
+#[derive(Debug)]
+struct Issuers(Vec<Issuer>);
+
+/// One of them.
+#[derive(Debug)]
+struct Issuer {
+    /// What its tokens say of who made them.
+    issuer: String,
+    /// Whom its tokens are for: one of these.
+    audience: Vec<String>,
+    tenant_claim: String,
+    /// The claim with the scopes; those below where there is none.
+    scope_claim: Option<String>,
+    scopes: Scopes,
+    keys: KeySet,
+}
+
+/// The one claim that is read before the signature is checked, to know whose key to check it with.
+#[derive(Deserialize)]
+struct Claimed {
+    iss: String,
+}
+
+/// What is wrong with a section of the configuration, and what helps.
+type Fault = (&'static str, &'static str);
+
+impl Issuer {
+    fn new(settings: &OidcIssuer, clock: Arc<dyn Clock>) -> Result<Self, Fault> {
+        let issuer = settings.issuer.clone();
+        let issuer = issuer.ok_or(("has to say who signs", "give its issuer"))?;
+        if settings.audience.is_empty() {
+            let advice = "give its audience: what tokens for this installation say in aud";
+            return Err(("has to say whom tokens are for", advice));
+        }
+        let named = settings.scopes.iter().map(|name| Scope::parse(name));
+        let scopes: Option<_> = named.collect();
+        let unknown = (
+            "names a scope that is none",
+            "scopes are read, send, answer, manage and admin",
+        );
+        let scopes = Scopes(scopes.ok_or(unknown)?);
+        if settings.scope_claim.is_some() != scopes.0.is_empty() {
+            let advice = "give one of scope_claim and scopes";
+            return Err(("has to say once what tokens allow", advice));
+        }
+        let source = Source::new(&issuer, settings.jwks_url.as_deref())?;
+        Ok(Self {
+            keys: KeySet::new(source, clock)?,
+            issuer,
+            audience: settings.audience.clone(),
+            tenant_claim: settings
+                .tenant_claim
+                .clone()
+                .unwrap_or_else(|| TENANT_CLAIM.to_owned()),
+            scope_claim: settings.scope_claim.clone(),
+            scopes,
+        })
+    }
+
+    async fn verify(&self, token: &str) -> Result<Identity, Refused> {
+        let header = decode_header(token).map_err(|_| invalid("it cannot be read"))?;
+        if !ALGORITHMS.contains(&header.alg) {
+            return Err(invalid("it is not signed with a private key"));
+        }
+        if header.crit.is_some() {
+            return Err(invalid("it asks for what is not known here"));
+        }
+        let kid = header.kid.as_deref();
+        let key = match self.keys.find(kid, header.alg).await {
+            Found::Key(key) => key,
+            Found::Unknown => return Err(invalid("its issuer has no such key")),
+            Found::Away => {
+                let why = "the keys of the token's issuer cannot be read at present";
+                return Err(Refused::Unavailable(why.to_owned()));
+            }
+        };
+        let claims = self.claims(token, header.alg, &key)?;
+        let tenant = text(&claims, &self.tenant_claim);
+        let tenant = tenant.ok_or_else(|| invalid("it names no tenant"))?;
+        let scopes = match &self.scope_claim {
+            Some(claim) => scopes_of(at(&claims, claim)),
+            None => self.scopes.clone(),
+        };
+        let subject = text(&claims, "sub").unwrap_or_default();
+        let expires = claims
+            .get("exp")
+            .and_then(Value::as_f64)
+            .unwrap_or_default();
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "a time beyond all times is one"
+        )]
+        let expires = (expires * 1_000.0) as i64;
+        Ok(Identity {
+            tenant: tenant.to_owned(),
+            scopes,
+            subject: subject.chars().take(SUBJECT_CHARS_MAX).collect(),
+            expires_at: Timestamp(expires.saturating_add(LEEWAY_SECONDS as i64 * 1_000)),
+        })
+    }
+
+    fn claims(
+        &self,
+        token: &str,
+        algorithm: Algorithm,
+        key: &DecodingKey,
+    ) -> Result<Map<String, Value>, Refused> {
+        // Only what the key itself is for: a header cannot choose another family.
+        let mut validation = Validation::new(algorithm);
+        validation.leeway = LEEWAY_SECONDS;
+        validation.validate_nbf = true;
+        validation.set_audience(&self.audience);
+        validation.set_issuer(&[&self.issuer]);
+        validation.set_required_spec_claims(&["exp", "iss", "aud"]);
+        let decoded = decode::<Map<String, Value>>(token, key, &validation);
+        decoded
+            .map(|token| token.claims)
+            .map_err(|error| invalid(why(&error)))
+    }
+}
+
+#[async_trait]
+impl Verifier for Issuers {
+    async fn verify(&self, token: &str) -> Result<Identity, Refused> {
+        if token.len() > TOKEN_BYTES_MAX {
+            return Err(invalid("it is too long"));
+        }
+        let claimed = jsonwebtoken::dangerous::insecure_decode_claims::<Claimed>(token);
+        let claimed = claimed.map_err(|_| invalid("it cannot be read"))?;
+        let issuer = self.0.iter().find(|issuer| issuer.issuer == claimed.iss);
+        let issuer = issuer.ok_or_else(|| invalid("its issuer is not known here"))?;
+        issuer.verify(token).await
+    }
+}
+
+fn invalid(why: &str) -> Refused {
+    Refused::Invalid(why.to_owned())
+}
+
+/// Why a token was refused, in words that quote nothing of it.
+fn why(error: &jsonwebtoken::errors::Error) -> &'static str {
+    use jsonwebtoken::errors::ErrorKind;
+
+    match error.kind() {
+        ErrorKind::ExpiredSignature => "it has expired",
+        ErrorKind::ImmatureSignature => "it is not valid yet",
+        ErrorKind::InvalidAudience => "it is for someone else",
+        ErrorKind::InvalidIssuer => "it is another issuer's",
+        ErrorKind::InvalidSignature => "its signature is wrong",
+        ErrorKind::MissingRequiredClaim(_) => "it lacks exp, iss or aud",
+        _ => "it cannot be verified",
+    }
+}
+
+/// A claim by its name, or by a JSON pointer to it.
+fn at<'a>(claims: &'a Map<String, Value>, claim: &str) -> Option<&'a Value> {
+    let Some(path) = claim.strip_prefix('/') else {
+        return claims.get(claim);
+    };
+    let (first, rest) = path.split_once('/').unwrap_or((path, ""));
+    let found = claims.get(&first.replace("~1", "/").replace("~0", "~"))?;
+    if rest.is_empty() {
+        return Some(found);
+    }
+    found.pointer(&format!("/{rest}"))
+}
+
+fn text<'a>(claims: &'a Map<String, Value>, claim: &str) -> Option<&'a str> {
+    let text = at(claims, claim)?.as_str();
+    text.filter(|text| !text.is_empty())
+}
+
+/// Scopes as a claim has them: names in a list, or in a text with spaces between them. What is none of ours is for
+/// someone else.
+fn scopes_of(claim: Option<&Value>) -> Scopes {
+    let names: Vec<&str> = match claim {
+        Some(Value::String(text)) => text.split_whitespace().collect(),
+        Some(Value::Array(list)) => list.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    };
+    Scopes(names.into_iter().filter_map(Scope::parse).collect())
+}
+
+/// How long a request may wait for an issuer.
+const PATIENCE: Duration = Duration::from_secs(3);

@@ -1,0 +1,564 @@
+//! Tokens of an issuer that is an HTTP server on this machine.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use axum::Router;
+use axum::http::StatusCode;
+use axum::response::IntoResponse;
+use axum::routing::get;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jsonwebtoken::jwk::Jwk;
+use jsonwebtoken::{EncodingKey, Header, encode};
+use mainspring_runtime::SystemClock;
+use serde_json::json;
+
+use super::*;
+
+const ONE: &[u8] = include_bytes!("test_keys/rsa-one.der");
+const TWO: &[u8] = include_bytes!("test_keys/rsa-two.der");
+const CURVE: &[u8] = include_bytes!("test_keys/p256.der");
+
+/// A clock that goes on when a test says so. Tokens are judged by the system's.
+#[derive(Debug, Default)]
+struct Hand(AtomicU64);
+
+impl Hand {
+    fn pass(&self, time: Duration) {
+        self.0.fetch_add(time.as_millis() as u64, Ordering::SeqCst);
+    }
+}
+
+#[async_trait]
+impl Clock for Hand {
+    fn now(&self) -> Timestamp {
+        SystemClock::new().now()
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::from_millis(self.0.load(Ordering::SeqCst))
+    }
+
+    async fn sleep(&self, duration: Duration) {
+        SystemClock::new().sleep(duration).await;
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mood {
+    Answers,
+    Fails,
+    Hangs,
+}
+
+/// What the server publishes, and how it behaves.
+#[derive(Debug)]
+struct Published {
+    keys: Mutex<Vec<Value>>,
+    mood: Mutex<Mood>,
+    asked: AtomicUsize,
+}
+
+struct World {
+    url: String,
+    published: Arc<Published>,
+    clock: Arc<Hand>,
+    verifier: Arc<dyn Verifier>,
+}
+
+/// A key to sign with, as its issuer names it.
+struct Signer {
+    kid: &'static str,
+    algorithm: Algorithm,
+    key: EncodingKey,
+}
+
+impl Signer {
+    fn rsa(kid: &'static str, der: &[u8]) -> Self {
+        let (algorithm, key) = (Algorithm::RS256, EncodingKey::from_rsa_der(der));
+        Self {
+            kid,
+            algorithm,
+            key,
+        }
+    }
+
+    fn curve(kid: &'static str) -> Self {
+        let (algorithm, key) = (Algorithm::ES256, EncodingKey::from_ec_der(CURVE));
+        Self {
+            kid,
+            algorithm,
+            key,
+        }
+    }
+
+    /// As it is published.
+    fn public(&self) -> Value {
+        let jwk = Jwk::from_encoding_key(&self.key, self.algorithm).expect("a public key");
+        let mut jwk = serde_json::to_value(jwk).expect("is JSON");
+        jwk["kid"] = json!(self.kid);
+        jwk["use"] = json!("sig");
+        jwk
+    }
+
+    fn sign(&self, claims: &Value) -> String {
+        let mut header = Header::new(self.algorithm);
+        header.kid = Some(self.kid.to_owned());
+        encode(&header, claims, &self.key).expect("signs")
+    }
+}
+
+fn now() -> i64 {
+    SystemClock::new().now().0 / 1_000
+}
+
+impl World {
+    async fn new(signers: &[&Signer], change: impl FnOnce(&mut OidcIssuer)) -> Self {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+            .await
+            .expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("an address"));
+        let published = Arc::new(Published {
+            keys: Mutex::new(signers.iter().map(|signer| signer.public()).collect()),
+            mood: Mutex::new(Mood::Answers),
+            asked: AtomicUsize::new(0),
+        });
+        let (state, issuer) = (published.clone(), url.clone());
+        let describe = move || async move {
+            let keys = format!("{issuer}/keys");
+            json!({ "issuer": issuer, "jwks_uri": keys, "other": 1 }).to_string()
+        };
+        let keys = move || {
+            let state = state.clone();
+            async move {
+                state.asked.fetch_add(1, Ordering::SeqCst);
+                let mood = *state.mood.lock().unwrap_or_else(PoisonError::into_inner);
+                match mood {
+                    Mood::Answers => {}
+                    Mood::Fails => return StatusCode::BAD_GATEWAY.into_response(),
+                    Mood::Hangs => SystemClock::new().sleep(Duration::from_secs(60)).await,
+                }
+                let keys = state
+                    .keys
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .clone();
+                json!({ "keys": keys }).to_string().into_response()
+            }
+        };
+        let router = Router::new()
+            .route("/.well-known/openid-configuration", get(describe))
+            .route("/keys", get(keys));
+        drop(tokio::spawn(
+            async move { axum::serve(listener, router).await },
+        ));
+        let mut settings = OidcIssuer {
+            issuer: Some(url.clone()),
+            audience: vec!["mainspring".to_owned()],
+            scope_claim: Some("scope".to_owned()),
+            ..OidcIssuer::default()
+        };
+        change(&mut settings);
+        let config = Config {
+            oidc: [("login".to_owned(), settings)].into(),
+            ..Config::default()
+        };
+        let clock = Arc::new(Hand::default());
+        let shared: Arc<dyn Clock> = clock.clone();
+        let verifier = verifier(&config, &shared)
+            .expect("a verifier")
+            .expect("one");
+        Self {
+            url,
+            published,
+            clock,
+            verifier,
+        }
+    }
+
+    fn claims(&self) -> Value {
+        json!({
+            "iss": self.url, "aud": ["other", "mainspring"], "sub": "ann", "tenant": "blue",
+            "scope": "openid read send", "iat": now(), "nbf": now(), "exp": now() + 600,
+        })
+    }
+
+    fn with(&self, member: &str, value: Value) -> Value {
+        let mut claims = self.claims();
+        claims[member] = value;
+        claims
+    }
+
+    fn set(&self, mood: Mood) {
+        *self.published.mood.lock().expect("a mood") = mood;
+    }
+
+    fn publish(&self, signers: &[&Signer]) {
+        let keys = signers.iter().map(|signer| signer.public()).collect();
+        *self.published.keys.lock().expect("keys") = keys;
+    }
+
+    fn asked(&self) -> usize {
+        self.published.asked.load(Ordering::SeqCst)
+    }
+
+    async fn accepts(&self, token: &str) -> Identity {
+        self.verifier.verify(token).await.expect("is accepted")
+    }
+
+    async fn refuses(&self, token: &str, why: &str) {
+        match self.verifier.verify(token).await {
+            Err(Refused::Invalid(said)) => assert_eq!(said, why),
+            other => panic!("{why}: {other:?}"),
+        }
+    }
+
+    async fn cannot_tell(&self, token: &str) {
+        let verified = self.verifier.verify(token).await;
+        assert!(
+            matches!(verified, Err(Refused::Unavailable(_))),
+            "{verified:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_signed_token_says_who_it_is_and_what_it_may() {
+    let (rsa, curve) = (Signer::rsa("one", ONE), Signer::curve("curve"));
+    let world = World::new(&[&rsa, &curve], |_| {}).await;
+    for signer in [&rsa, &curve] {
+        let identity = world.accepts(&signer.sign(&world.claims())).await;
+        assert_eq!(identity.tenant, "blue");
+        assert_eq!(identity.subject, "ann");
+        assert_eq!(identity.scopes, Scopes([Scope::Read, Scope::Send].into()));
+        let left = identity.expires_at.0 / 1_000 - now();
+        assert!((500..=640).contains(&left), "{left}");
+    }
+    // The keys were read once for all of them.
+    assert_eq!(world.asked(), 1);
+}
+
+#[tokio::test]
+async fn claims_may_be_nested_and_scopes_may_be_fixed() {
+    let rsa = Signer::rsa("one", ONE);
+    let world = World::new(&[&rsa], |settings| {
+        settings.tenant_claim = Some("/org/name".to_owned());
+        settings.scope_claim = None;
+        settings.scopes = vec!["read".to_owned()];
+    })
+    .await;
+    let token = rsa.sign(&world.with("org", json!({ "name": "green" })));
+    let identity = world.accepts(&token).await;
+    assert_eq!(identity.tenant, "green");
+    assert_eq!(identity.scopes, Scopes([Scope::Read].into()));
+    world
+        .refuses(&rsa.sign(&world.claims()), "it names no tenant")
+        .await;
+}
+
+#[tokio::test]
+async fn a_token_that_is_not_for_here_and_now_is_refused() {
+    let rsa = Signer::rsa("one", ONE);
+    let world = World::new(&[&rsa], |_| {}).await;
+    for (member, value, why) in [
+        ("aud", json!("other"), "it is for someone else"),
+        ("aud", json!([]), "it is for someone else"),
+        ("aud", Value::Null, "it lacks exp, iss or aud"),
+        ("exp", json!(now() - 60), "it has expired"),
+        ("exp", Value::Null, "it lacks exp, iss or aud"),
+        ("nbf", json!(now() + 120), "it is not valid yet"),
+        (
+            "iss",
+            json!("https://evil.example"),
+            "its issuer is not known here",
+        ),
+        (
+            "iss",
+            json!(format!("{}/", world.url)),
+            "its issuer is not known here",
+        ),
+        ("tenant", json!(""), "it names no tenant"),
+        ("tenant", json!(["blue"]), "it names no tenant"),
+    ] {
+        let token = rsa.sign(&world.with(member, value));
+        world.refuses(&token, why).await;
+    }
+    // Clocks differ a little.
+    world
+        .accepts(&rsa.sign(&world.with("exp", json!(now() - 5))))
+        .await;
+    world
+        .accepts(&rsa.sign(&world.with("nbf", json!(now() + 5))))
+        .await;
+    for text in ["", "a.b", "a.b.c", "e30.e30.e30", &"x".repeat(20_000)] {
+        let verified = world.verifier.verify(text).await;
+        assert!(matches!(verified, Err(Refused::Invalid(_))), "{verified:?}");
+    }
+}
+
+#[tokio::test]
+async fn only_the_issuers_private_keys_sign() {
+    let (rsa, other) = (Signer::rsa("one", ONE), Signer::rsa("one", TWO));
+    let curve = Signer::curve("curve");
+    let world = World::new(&[&rsa, &curve], |_| {}).await;
+    let claims = world.claims();
+    world
+        .refuses(&other.sign(&claims), "its signature is wrong")
+        .await;
+    // A key is used for its own algorithms, whatever a header says.
+    let swapped = Signer::curve("one");
+    world
+        .refuses(&swapped.sign(&claims), "its issuer has no such key")
+        .await;
+    // Not signed at all.
+    let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+    for header in [
+        json!({ "alg": "none", "kid": "one" }),
+        json!({ "alg": "None" }),
+    ] {
+        let token = format!("{}.{}.", part(&header), part(&claims));
+        world.refuses(&token, "it cannot be read").await;
+    }
+    // The public key as a secret, in each form that someone might try.
+    let public = rsa.public();
+    let modulus = public["n"].as_str().expect("a modulus");
+    let decoded = URL_SAFE_NO_PAD.decode(modulus).expect("base64");
+    for secret in [modulus.as_bytes(), &decoded, public.to_string().as_bytes()] {
+        let mut header = Header::new(Algorithm::HS256);
+        header.kid = Some("one".to_owned());
+        let token = encode(&header, &claims, &EncodingKey::from_secret(secret)).expect("signs");
+        world
+            .refuses(&token, "it is not signed with a private key")
+            .await;
+    }
+    // A part of the token was changed.
+    let token = rsa.sign(&claims);
+    let mut parts: Vec<&str> = token.split('.').collect();
+    let richer = part(&world.with("tenant", json!("red")));
+    parts[1] = &richer;
+    world
+        .refuses(&parts.join("."), "its signature is wrong")
+        .await;
+    // An extension that has to be understood is not.
+    let mut header = Header::new(Algorithm::RS256);
+    header.kid = Some("one".to_owned());
+    header.crit = Some(vec!["b64".to_owned()]);
+    let token = encode(&header, &claims, &rsa.key).expect("signs");
+    world
+        .refuses(&token, "it asks for what is not known here")
+        .await;
+}
+
+#[tokio::test]
+async fn a_published_secret_is_no_key() {
+    let rsa = Signer::rsa("one", ONE);
+    let world = World::new(&[&rsa], |_| {}).await;
+    let shared = json!({ "kty": "oct", "kid": "shared", "k": "c2VjcmV0", "alg": "HS256" });
+    let strange = json!({ "kty": "strange", "kid": "x" });
+    let encryption = {
+        let mut key = Signer::rsa("enc", TWO).public();
+        key["use"] = json!("enc");
+        key
+    };
+    let keys = vec![shared, strange, encryption, rsa.public(), json!(7)];
+    *world.published.keys.lock().expect("keys") = keys;
+    world.accepts(&rsa.sign(&world.claims())).await;
+    let token = Signer::rsa("enc", TWO).sign(&world.claims());
+    world.refuses(&token, "its issuer has no such key").await;
+}
+
+#[tokio::test]
+async fn a_token_without_a_key_id_means_the_only_key_that_fits() {
+    let (one, two) = (Signer::rsa("one", ONE), Signer::rsa("two", TWO));
+    let world = World::new(&[&one], |_| {}).await;
+    let nameless = |world: &World| {
+        let header = Header::new(Algorithm::RS256);
+        encode(&header, &world.claims(), &one.key).expect("signs")
+    };
+    world.accepts(&nameless(&world)).await;
+    let world = World::new(&[&one, &two], |_| {}).await;
+    world
+        .refuses(&nameless(&world), "its issuer has no such key")
+        .await;
+}
+
+#[tokio::test]
+async fn a_new_key_is_found_and_a_withdrawn_one_forgotten() {
+    let (one, two) = (Signer::rsa("one", ONE), Signer::rsa("two", TWO));
+    let world = World::new(&[&one], |_| {}).await;
+    world.accepts(&one.sign(&world.claims())).await;
+    world.publish(&[&one, &two]);
+    // Whoever invents names of keys makes no requests.
+    for _ in 0..20 {
+        let token = two.sign(&world.claims());
+        world.refuses(&token, "its issuer has no such key").await;
+    }
+    assert_eq!(world.asked(), 1);
+    world.clock.pass(Duration::from_secs(20));
+    world.accepts(&two.sign(&world.claims())).await;
+    assert_eq!(world.asked(), 2);
+    world.publish(&[&two]);
+    world.clock.pass(Duration::from_mins(11));
+    // The old one is read again behind this.
+    world.accepts(&two.sign(&world.claims())).await;
+    for _ in 0..200 {
+        if world
+            .verifier
+            .verify(&one.sign(&world.claims()))
+            .await
+            .is_err()
+        {
+            break;
+        }
+        SystemClock::new().sleep(Duration::from_millis(20)).await;
+    }
+    let token = one.sign(&world.claims());
+    world.refuses(&token, "its issuer has no such key").await;
+}
+
+#[tokio::test]
+async fn while_the_issuer_is_away_its_known_keys_are_used_for_a_day() {
+    let (one, two) = (Signer::rsa("one", ONE), Signer::rsa("two", TWO));
+    let world = World::new(&[&one], |_| {}).await;
+    world.accepts(&one.sign(&world.claims())).await;
+    world.set(Mood::Fails);
+    world.clock.pass(Duration::from_hours(1));
+    world.accepts(&one.sign(&world.claims())).await;
+    world.clock.pass(Duration::from_mins(1));
+    // It may be a new key of theirs: nobody can tell, and a refusal would be wrong.
+    world.cannot_tell(&two.sign(&world.claims())).await;
+    let asked = world.asked();
+    world.cannot_tell(&two.sign(&world.claims())).await;
+    assert_eq!(
+        world.asked(),
+        asked,
+        "an issuer that is away is not asked again at once"
+    );
+    world.clock.pass(Duration::from_hours(24));
+    world.cannot_tell(&one.sign(&world.claims())).await;
+    world.set(Mood::Answers);
+    world.clock.pass(Duration::from_secs(20));
+    world.accepts(&one.sign(&world.claims())).await;
+}
+
+#[tokio::test]
+async fn a_slow_issuer_delays_nobody_for_long_and_known_keys_not_at_all() {
+    let (one, two) = (Signer::rsa("one", ONE), Signer::rsa("two", TWO));
+    let world = World::new(&[&one], |_| {}).await;
+    world.accepts(&one.sign(&world.claims())).await;
+    world.set(Mood::Hangs);
+    world.clock.pass(Duration::from_mins(11));
+    let clock = SystemClock::new();
+    let began = clock.monotonic();
+    world.accepts(&one.sign(&world.claims())).await;
+    assert!(clock.monotonic() - began < Duration::from_secs(1));
+    let token = two.sign(&world.claims());
+    let asking = [(); 5].map(|()| world.cannot_tell(&token));
+    futures::future::join_all(asking).await;
+    // All of them waited for the same attempt.
+    let took = clock.monotonic() - began;
+    assert!(took < PATIENCE * 2 + Duration::from_secs(2), "{took:?}");
+}
+
+#[tokio::test]
+async fn an_issuer_that_says_to_be_another_one_is_not_believed() {
+    let one = Signer::rsa("one", ONE);
+    let world = World::new(&[&one], |settings| {
+        let url = settings.issuer.clone().expect("one");
+        settings.issuer = Some(url.replace("127.0.0.1", "localhost"));
+    })
+    .await;
+    let issuer = world.url.replace("127.0.0.1", "localhost");
+    world
+        .cannot_tell(&one.sign(&world.with("iss", json!(issuer))))
+        .await;
+}
+
+#[tokio::test]
+async fn the_keys_may_be_named_themselves() {
+    let one = Signer::rsa("one", ONE);
+    let world = World::new(&[&one], |settings| {
+        let url = settings.issuer.replace("https://login.example".to_owned());
+        settings.jwks_url = Some(format!("{}/keys", url.expect("one")));
+    })
+    .await;
+    let claims = world.with("iss", json!("https://login.example"));
+    world.accepts(&one.sign(&claims)).await;
+}
+
+#[test]
+fn settings_that_make_no_sense_are_said() {
+    let good = OidcIssuer {
+        issuer: Some("https://login.example".to_owned()),
+        audience: vec!["x".to_owned()],
+        scopes: vec!["read".to_owned()],
+        ..OidcIssuer::default()
+    };
+    let faults = [
+        (
+            OidcIssuer {
+                issuer: None,
+                ..good.clone()
+            },
+            "who signs",
+        ),
+        (
+            OidcIssuer {
+                audience: Vec::new(),
+                ..good.clone()
+            },
+            "whom tokens are for",
+        ),
+        (
+            OidcIssuer {
+                scopes: Vec::new(),
+                ..good.clone()
+            },
+            "what tokens allow",
+        ),
+        (
+            OidcIssuer {
+                scope_claim: Some("scope".to_owned()),
+                ..good.clone()
+            },
+            "what tokens allow",
+        ),
+        (
+            OidcIssuer {
+                scopes: vec!["all".to_owned()],
+                ..good.clone()
+            },
+            "a scope that is none",
+        ),
+        (
+            OidcIssuer {
+                issuer: Some("http://login.example".to_owned()),
+                ..good.clone()
+            },
+            "not https",
+        ),
+        (
+            OidcIssuer {
+                jwks_url: Some("http://10.0.0.1/keys".to_owned()),
+                ..good.clone()
+            },
+            "not https",
+        ),
+    ];
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    for (settings, expected) in faults {
+        let config = Config {
+            oidc: [("login".to_owned(), settings)].into(),
+            ..Config::default()
+        };
+        let failure = verifier(&config, &clock).expect_err("it makes no sense");
+        assert!(failure.message.contains(expected), "{}", failure.message);
+        assert!(
+            failure.message.contains("[oidc.login]"),
+            "{}",
+            failure.message
+        );
+    }
+}
