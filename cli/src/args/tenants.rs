@@ -114,7 +114,6 @@ fn dollars(text: &str) -> Result<f64, String> {
 
 /// The part of the tenant that a key is bound to.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Binding")]
 pub(crate) struct BindingArgs {
     /// Binds the key to sessions of this published agent; may be repeated
     #[arg(long = "agent", value_name = "NAME")]

@@ -7,7 +7,7 @@ use mainspring_shared::store::{
     ListKeys, ListTenants, NewKey, NewTenant, PLACE_KEPT_MS, Page, Result, RotateKey, TenantPatch,
     TenantUsage, TenantUsageQuery, Tenants, UpdateTenantOutcome,
 };
-use mainspring_shared::tenant::{KeyRecord, Scopes, SeatLimits, Tenant, resource, tenant_of};
+use mainspring_shared::tenant::{KeyRecord, SeatLimits, Tenant, resource, tenant_of};
 use mainspring_shared::time::Timestamp;
 use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection};
