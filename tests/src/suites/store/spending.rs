@@ -123,8 +123,9 @@ pub async fn an_end_without_a_worker_pays_for_what_the_dead_one_bought(store: &d
         if is_cancel {
             cancel(store, TTL + 1, n).await;
         } else {
-            let swept = store.at(time(TTL + 1)).sweep_alarms(boot(SCHEDULER), 10);
-            swept.await.expect("the store answers");
+            let late = store.at(time(TTL + 1));
+            let swept = late.sweep_alarms(boot(SCHEDULER), 10).await;
+            swept.expect("the store answers");
         }
         let record = stored(store, n).await;
         assert!(record.status.is_final(), "{n}: {record:?}");
