@@ -102,7 +102,7 @@ fn body_of(method: &str, path: &str) -> Value {
         ("PATCH", "/v1/memories/{id}") | ("POST", "/v1/runs/{id}/nodes/{path}/steer") => {
             json!({ "text": "y" })
         }
-        ("POST", "/v1/runs/{id}/nodes/{path}/amend") => json!({ "input": "y" }),
+        ("POST", "/v1/runs/{id}/nodes/{path}/amend") => json!({ "output": "y" }),
         ("PATCH", "/v1/webhooks/{id}") => json!({ "events": ["send.failed"] }),
         _ => Value::Null,
     }
