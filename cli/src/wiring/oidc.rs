@@ -70,8 +70,8 @@ struct Issuers(Vec<Issuer>);
 /// One of them.
 #[derive(Debug)]
 struct Issuer {
-    /// What its tokens say of who made them.
-    issuer: String,
+    /// What its tokens say of who made them, in `iss`.
+    name: String,
     /// Whom its tokens are for: one of these.
     audience: Vec<String>,
     tenant_claim: String,
@@ -112,7 +112,7 @@ impl Issuer {
         let source = Source::new(&issuer, settings.jwks_url.as_deref())?;
         Ok(Self {
             keys: KeySet::new(source, clock)?,
-            issuer,
+            name: issuer,
             audience: settings.audience.clone(),
             tenant_claim: settings
                 .tenant_claim
@@ -176,7 +176,7 @@ impl Issuer {
         validation.leeway = LEEWAY_SECONDS;
         validation.validate_nbf = true;
         validation.set_audience(&self.audience);
-        validation.set_issuer(&[&self.issuer]);
+        validation.set_issuer(&[&self.name]);
         validation.set_required_spec_claims(&["exp", "iss", "aud"]);
         let decoded = decode::<Map<String, Value>>(token, key, &validation);
         decoded
@@ -193,7 +193,7 @@ impl Verifier for Issuers {
         }
         let claimed = jsonwebtoken::dangerous::insecure_decode_claims::<Claimed>(token);
         let claimed = claimed.map_err(|_| invalid("it cannot be read"))?;
-        let issuer = self.0.iter().find(|issuer| issuer.issuer == claimed.iss);
+        let issuer = self.0.iter().find(|issuer| issuer.name == claimed.iss);
         let issuer = issuer.ok_or_else(|| invalid("its issuer is not known here"))?;
         issuer.verify(token).await
     }

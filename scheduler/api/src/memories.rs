@@ -16,7 +16,7 @@ use mainspring_shared::store::{
     ChangeMemory, Erasure, ListErasures, ListMemories, NewMemory, SaveMemory, SaveMemoryOutcome,
     SearchMemories,
 };
-use mainspring_shared::tenant::Binding;
+use mainspring_shared::tenant::{Binding, Narrowed};
 use mainspring_shared::time::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
@@ -256,7 +256,7 @@ pub(super) async fn list(
         let detail = "must name where to search when q is given";
         return Err(Error::invalid("?namespace", detail).into());
     }
-    let Some(namespace) = narrow(&caller, query.namespace) else {
+    let Some(Narrowed(namespace)) = narrow(&caller, query.namespace) else {
         return respond::json(StatusCode::OK, &List::<MemoryEntry>::whole(Vec::new()));
     };
     query.namespace = namespace;
@@ -281,10 +281,10 @@ pub(super) async fn list(
 }
 
 /// What of a namespace the caller sees: nothing of one that lies outside of its binding.
-fn narrow(caller: &Caller, asked: Option<Namespace>) -> Option<Option<Namespace>> {
+fn narrow(caller: &Caller, asked: Option<Namespace>) -> Option<Narrowed> {
     match caller.binding() {
-        Some(binding) => binding.narrow(asked).map(|narrowed| narrowed.0),
-        None => Some(asked),
+        Some(binding) => binding.narrow(asked),
+        None => Some(Narrowed(asked)),
     }
 }
 
@@ -401,7 +401,7 @@ pub(super) async fn erase(
     let Some(namespace) = query.namespace else {
         return Err(Error::invalid("?namespace", "must name what to erase").into());
     };
-    let Some(namespace) = narrow(&caller, Some(namespace)).flatten() else {
+    let Some(Narrowed(Some(namespace))) = narrow(&caller, Some(namespace)) else {
         return respond::json(StatusCode::OK, &ErasedView { deleted: 0 });
     };
     refuse_held(&app, caller.tenant).await?;

@@ -195,11 +195,11 @@ mod tests {
         SessionId(uuid::Uuid::from_u128(1))
     }
 
-    fn binding(json: Value) -> Binding {
+    fn binding(json: &Value) -> Binding {
         crate::stored::read(&json.to_string()).expect("a binding")
     }
 
-    fn object(value: Value) -> Map<String, Value> {
+    fn object(value: &Value) -> Map<String, Value> {
         value.as_object().expect("an object").clone()
     }
 
@@ -217,10 +217,10 @@ mod tests {
 
     #[test]
     fn a_session_is_inside_if_everything_about_it_is() {
-        let binding = binding(json!({
+        let binding = binding(&json!({
             "agents": ["support"], "metadata": {"user": "7"}, "namespace": "user/7"
         }));
-        let inside = object(json!({"user": "7", "more": 1}));
+        let inside = object(&json!({"user": "7", "more": 1}));
         let template = Some("user/{{metadata.user}}");
         let judge = |agent: &AgentSpec, metadata: &Map<String, Value>| {
             binding.judge(agent, metadata, session())
@@ -241,7 +241,7 @@ mod tests {
             name: "user".to_owned(),
         };
         for other in [json!({}), json!({"user": 7}), json!({"user": "8"})] {
-            let judged = judge(&published("support", None), &object(other));
+            let judged = judge(&published("support", None), &object(&other));
             assert_eq!(judged, Err(user()));
         }
         for elsewhere in [
@@ -258,24 +258,24 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_filled_in_and_what_contradicts_is_refused() {
-        let binding = binding(json!({"metadata": {"user": "7"}}));
-        let mut metadata = object(json!({"a": 1}));
+        let binding = binding(&json!({"metadata": {"user": "7"}}));
+        let mut metadata = object(&json!({"a": 1}));
         assert_eq!(binding.fill(&mut metadata), Ok(()));
-        assert_eq!(metadata, object(json!({"a": 1, "user": "7"})));
+        assert_eq!(metadata, object(&json!({"a": 1, "user": "7"})));
         assert_eq!(binding.fill(&mut metadata), Ok(()));
         for other in [
             json!({"user": null}),
             json!({"user": 7}),
             json!({"user": "8"}),
         ] {
-            assert!(binding.fill(&mut object(other)).is_err());
+            assert!(binding.fill(&mut object(&other)).is_err());
         }
     }
 
     #[test]
     fn a_namespace_is_narrowed_to_what_lies_inside() {
         let path = |text: &str| text.parse::<Namespace>().expect("a namespace");
-        let binding = binding(json!({"namespace": "user/7"}));
+        let binding = binding(&json!({"namespace": "user/7"}));
         let narrow = |asked: Option<&str>| binding.narrow(asked.map(path)).map(|it| it.0);
         let own = Some(Some(path("user/7")));
         assert_eq!(narrow(None), own);
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn what_only_a_newer_release_knows_holds_nothing() {
-        let binding = binding(json!({"region": "eu"}));
+        let binding = binding(&json!({"region": "eu"}));
         assert!(!binding.is_empty());
         let judged = binding.judge(&published("a", None), &Map::new(), session());
         assert_eq!(judged, Err(Outside::Unknown));
@@ -296,9 +296,9 @@ mod tests {
 
     #[test]
     fn fingerprints_tell_bindings_apart() {
-        let one = binding(json!({"metadata": {"a": "1", "b": "2"}}));
-        let same = binding(json!({"metadata": {"b": "2", "a": "1"}}));
-        let other = binding(json!({"metadata": {"a": "1", "b": "3"}}));
+        let one = binding(&json!({"metadata": {"a": "1", "b": "2"}}));
+        let same = binding(&json!({"metadata": {"b": "2", "a": "1"}}));
+        let other = binding(&json!({"metadata": {"a": "1", "b": "3"}}));
         assert_eq!(one.fingerprint(), same.fingerprint());
         assert_ne!(one.fingerprint(), other.fingerprint());
     }

@@ -48,12 +48,11 @@ impl Source {
             "has an address that is not https",
             "keys that anyone on the way can replace prove nothing; http is for this machine alone",
         );
-        let text = match keys {
-            Some(keys) => keys.to_owned(),
-            None => {
-                let issuer = issuer.trim_end_matches('/');
-                format!("{issuer}/.well-known/openid-configuration")
-            }
+        let text = if let Some(keys) = keys {
+            keys.to_owned()
+        } else {
+            let issuer = issuer.trim_end_matches('/');
+            format!("{issuer}/.well-known/openid-configuration")
         };
         let url = Url::parse(&text).ok().filter(is_secure).ok_or(insecure)?;
         Ok(Self {
@@ -256,10 +255,7 @@ impl Inner {
             }
         }
         let inner = self.clone();
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "it ends by itself within seconds, and nobody waits for it"
-        )]
+        // It ends by itself within seconds, and nobody waits for it.
         drop(tokio::spawn(async move { inner.try_read(now).await }));
     }
 

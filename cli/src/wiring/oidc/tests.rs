@@ -138,7 +138,7 @@ impl World {
                 match mood {
                     Mood::Answers => {}
                     Mood::Fails => return StatusCode::BAD_GATEWAY.into_response(),
-                    Mood::Hangs => SystemClock::new().sleep(Duration::from_secs(60)).await,
+                    Mood::Hangs => SystemClock::new().sleep(Duration::from_mins(1)).await,
                 }
                 let keys = state
                     .keys
@@ -453,12 +453,12 @@ async fn a_slow_issuer_delays_nobody_for_long_and_known_keys_not_at_all() {
     let clock = SystemClock::new();
     let began = clock.monotonic();
     world.accepts(&one.sign(&world.claims())).await;
-    assert!(clock.monotonic() - began < Duration::from_secs(1));
+    assert!(clock.monotonic().saturating_sub(began) < Duration::from_secs(1));
     let token = two.sign(&world.claims());
     let asking = [(); 5].map(|()| world.cannot_tell(&token));
     futures::future::join_all(asking).await;
     // All of them waited for the same attempt.
-    let took = clock.monotonic() - began;
+    let took = clock.monotonic().saturating_sub(began);
     assert!(took < PATIENCE * 2 + Duration::from_secs(2), "{took:?}");
 }
 

@@ -4,7 +4,7 @@ use mainspring_shared::agent::{AgentSpec, SendOptions};
 use mainspring_shared::id::SessionId;
 use mainspring_shared::session::SessionRecord;
 use mainspring_shared::store::NewSession;
-use mainspring_shared::tenant::Outside;
+use mainspring_shared::tenant::{Binding, Outside};
 use serde_json::{Map, Value};
 
 use super::Resolver;
@@ -63,7 +63,7 @@ impl Resolver<'_> {
 
     /// Refuses options that make another agent of one that the key is bound to.
     pub(super) fn admit_options(&self, options: &SendOptions) -> Result<(), Error> {
-        let names_agents = self.binding.is_some_and(|binding| binding.names_agents());
+        let names_agents = self.binding.is_some_and(Binding::names_agents);
         let is_other = options.model.is_some() || options.system_prompt.is_some();
         if names_agents && is_other {
             return Err(Error::outside(&Outside::Agent));
