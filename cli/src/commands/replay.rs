@@ -273,10 +273,8 @@ mod tests {
         read(&file, &args(&file), &mut sessions).expect("it is there");
         let key = sessions.order[0];
         let told = timeline(key.1, &sessions.lines[&key]);
-        let said: Vec<&str> = told
-            .lines()
-            .skip(1)
-            .filter_map(|line| line.rsplit("  ").next());
+        let said = told.lines().skip(1);
+        let said = said.filter_map(|line| line.rsplit("  ").next());
         let said: Vec<&str> = said.collect();
         assert_eq!(
             said,

@@ -108,9 +108,7 @@ impl Run<'_> {
         if !self.read_lacking().await {
             return Some(self.release_as_lost().await);
         }
-        let session = self.send.record.key;
-        let tells = self.kernel.parts.config.trace_content;
-        let client = Traced::new(&resolved, session, tells);
+        let client = self.client(&resolved);
         let mut request = self.request(&resolved);
         request.background = self.in_background(round, &resolved);
         if let Some(event) = self.weigh(&mut request, &resolved).await {
@@ -171,6 +169,12 @@ impl Run<'_> {
         };
         self.asking.call = Some(Box::pin(heard.answered(attempt)));
         None
+    }
+
+    /// The way to a model, with what traces say of its calls.
+    pub(in crate::send) fn client(&self, resolved: &Resolved) -> Traced {
+        let tells = self.kernel.parts.config.trace_content;
+        Traced::new(resolved, self.send.record.key, tells)
     }
 
     /// Keeps what is asked, for the round's row; what goes on is part of its first question.

@@ -19,7 +19,7 @@ use crate::fold::{
     prompt, summarize,
 };
 use crate::hook::{self, Judged};
-use crate::llm::{Error, Traced};
+use crate::llm::Error;
 use crate::send::load;
 use crate::send::run::Run;
 
@@ -175,8 +175,7 @@ impl Run<'_> {
             price: resolved.facts.price,
             taken: Arc::clone(&taken),
         });
-        let tells = self.kernel.parts.config.trace_content;
-        let client = Traced::new(&resolved, self.send.record.key, tells);
+        let client = self.client(&resolved);
         let notes = NOTE_TOOLS
             .iter()
             .filter_map(|name| self.prompt.offers.get(name));
