@@ -238,8 +238,8 @@ async fn accept(
     Ok(response)
 }
 
-pub(super) fn answer(send: SendView) -> Result<Response, Problem> {
-    respond::send(respond::status_of(&send), &send)
+pub(super) fn answer(send: &SendView) -> Result<Response, Problem> {
+    respond::send(respond::status_of(send), send)
 }
 
 /// Which sends, newest first.
@@ -334,5 +334,5 @@ pub(super) async fn cancel(
     _: Json<Nothing>,
 ) -> Result<Response, Problem> {
     let wait = query.within(app.config.wait_max);
-    answer(cancel::send(&app, tenant, id, wait).await?)
+    answer(&cancel::send(&app, tenant, id, wait).await?)
 }

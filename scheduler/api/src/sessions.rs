@@ -282,5 +282,5 @@ pub(super) async fn abort(
     _: Query<NoQuery>,
     _: Json<Nothing>,
 ) -> Result<Response, Problem> {
-    sends::answer(recovery::abort(&app, key).await?)
+    sends::answer(&recovery::abort(&app, key).await?)
 }

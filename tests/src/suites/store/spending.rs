@@ -98,10 +98,10 @@ pub async fn a_park_counts_whether_it_waits_or_ends(store: &dyn Inspect) {
 /// Whoever asks a send to end whose worker died in the middle of an answer pays for that answer, as the next
 /// worker would have, and so does the alarm of its deadline.
 pub async fn an_end_without_a_worker_pays_for_what_the_dead_one_bought(store: &dyn Inspect) {
-    register(store, 1).await;
     for (n, is_cancel) in [(1, true), (2, false)] {
+        register(store, n).await;
         accept(store, 0, with(opening(n, n), until(300))).await;
-        let claimed = claim(store, 10, 1, n, n).await;
+        let claimed = claim(store, 10, n, n, n).await;
         let shown = Shown {
             begun: Some(Begun::new(0, "It was", Some(Box::new(usage_row(0, 1))))),
             ..Shown::default()
