@@ -272,6 +272,8 @@ impl World {
     pub fn worker(&self, name: &str, store: Arc<dyn Store>) -> Lifecycle {
         let config = WorkerConfig {
             name: name.into(),
+            // Longer than the default one: simulated hours have fewer renewals then.
+            lease_ttl: Duration::from_secs(10),
             ..WorkerConfig::default()
         };
         self.worker_with(config, store)

@@ -136,7 +136,7 @@ async fn outages_of_the_database_are_no_deaths() {
 async fn stalls_of_two_seconds_drop_nothing() {
     let world = World::new().await;
     let store = faulty(&world);
-    let _worker = world.worker("w", store.clone());
+    let _worker = world.worker_with(WorkerConfig::default(), store.clone());
     let ids = sends(&world, &AgentSpec::default(), 20, "sleep 60000").await;
     for _ in 0..13 {
         world.pass(Duration::from_millis(1_730)).await;
