@@ -182,7 +182,7 @@ async fn a_worker_that_dies_again_and_again_gets_further_each_time() {
     for n in 0..4 {
         let store = Arc::new(Faulty::new(world.store.clone(), FaultPlan::NEVER));
         let _worker = world.worker(&format!("w{n}"), store.clone());
-        world.pass(24 * SECOND).await;
+        world.pass(20 * SECOND).await;
         store.kill();
         let begun = world.record(id).await.shown.and_then(|shown| shown.begun);
         let bytes = begun.expect("a beginning").text.len();
