@@ -1,6 +1,6 @@
 //! The chart's pods as processes of this machine, on servers of their own.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::Context;

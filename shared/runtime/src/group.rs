@@ -245,7 +245,7 @@ mod tests {
                 "{begins:?}"
             );
             for pair in begins.windows(2) {
-                let after = pair[1].0 - pair[0].0;
+                let after = pair[1].0.saturating_sub(pair[0].0);
                 let expected = Duration::from_millis(apart);
                 assert!(
                     after >= expected && after <= expected + Duration::from_millis(1),
