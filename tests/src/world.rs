@@ -5,6 +5,7 @@
 //! else can run, so that lease expiry and parked retries cost nothing.
 
 mod alone;
+mod audits;
 mod blobs;
 mod essence;
 pub(crate) mod faulty;
@@ -15,6 +16,7 @@ mod replays;
 mod runs;
 mod script;
 mod stores;
+mod sweeping;
 pub(crate) mod tools;
 mod wires;
 
@@ -39,9 +41,8 @@ use mainspring_shared::queue::{Activation, Lane, Queue as _};
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_INTERRUPT};
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, AuditOptions, CallAnswer, CancelOutcome, DeliverItem,
-    DeliverOutcome, Dump, Inspect, NewBoot, NewSession, PostOutcome, PostResult, ReadySession,
-    Role, Store, SweepReady, Target,
+    AcceptOutcome, AcceptSend, CallAnswer, CancelOutcome, DeliverItem, DeliverOutcome, Dump,
+    Inspect, NewBoot, NewSession, PostOutcome, PostResult, ReadySession, Role, Store, Target,
 };
 use mainspring_shared::time::{Clock, Timestamp};
 use mainspring_tools::builtin::register_wakeups;
@@ -241,7 +242,7 @@ impl World {
             .register_boot(scheduler)
             .await
             .expect("the store takes it");
-        tokio::spawn(sweep(
+        tokio::spawn(sweeping::sweep(
             world.store.clone(),
             world.wire.clone(),
             world.clock.clone(),
@@ -549,68 +550,10 @@ impl World {
     pub async fn dump(&self) -> Dump {
         self.store.dump().await.expect("never fails")
     }
-
-    /// Fails unless every invariant holds.
-    ///
-    /// # Panics
-    /// When one does not.
-    pub async fn audit(&self) {
-        let found = self
-            .store
-            .audit(AuditOptions::default())
-            .await
-            .expect("never fails");
-        assert!(found.is_empty(), "{found:#?}");
-    }
 }
 
 impl Drop for World {
     fn drop(&mut self) {
         self.lifecycle.abort();
-    }
-}
-
-/// What every scheduler does in a loop: serve alarms, fire timers, enqueue what was left.
-async fn sweep(
-    store: Arc<dyn Inspect>,
-    wire: Wire,
-    clock: Arc<dyn Clock>,
-    boot: BootId,
-    lifecycle: Lifecycle,
-) {
-    while !lifecycle.is_stopping() {
-        store.wake_paused(100).await.expect("never fails");
-        let alarms = store.sweep_alarms(boot, 100).await.expect("never fails");
-        let called = store.call_seats(None).await.expect("never fails");
-        let reported = store.report_children(None, 100).await;
-        let reported = reported.expect("never fails");
-        let query = SweepReady {
-            pool: None,
-            older_than_ms: 1000,
-            after: None,
-            limit: 1000,
-        };
-        let swept = store.sweep_ready(query).await.expect("never fails");
-        let fired = store.fire_timers(boot, 100).await;
-        let fired = fired.expect("never fails").enqueue;
-        let told = reported
-            .into_iter()
-            .filter_map(|told| told.enqueue)
-            .chain(fired);
-        let swept = swept.sessions.into_iter().chain(called.enqueue);
-        for ready in alarms.enqueue.into_iter().chain(told).chain(swept) {
-            let lane = Lane {
-                pool: ready.pool,
-                priority: Priority::High,
-            };
-            wire.push(
-                &lane,
-                vec![Activation {
-                    sessions: vec![ready.key],
-                }],
-            )
-            .await;
-        }
-        clock.sleep(Duration::from_millis(250)).await;
     }
 }

@@ -10,8 +10,9 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use mainspring_shared::bus::{Bus, Notice, StepNotice, Topic};
 use mainspring_shared::event::{LiveEvent, LiveKind};
-use mainspring_shared::id::SessionKey;
+use mainspring_shared::id::{SendId, SessionKey, TenantId};
 use mainspring_shared::queue::{Activation, Handler, Lane, Queue};
+use mainspring_shared::send::SendView;
 use tokio::sync::{Mutex, broadcast, mpsc};
 
 /// A queue that the workers of a pool take from.
@@ -110,6 +111,20 @@ impl WireBus {
         let live = self.live.lock().expect("nobody panics under it");
         let mine = live.iter().filter(|(of, _)| *of == key);
         mine.map(|(_, event)| event.kind.clone()).collect()
+    }
+
+    /// The final sends that came with the notices of their ends.
+    pub fn ended(&self) -> Vec<((TenantId, SendId), SendView)> {
+        let steps = self.steps.lock().expect("nobody panics under it");
+        let ended = steps.iter().filter_map(|notice| {
+            let ended = notice
+                .ended
+                .as_ref()?
+                .view()
+                .expect("it is of this version");
+            Some(((notice.key.tenant, notice.send), ended))
+        });
+        ended.collect()
     }
 
     /// The steps of a session that readers were told of, in order.

@@ -1,5 +1,5 @@
-//! Lives of workers in simulated time: outages of the database, deaths in the middle of an answer,
-//! and what readers of a stream make of them.
+//! Lives of workers in simulated time: deaths in the middle of an answer, and what readers of a stream make
+//! of them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use mainspring_queue_local::{LocalBus, LocalQueue};
 use mainspring_runtime::Lifecycle;
-use mainspring_shared::agent::{AgentSpec, OnBusy, Recovery};
+use mainspring_shared::agent::{AgentSpec, OnBusy};
 use mainspring_shared::budget::Budget;
 use mainspring_shared::bus::WATCHED;
 use mainspring_shared::event::{Delta, LiveKind};
@@ -28,16 +28,21 @@ const NEVER: FaultPlan = FaultPlan {
     fault: Fault::FailBefore,
 };
 
-fn faulty(world: &World) -> Arc<Faulty> {
+pub(crate) fn faulty(world: &World) -> Arc<Faulty> {
     Arc::new(Faulty::new(world.store.clone(), NEVER))
 }
 
-fn secs(n: u64) -> Duration {
+pub(crate) fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
 /// Sends of as many sessions.
-async fn sends(world: &World, agent: &AgentSpec, count: usize, text: &str) -> Vec<SendId> {
+pub(crate) async fn sends(
+    world: &World,
+    agent: &AgentSpec,
+    count: usize,
+    text: &str,
+) -> Vec<SendId> {
     let mut ids = Vec::new();
     for _ in 0..count {
         let key = world.session(agent.clone()).await;
@@ -47,7 +52,7 @@ async fn sends(world: &World, agent: &AgentSpec, count: usize, text: &str) -> Ve
 }
 
 /// Each session's steps by their kinds.
-async fn steps(world: &World) -> Vec<BTreeMap<StepKind, usize>> {
+pub(crate) async fn steps(world: &World) -> Vec<BTreeMap<StepKind, usize>> {
     let dump = world.dump().await;
     let count = |steps: &[mainspring_shared::step::Step]| {
         let mut kinds = BTreeMap::new();
@@ -103,86 +108,6 @@ fn resets(live: &[LiveKind]) -> Vec<(i32, String)> {
         | LiveKind::ToolCallStarted { .. } => None,
     };
     live.iter().filter_map(reset).collect()
-}
-
-#[tokio::test(start_paused = true)]
-async fn outages_of_the_database_are_no_deaths() {
-    let world = World::new().await;
-    let store = faulty(&world);
-    let _worker = world.worker("w", store.clone());
-    let ids = sends(&world, &AgentSpec::default(), 20, "sleep 60000").await;
-    for _ in 0..2 {
-        world.pass(secs(5)).await;
-        store.set_away(true);
-        world.pass(secs(12)).await;
-        store.set_away(false);
-    }
-    world.pass(secs(70)).await;
-    for record in world.settle(&ids).await {
-        assert_eq!(record.status, SendStatus::Completed, "{record:#?}");
-        assert_eq!((record.crashes, record.attempts), (0, 3));
-        // One call's length after the last outage, and the time to notice.
-        let took = record.finished_at.expect("final").since(record.created_at);
-        assert!(took < secs(34 + 60 + 5), "{took:?}");
-    }
-    for kinds in steps(&world).await {
-        assert!(kinds.values().sum::<usize>() <= 4, "{kinds:?}");
-    }
-    world.audit().await;
-}
-
-/// With the default lease, whenever they begin.
-#[tokio::test(start_paused = true)]
-async fn stalls_of_two_seconds_drop_nothing() {
-    let world = World::new().await;
-    let store = faulty(&world);
-    let _worker = world.worker_with(WorkerConfig::default(), store.clone());
-    let ids = sends(&world, &AgentSpec::default(), 20, "sleep 60000").await;
-    for _ in 0..13 {
-        world.pass(Duration::from_millis(1_730)).await;
-        store.set_away(true);
-        world.pass(secs(2)).await;
-        store.set_away(false);
-    }
-    world.pass(secs(20)).await;
-    for record in world.settle(&ids).await {
-        assert_eq!(record.status, SendStatus::Completed, "{record:#?}");
-        assert_eq!((record.crashes, record.attempts), (0, 1));
-    }
-    world.audit().await;
-}
-
-/// With several workers that all lost the database, whoever is back first does not take the others
-/// for dead.
-#[tokio::test(start_paused = true)]
-async fn an_outage_for_all_counts_as_nobodys_death() {
-    let world = World::new().await;
-    let stores: Vec<_> = (0..3).map(|_| faulty(&world)).collect();
-    for (n, store) in stores.iter().enumerate() {
-        world.worker(&format!("w{n}"), store.clone());
-    }
-    let manual = AgentSpec {
-        recovery: Recovery::Manual,
-        ..AgentSpec::default()
-    };
-    let ids = sends(&world, &manual, 30, "sleep 60000").await;
-    for _ in 0..2 {
-        world.pass(secs(5)).await;
-        for store in &stores {
-            store.set_away(true);
-        }
-        world.pass(secs(13)).await;
-        // They find it back at slightly different times.
-        for store in &stores {
-            store.set_away(false);
-            world.pass(Duration::from_millis(30)).await;
-        }
-    }
-    for record in world.settle(&ids).await {
-        assert_eq!(record.status, SendStatus::Completed, "{record:#?}");
-        assert_eq!(record.crashes, 0);
-    }
-    world.audit().await;
 }
 
 /// Many suspects are soon back at work, and wait for their turn without a trace.

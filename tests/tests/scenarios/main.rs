@@ -25,6 +25,7 @@ mod leaves;
 mod lives;
 mod memory;
 mod models;
+mod outages;
 mod output;
 mod pauses;
 mod pools;
