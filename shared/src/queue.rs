@@ -19,6 +19,10 @@ pub use fair::{FairOrder, WEIGHT_MAX};
 /// Sessions that one job may name: what a group of accepts makes ready together shares a job.
 pub const ACTIVATION_SESSIONS_MAX: usize = 16;
 
+/// Sessions of a job while there are few, or workers to spare: several workers share them, and a job's fetch and
+/// acknowledgement are still shared by several sessions.
+pub const ACTIVATION_SPREAD: usize = 8;
+
 /// A job: "these sessions have work".
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Activation {

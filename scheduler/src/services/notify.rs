@@ -11,7 +11,9 @@ use bytes::Bytes;
 use mainspring_runtime::buggify;
 use mainspring_shared::bus::{Bus, RunNotice, StepNotice, Topic};
 use mainspring_shared::id::{RunKey, SessionKey};
-use mainspring_shared::queue::{ACTIVATION_SESSIONS_MAX, Activation, Lane, Queue};
+use mainspring_shared::queue::{
+    ACTIVATION_SESSIONS_MAX, ACTIVATION_SPREAD, Activation, Lane, Queue,
+};
 use mainspring_shared::store::{CancelOutcome, ReadySession};
 use mainspring_shared::time::Timestamp;
 use serde::Serialize;
@@ -26,11 +28,7 @@ const PENDING_MAX: usize = 8_192;
 /// Sessions per push.
 const BURST_MAX: usize = 1_024;
 
-/// Sessions per job while few are enqueued at once: they are spread over several workers, and a job's
-/// fetch and acknowledgement are still shared by several sessions.
-const SPREAD: usize = 8;
-
-/// Number of sessions up to which [`SPREAD`] is used; beyond it, jobs are filled.
+/// Number of sessions up to which jobs have [`ACTIVATION_SPREAD`]; beyond it, jobs are filled.
 const FEW: usize = 64;
 
 /// Sends notifications after a commit. All of them are hints that may get lost: workers and schedulers
@@ -200,7 +198,7 @@ fn by_lane(sessions: impl IntoIterator<Item = ReadySession>) -> BTreeMap<Lane, V
 /// Distributes sessions over jobs of about equal size.
 pub fn pack(sessions: &[SessionKey]) -> Vec<Activation> {
     let size = if sessions.len() <= FEW {
-        SPREAD
+        ACTIVATION_SPREAD
     } else {
         ACTIVATION_SESSIONS_MAX
     };

@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use mainspring_shared::id::TenantId;
 use mainspring_shared::queue::{
-    ACTIVATION_SESSIONS_MAX, Activation, FairOrder, Handler, Lane, Queue,
+    ACTIVATION_SESSIONS_MAX, ACTIVATION_SPREAD, Activation, FairOrder, Handler, Lane, Queue,
 };
 use mainspring_shared::time::Clock;
 
@@ -34,8 +34,6 @@ const WEIGHTS_MAX: usize = 65_536;
 
 /// Sessions that a lane has at least: fewer could leave a slot empty between two looks.
 const WINDOW_MIN: u64 = 4;
-/// Sessions of a job of a lane that is emptied at once, where there are enough for several workers.
-const SPREAD: usize = 8;
 /// Sessions that a lane has at most.
 const WINDOW_MAX: u64 = 2_048;
 /// Between two looks at a lane that is emptied, and at one that is not.
@@ -177,7 +175,7 @@ impl LaneState {
             sessions.push(key);
         }
         let least = if was_empty {
-            (sessions.len() / 4).min(SPREAD)
+            (sessions.len() / 4).min(ACTIVATION_SPREAD)
         } else {
             1
         };
@@ -363,5 +361,29 @@ impl Queue for FairQueue {
 
     async fn run(&self, pool: &str, handler: Arc<dyn Handler>, stop: BoxFuture<'static, ()>) {
         self.shared.inner.run(pool, handler, stop).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One session goes each millisecond, and somebody looks as often.
+    #[test]
+    fn what_a_lane_needs_does_not_depend_on_how_often_it_is_looked_at() {
+        for every in [1, 5, 25] {
+            let mut state = LaneState::default();
+            for look in 1..=200 {
+                state.sizes = std::iter::repeat_n(1, 100).collect();
+                let jobs = 100 - every;
+                state.look(Duration::from_millis(look * every), jobs);
+            }
+            // 50 go in the time for which a look is valid.
+            assert!(
+                (40..=60).contains(&state.window),
+                "a look every {every} ms: {}",
+                state.window
+            );
+        }
     }
 }
