@@ -165,14 +165,20 @@ mod tests {
         assert!(!bell.rung.load(Ordering::Acquire));
     }
 
-    #[tokio::test]
-    async fn a_worker_that_polls_has_answered() {
+    /// A bell that is being rung, and whether it was answered.
+    async fn ringing() -> (Arc<Bell>, tokio::task::JoinHandle<bool>) {
         let bell = Arc::new(Bell::default());
         let ringing = tokio::spawn({
             let bell = Arc::clone(&bell);
             async move { bell.ring().await }
         });
         tokio::task::yield_now().await;
+        (bell, ringing)
+    }
+
+    #[tokio::test]
+    async fn a_worker_that_polls_has_answered() {
+        let (bell, ringing) = ringing().await;
         assert!(bell.rung.swap(false, Ordering::AcqRel));
         bell.answered.notify_one();
         assert!(ringing.await.unwrap());
@@ -180,12 +186,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_at_the_last_moment_is_not_one_to_the_next_ring() {
-        let bell = Arc::new(Bell::default());
-        let ringing = tokio::spawn({
-            let bell = Arc::clone(&bell);
-            async move { bell.ring().await }
-        });
-        tokio::task::yield_now().await;
+        let (bell, ringing) = ringing().await;
         assert!(bell.rung.swap(false, Ordering::AcqRel));
         // The limit ends between the worker's two writes.
         tokio::time::sleep_until(tokio::time::Instant::now() + ANSWER_LIMIT * 2).await;

@@ -1,11 +1,11 @@
 //! Groups: concurrent work shares one transaction.
 //!
 //! A group consists of the items that arrived while the previous one was in flight, at most
-//! [`GROUP_MAX`]. A single item never waits, and under load the commit rate does not limit the
-//! throughput. Groups of large items are limited by their bytes as well.
+//! [`GROUP_MAX`]. An item that comes alone does not wait, and under load the commit rate does not
+//! limit the throughput. Groups of large items are limited by their bytes as well.
 //!
-//! What a transaction costs besides its items is most of what a small group costs. Where groups of
-//! [`BUSY`] items follow each other, they begin no less than [`PERIOD`] apart.
+//! What a transaction costs besides its items is most of what a small group costs. Behind a group of
+//! [`BUSY`] items and more, the next one begins no less than [`PERIOD`] later, however few it has.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
