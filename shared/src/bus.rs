@@ -66,15 +66,11 @@ pub struct Ended(Box<RawValue>);
 
 impl Ended {
     /// Larger ones are read from the database by those who wait.
-    const BYTES_MAX: usize = 16 * 1024;
+    pub const BYTES_MAX: usize = 16 * 1024;
 
     /// The view, unless it is too large, or has characters that no database keeps: then it would not be what
     /// is read later.
     pub fn of(view: &SendView) -> Option<Self> {
-        let about = view.output_text.as_ref().map_or(0, String::len);
-        if about > Self::BYTES_MAX {
-            return None;
-        }
         let json = serde_json::value::to_raw_value(view).ok()?;
         let is_kept = json.get().len() <= Self::BYTES_MAX && !json.get().contains("\\u0000");
         is_kept.then_some(Self(json))

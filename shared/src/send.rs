@@ -217,11 +217,10 @@ impl SendRecord {
         answers.plus(self.held.sum())
     }
 
-    /// Enters what a model call cost whose worker died in the middle of an answer, as far as it was kept, where
-    /// the send ends without another worker that would. Returns the row that is to be stored with the end.
+    /// Enters [what a dead worker left unpaid](Shown::take_unpaid), where the send ends without another worker
+    /// that would. Returns the row that is to be stored with the end.
     pub fn pay_for_the_dead(&mut self) -> Option<UsageRow> {
-        let begun = self.shown.as_mut()?.begun.as_mut()?;
-        let row = *begun.unpaid.take()?;
+        let row = self.shown.as_mut()?.take_unpaid()?;
         self.usage.add(&row.usage);
         self.counted += 1;
         Some(row)

@@ -184,7 +184,7 @@ async fn fail(kernel: &Kernel, key: SessionKey, lease: Lease) -> Option<Complete
     let failure = Failure::new(Code::Internal, "a defect ended the run of this send");
     let mut unsaid = Unsaid::default();
     if record.rounds == 0 {
-        unsaid.input(NewMessage::user(record.input, 0));
+        unsaid.input(NewMessage::user(record.input.clone(), 0));
     } else {
         let (changes, answers) = unanswered(kernel, key, send_id).await?;
         unsaid.answers(answers, changes);
@@ -227,13 +227,8 @@ async fn fail(kernel: &Kernel, key: SessionKey, lease: Lease) -> Option<Complete
         round: None,
         totals: SendTotals {
             usage,
-            held: record.held,
-            session,
-            rounds: record.rounds,
             attempts,
-            counted: record.counted,
-            not_failed: record.not_failed,
-            shown: record.shown,
+            ..record.totals(session)
         },
         result: SendResult::failed(StopReason::Internal, failure),
         // The next send that ends stores what is shown of this one.

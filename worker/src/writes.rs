@@ -53,13 +53,17 @@ impl Began {
 }
 
 impl Ending {
-    /// The send as it will be, but for when it ended.
-    fn view(&self) -> SendView {
+    /// The send as it will be, but for when it ended. None where it is too large to be told.
+    fn view(&self) -> Option<SendView> {
         let CompleteSend { result, totals, .. } = &self.item;
+        let text = result.output_text.as_ref();
+        if text.is_some_and(|text| text.len() > Ended::BYTES_MAX) {
+            return None;
+        }
         let shown = totals.shown.as_ref();
         let memory = shown.and_then(|shown| shown.memory.clone());
         let began = self.began.clone();
-        SendView {
+        Some(SendView {
             id: self.item.send_id,
             session_id: self.item.key.session,
             status: result.status,
@@ -78,7 +82,7 @@ impl Ending {
             started_at: began.started_at,
             finished_at: None,
             warnings: Vec::new(),
-        }
+        })
     }
 }
 
@@ -130,14 +134,17 @@ impl Writes {
                 move |endings: Vec<Ending>| {
                     let parts = parts.clone();
                     async move {
-                        let mut views: Vec<_> = endings.iter().map(Ending::view).collect();
-                        let about: Vec<_> = endings.iter().map(|end| end.item.key).collect();
+                        let views: Vec<_> = endings.iter().map(Ending::view).collect();
+                        let about: Vec<_> = endings
+                            .iter()
+                            .map(|end| (end.item.key, end.item.send_id))
+                            .collect();
                         let items = endings.into_iter().map(|ending| ending.item).collect();
                         let answers = each(items, |items| parts.store.complete_sends(items));
                         let answers = answers.await;
-                        let ended = about.iter().zip(&mut views).zip(&answers);
+                        let ended = about.into_iter().zip(views).zip(&answers);
                         let notices: Vec<_> = ended
-                            .filter_map(|((key, view), answer)| ended_notice(*key, view, answer))
+                            .filter_map(|((about, view), answer)| ended_notice(about, view, answer))
                             .collect();
                         tell(&parts, &notices);
                         answers
@@ -300,21 +307,24 @@ fn publish<T>(
 /// What is told of an end once it is durable: the send itself, unless what was stored is not what was asked
 /// for.
 fn ended_notice(
-    key: SessionKey,
-    view: &mut SendView,
+    (key, send): (SessionKey, SendId),
+    view: Option<SendView>,
     answer: &Answer<CompleteOutcome>,
 ) -> Option<StepNotice> {
     let Ok(CompleteOutcome::Completed(completed)) = answer else {
         return None;
     };
-    view.finished_at = Some(completed.at);
-    let as_asked = view.status == completed.status;
+    let as_asked = view.filter(|view| view.status == completed.status);
+    let ended = as_asked.map(|view| SendView {
+        finished_at: Some(completed.at),
+        ..view
+    });
     Some(StepNotice {
         key,
-        send: view.id,
+        send,
         n: completed.step,
         settled: true,
-        ended: as_asked.then(|| Ended::of(view)).flatten(),
+        ended: ended.as_ref().and_then(Ended::of),
     })
 }
 

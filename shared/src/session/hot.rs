@@ -8,6 +8,7 @@ use crate::send::{SendRecord, SendStatus, WaitingOn};
 use crate::session::Lifecycle;
 use crate::store::{Counters, ReadySession};
 use crate::time::Timestamp;
+use crate::usage::Usage;
 
 /// A session's hot row: what every step of the session reads and writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +48,13 @@ pub struct HotRow {
 }
 
 impl HotRow {
+    /// Counts what a model call cost, where the session's agent has a budget.
+    pub fn pay(&mut self, usage: &Usage) {
+        if let Some(spent) = &mut self.spent {
+            *spent = spent.plus(Spent::of(usage, 0));
+        }
+    }
+
     /// The row of a new session, which has nothing to do.
     pub fn new(key: SessionKey, pool: &str) -> Self {
         Self {

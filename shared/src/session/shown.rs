@@ -57,6 +57,15 @@ pub struct Shown {
     pub injected: Option<SaidInRound>,
 }
 
+impl Shown {
+    /// What the call of a worker cost that died in the middle of an answer, as far as it was kept. Who takes it
+    /// enters it; nobody finds it again.
+    pub fn take_unpaid(&mut self) -> Option<UsageRow> {
+        let begun = self.begun.as_mut()?;
+        begun.unpaid.take().map(|row| *row)
+    }
+}
+
 /// Messages of hooks that a round begins with, by ids that are the same whoever asks the hooks.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct SaidInRound {

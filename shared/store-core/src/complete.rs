@@ -1,6 +1,5 @@
 //! Ends of sends: by their worker, or without one.
 
-use mainspring_shared::budget::Spent;
 use mainspring_shared::message::NewMessage;
 use mainspring_shared::send::{SendRecord, SendStatus};
 use mainspring_shared::session::transition::{self, Change, Complete, Completion, Grant};
@@ -101,8 +100,8 @@ pub(crate) async fn settle(
     let messages = last_messages(tx, &change, send).await?;
     let mut send = send.clone();
     let paid = send.pay_for_the_dead();
-    if let (Some(row), Some(spent)) = (&paid, &mut change.hot.spent) {
-        *spent = spent.plus(Spent::of(&row.usage, 0));
+    if let Some(row) = &paid {
+        change.hot.pay(&row.usage);
     }
     let totals = send.totals(change.hot.spent);
     let beside = Beside {

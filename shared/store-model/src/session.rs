@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use mainspring_shared::agent::AgentSpec;
-use mainspring_shared::budget::Spent;
 use mainspring_shared::id::{SendId, SessionKey};
 use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::message::{Message, NewMessage};
@@ -185,9 +184,7 @@ impl Session {
         let Some(row) = send.and_then(SendRecord::pay_for_the_dead) else {
             return;
         };
-        if let Some(spent) = &mut change.hot.spent {
-            *spent = spent.plus(Spent::of(&row.usage, 0));
-        }
+        change.hot.pay(&row.usage);
         self.write_usage(id, vec![row]);
     }
 

@@ -249,11 +249,14 @@ fn is_plain(item: &AcceptSend) -> bool {
         && item.options.on_busy != OnBusy::Reject
 }
 
+/// The arguments of the statement for plain ones.
 fn bind_plain(query: PgQuery, items: &[&AcceptSend]) -> PgQuery {
+    bind_sends(query, items).bind(deadlines(items))
+}
+
+/// What every send has.
+fn bind_sends(query: PgQuery, items: &[&AcceptSend]) -> PgQuery {
     let (tenants, sessions) = crate::rows::key_columns(items.iter().map(|i| i.target.key()));
-    let deadlines = items
-        .iter()
-        .map(|i| i.options.deadline.as_ref().map(millis));
     query
         .bind(tenants)
         .bind(sessions)
@@ -277,7 +280,12 @@ fn bind_plain(query: PgQuery, items: &[&AcceptSend]) -> PgQuery {
                 .map(|item| priority_number(item.options.priority))
                 .collect::<Vec<_>>(),
         )
-        .bind(deadlines.collect::<Vec<_>>())
+}
+
+fn deadlines(items: &[&AcceptSend]) -> Vec<Option<i64>> {
+    let each = items.iter();
+    each.map(|i| i.options.deadline.as_ref().map(millis))
+        .collect()
 }
 
 fn millis(span: &Span) -> i64 {
@@ -285,27 +293,11 @@ fn millis(span: &Span) -> i64 {
 }
 
 fn bind(query: PgQuery, items: &[&AcceptSend]) -> PgQuery {
-    let (tenants, sessions) = crate::rows::key_columns(items.iter().map(|i| i.target.key()));
-    let ids: Vec<Uuid> = items.iter().map(|item| item.id.0).collect();
-    let inputs: Vec<String> = items.iter().map(|item| json(&item.input)).collect();
-    let texts: Vec<String> = items.iter().map(|item| json(&item.options)).collect();
-    let queued_max: Vec<i64> = items.iter().map(|item| item.queued_max).collect();
-    let priorities = items.iter().map(|i| priority_number(i.options.priority));
     let delays = items.iter().map(|i| i.options.delay.as_ref().map(millis));
-    let deadlines = items
-        .iter()
-        .map(|i| i.options.deadline.as_ref().map(millis));
     let rejects = items.iter().map(|i| i.options.on_busy == OnBusy::Reject);
-    let query = query
-        .bind(tenants)
-        .bind(sessions)
-        .bind(ids)
-        .bind(inputs)
-        .bind(texts)
-        .bind(queued_max)
-        .bind(priorities.collect::<Vec<_>>())
+    let query = bind_sends(query, items)
         .bind(delays.collect::<Vec<_>>())
-        .bind(deadlines.collect::<Vec<_>>())
+        .bind(deadlines(items))
         .bind(rejects.collect::<Vec<_>>());
     let mut keys = KeyColumns::default();
     for item in items {

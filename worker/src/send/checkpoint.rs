@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use mainspring_shared::send::machine::Event;
-use mainspring_shared::session::shown::{BEGUN_BYTES_MAX, Begun};
+use mainspring_shared::session::shown::{BEGUN_BYTES_MAX, Begun, Shown};
 use mainspring_shared::session::{SIGNAL_CANCEL, SIGNAL_INTERRUPT, SIGNAL_RESULT};
 
 use super::hold::Pending;
@@ -100,13 +100,12 @@ impl Run<'_> {
     /// now on it is stored with whatever is stored next, and nobody else enters it.
     pub(super) fn pay_for_the_dead(&mut self) {
         let shown = self.bill.totals.shown.as_mut();
-        let begun = shown.and_then(|shown| shown.begun.as_mut());
-        if let Some(row) = begun.and_then(|begun| begun.unpaid.take()) {
+        if let Some(row) = shown.and_then(Shown::take_unpaid) {
             self.bill.purse.found();
             // It is known from now on, also by who comes next, and was no failure.
             self.rules.lost = self.rules.lost.saturating_sub(1);
             self.asking.tries.interrupted += 1;
-            self.enter(*row);
+            self.enter(row);
         }
     }
 }

@@ -111,14 +111,8 @@ impl<'a> Run<'a> {
         }
         let record = &send.record;
         let totals = SendTotals {
-            usage: record.usage,
-            held: record.held.clone(),
-            rounds: record.rounds,
-            attempts: record.attempts,
-            counted: record.counted,
-            not_failed: record.not_failed,
             shown: load::shown(&send, turn.counters.next_seq),
-            session: None,
+            ..record.totals(None)
         };
         let injected = record.shown.as_ref();
         let injected = injected.and_then(|shown| shown.injected.as_ref());

@@ -1,3 +1,5 @@
--- What a session spent whose hot row is locked.
+-- What sessions spent whose hot rows are locked.
 -- Index: session_hot_pkey.
-SELECT spent FROM session_hot WHERE tenant = $1 AND session_id = $2
+SELECT h.tenant, h.session_id, h.spent
+FROM unnest($1::integer[], $2::uuid[]) AS i (tenant, session_id)
+JOIN session_hot h ON h.tenant = i.tenant AND h.session_id = i.session_id

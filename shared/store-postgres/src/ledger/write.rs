@@ -1,5 +1,7 @@
 //! Writing back what changed.
 
+use std::collections::BTreeMap;
+
 use mainspring_shared::budget::Spent;
 use mainspring_shared::id::{SendId, SessionKey};
 use mainspring_shared::inbox::InboxItem;
@@ -203,27 +205,38 @@ impl Ledger {
         Ok(())
     }
 
-    /// Rare, so that each may take two statements.
+    /// Rare: what the sessions have spent is only read here.
     async fn write_paid(&self, connection: &mut PgConnection) -> Written {
-        for (key, id, row) in &self.writes.paid {
-            let Some(send) = self.sends.get(&(key.tenant, *id)) else {
-                continue;
-            };
-            let spent = sql!("ledger/spent")
-                .bind(key.tenant.0)
-                .bind(key.session.0)
-                .fetch_one(&mut *connection)
-                .await?;
-            let spent: Option<Spent> = Fields::new(&spent, "session_hot").maybe_json("spent")?;
-            let mut totals = TotalColumns::default();
-            let mut usage = UsageColumns::default();
-            totals.push(&send.totals(spent.map(|spent| spent.plus(Spent::of(&row.usage, 0)))));
-            usage.push(ord(0), std::slice::from_ref(row));
-            let (tenants, ids) = send_columns([(key.tenant, *id)]);
-            let query = sql!("leases/sums").bind(self.now.0).bind(tenants).bind(ids);
-            let query = usage.bind(totals.bind(query));
-            query.execute(&mut *connection).await?;
+        let paid = self.writes.paid.iter().filter_map(|(key, id, row)| {
+            let send = self.sends.get(&(key.tenant, *id))?;
+            Some((*key, send, row))
+        });
+        let paid: Vec<_> = paid.collect();
+        if paid.is_empty() {
+            return Ok(());
         }
+        let (tenants, sessions) = key_columns(paid.iter().map(|(key, ..)| *key));
+        let rows = sql!("ledger/spent")
+            .bind(tenants)
+            .bind(sessions)
+            .fetch_all(&mut *connection)
+            .await?;
+        let mut spent = BTreeMap::new();
+        for row in &rows {
+            let mut fields = Fields::new(row, "session_hot");
+            spent.insert(fields.key()?, fields.maybe_json::<Spent>("spent")?);
+        }
+        let mut totals = TotalColumns::default();
+        let mut usage = UsageColumns::default();
+        for (index, (key, send, row)) in paid.iter().enumerate() {
+            let before = spent.get(key).copied().flatten();
+            let after = before.map(|spent| spent.plus(Spent::of(&row.usage, 0)));
+            totals.push(&send.totals(after));
+            usage.push(ord(index), std::slice::from_ref(*row));
+        }
+        let (tenants, ids) = send_columns(paid.iter().map(|(key, send, _)| (key.tenant, send.id)));
+        let query = sql!("leases/sums").bind(self.now.0).bind(tenants).bind(ids);
+        usage.bind(totals.bind(query)).execute(connection).await?;
         Ok(())
     }
 
