@@ -115,7 +115,7 @@ struct Inner {
     client: Client,
     known: RwLock<Known>,
     /// Held by whoever reads the keys; those who need them meanwhile wait for it.
-    reading: tokio::sync::Mutex<()>,
+    reading: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl fmt::Debug for KeySet {
@@ -142,7 +142,7 @@ impl KeySet {
                 clock,
                 client,
                 known: RwLock::default(),
-                reading: tokio::sync::Mutex::default(),
+                reading: Arc::default(),
             }),
         })
     }
@@ -211,8 +211,8 @@ impl Inner {
 
     /// Reads the keys, unless that was tried a moment ago. Waits for whoever reads them already. Whether they may be
     /// others now.
-    async fn try_read(&self, asked: Duration) -> bool {
-        let _reading = self.reading.lock().await;
+    async fn try_read(self: &Arc<Self>, asked: Duration) -> bool {
+        let reading = self.reading.clone().lock_owned().await;
         let now = self.clock.monotonic();
         {
             let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
@@ -227,6 +227,17 @@ impl Inner {
             }
             known.tried = Some(now);
         }
+        let inner = self.clone();
+        // In a task, for the attempt is used up: a client that hangs up must not take it from the others.
+        let read = tokio::spawn(async move {
+            let _reading = reading;
+            inner.read().await
+        });
+        read.await.unwrap_or(false)
+    }
+
+    /// Reads the keys. Whether that went well.
+    async fn read(&self) -> bool {
         match self.fetch().await {
             Ok(keys) => {
                 let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);

@@ -50,6 +50,12 @@ enum Mood {
     Answers,
     Fails,
     Hangs,
+    /// Answers each request within what a whole attempt may take, but late.
+    Dawdles,
+}
+
+impl Mood {
+    const LATE: Duration = Duration::from_secs(2);
 }
 
 /// What the server publishes, and how it behaves.
@@ -139,6 +145,7 @@ impl World {
                     Mood::Answers => {}
                     Mood::Fails => return StatusCode::BAD_GATEWAY.into_response(),
                     Mood::Hangs => SystemClock::new().sleep(Duration::from_mins(1)).await,
+                    Mood::Dawdles => SystemClock::new().sleep(Mood::LATE).await,
                 }
                 let keys = state
                     .keys
@@ -460,6 +467,21 @@ async fn a_slow_issuer_delays_nobody_for_long_and_known_keys_not_at_all() {
     // All of them waited for the same attempt.
     let took = clock.monotonic().saturating_sub(began);
     assert!(took < PATIENCE * 2 + Duration::from_secs(2), "{took:?}");
+}
+
+#[tokio::test]
+async fn a_client_that_hangs_up_does_not_take_the_keys_from_the_others() {
+    let one = Signer::rsa("one", ONE);
+    let world = World::new(&[&one], |_| {}).await;
+    world.set(Mood::Dawdles);
+    let token = one.sign(&world.claims());
+    let clock = SystemClock::new();
+    tokio::select! {
+        verified = world.verifier.verify(&token) => panic!("{verified:?}"),
+        () = clock.sleep(Duration::from_millis(500)) => {}
+    }
+    world.accepts(&token).await;
+    assert_eq!(world.asked(), 1);
 }
 
 #[tokio::test]
