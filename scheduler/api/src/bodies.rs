@@ -7,6 +7,7 @@ use mainspring_scheduler::App;
 use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::accept::new_session;
 use mainspring_scheduler::services::agents::{Choice, OptionsAsk, Resolver, Taken, rebind};
+use mainspring_scheduler::services::skills::pin;
 use mainspring_shared::agent::{AgentQuery, Priority};
 use mainspring_shared::budget::Budget;
 use mainspring_shared::id::SessionKey;
@@ -146,7 +147,7 @@ pub(super) struct SessionChange {
 
 impl SessionChange {
     /// What is to be stored. An agent is bound to the metadata and the values that the session has when
-    /// this is read.
+    /// this is read, and its skills are the versions that they mean then.
     pub(super) async fn patch(
         mut self,
         app: &App,
@@ -163,7 +164,7 @@ impl SessionChange {
             let found = app.store.get_session(key).await?;
             let mut found = found.ok_or_else(Error::session_not_found)?;
             let metadata = self.metadata.as_ref().unwrap_or(&found.metadata);
-            let becomes = if rebinds {
+            let mut becomes = if rebinds {
                 let before = found.agent.bound.take().unwrap_or_default();
                 match self.agent {
                     Some(choice) => {
@@ -177,7 +178,15 @@ impl SessionChange {
                 found.agent
             };
             agents.admit_as(&becomes, metadata, key.session)?;
-            agent = rebinds.then_some(becomes);
+            if rebinds {
+                pin(app.store.as_ref(), key.tenant, &mut becomes, "/agent").await?;
+            }
+            // What was judged together is stored together: either may change meanwhile and lead elsewhere.
+            let is_pair = binding.is_some_and(|binding| binding.namespace.is_some());
+            agent = (rebinds || is_pair).then_some(becomes);
+            if is_pair && self.metadata.is_none() {
+                self.metadata = Some(found.metadata);
+            }
         }
         Ok(SessionPatch {
             agent,

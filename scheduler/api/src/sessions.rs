@@ -222,10 +222,7 @@ pub(super) async fn change(
     _: Query<NoQuery>,
     Json { value: change, .. }: Json<SessionChangeBody>,
 ) -> Result<Response, Problem> {
-    let mut patch = change.patch(&app, key, caller.binding()).await?;
-    if let Some(agent) = &mut patch.agent {
-        pin(app.store.as_ref(), key.tenant, agent, "/agent").await?;
-    }
+    let patch = change.patch(&app, key, caller.binding()).await?;
     match app.store.update_session(key, patch).await? {
         UpdateOutcome::Updated(record) => respond::json(StatusCode::OK, &view(&app, *record).await),
         UpdateOutcome::NotFound => Err(Error::session_not_found().into()),

@@ -131,22 +131,22 @@ impl Binding {
                 return Err(Outside::Metadata { name: name.clone() });
             }
         }
-        self.judge_memory(agent, metadata, session)
+        self.judge_memory(agent, metadata, session).map(drop)
     }
 
-    /// The same of the memory alone.
+    /// The same of the memory alone. The namespace that was judged, where there is one and it is bound.
     pub fn judge_memory(
         &self,
         agent: &AgentSpec,
         metadata: &Map<String, Value>,
         session: SessionId,
-    ) -> Result<(), Outside> {
+    ) -> Result<Option<Namespace>, Outside> {
         let (Some(within), Some(memory)) = (&self.namespace, &agent.memory) else {
-            return Ok(());
+            return Ok(None);
         };
         // One that cannot be rendered remembers nothing yet, but its metadata may change.
         match Namespace::render(&memory.namespace, metadata, session) {
-            Ok(namespace) if within.covers(&namespace) => Ok(()),
+            Ok(namespace) if within.covers(&namespace) => Ok(Some(namespace)),
             Ok(_) | Err(_) => Err(Outside::Namespace),
         }
     }

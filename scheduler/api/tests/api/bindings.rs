@@ -1,5 +1,7 @@
 //! Keys that are bound to a part of their tenant: what lies outside does not exist for them.
 
+mod kept;
+
 use serde_json::{Value, json};
 
 use crate::access::{ROOT, ask, locked, tenant};

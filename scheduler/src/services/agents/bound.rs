@@ -47,10 +47,11 @@ impl Resolver<'_> {
         judged.map_err(|why| Error::outside(&why))
     }
 
-    /// Refuses the memory of an agent that a send alone is run with, where it lies outside.
+    /// Refuses the memory of an agent that a send alone is run with, where it lies outside. The namespace is kept as
+    /// it was judged: the metadata that it is made of may be changed before the send begins.
     pub(super) fn admit_memory(
         &self,
-        agent: &AgentSpec,
+        agent: &mut AgentSpec,
         metadata: &Map<String, Value>,
         session: SessionId,
     ) -> Result<(), Error> {
@@ -58,7 +59,11 @@ impl Resolver<'_> {
             return Ok(());
         };
         let judged = binding.judge_memory(agent, metadata, session);
-        judged.map_err(|why| Error::outside(&why))
+        let judged = judged.map_err(|why| Error::outside(&why))?;
+        if let (Some(memory), Some(namespace)) = (&mut agent.memory, judged) {
+            memory.namespace = namespace.to_string();
+        }
+        Ok(())
     }
 
     /// Refuses options that make another agent of one that the key is bound to.

@@ -69,7 +69,7 @@ impl Resolver<'_> {
         };
         match self.for_send(ask, session, metadata).await {
             Ok(mut agent) => {
-                self.admit_memory(&agent, metadata, id)?;
+                self.admit_memory(&mut agent, metadata, id)?;
                 // A send has no other sends to share a budget with: it is the send's own.
                 options.budget = match (options.budget, agent.budget.take()) {
                     (Some(own), Some(agents)) => Some(own.and(agents)),

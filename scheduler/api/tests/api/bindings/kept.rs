@@ -1,0 +1,66 @@
+//! What was judged once stays so, whatever is changed meanwhile.
+
+use mainspring_shared::timer::TimerTarget;
+use serde_json::json;
+
+use super::{NONE, bound, made, publish};
+use crate::access::{ask, locked, tenant};
+use crate::world::World;
+
+#[tokio::test]
+async fn an_agent_of_a_send_alone_remembers_where_it_was_judged_to() {
+    let world = World::new().await;
+    let api = locked(&world).await;
+    let (_, blue) = tenant(&api, "blue", &["admin"]).await;
+    publish(&api, &blue, "mine").await;
+    let key = bound(&api, &blue, &json!({ "namespace": "user/1" })).await;
+    let session = json!({ "metadata": { "user": "1" } });
+    let session = made(&api, &key, "/v1/sessions", &session).await;
+    let path = format!("/v1/sessions/{session}");
+    let send = json!({ "input": "x", "options": { "agent": "mine", "delay": "1h" } });
+    made(&api, &key, &format!("{path}/sends"), &send).await;
+    let timer = json!({
+        "session_id": session, "after": "1h", "input": "x", "options": { "agent": "mine" }
+    });
+    made(&api, &key, "/v1/timers", &timer).await;
+    // The session's own agent remembers nothing, so that its metadata may become anything.
+    let change = json!({ "metadata": { "user": "2" } });
+    ask(&api, &key, "PATCH", &path, &change).await.ok(200);
+    let dump = world.store.dump().await.expect("the store answers");
+    let mut sends = dump.sessions.iter().flat_map(|session| &session.sends);
+    let mut agents = vec![sends.next().expect("a send").options.agent.clone()];
+    for (timer, _) in dump.timers {
+        if let TimerTarget::Send { options, .. } = timer.target {
+            agents.push(options.agent);
+        }
+    }
+    assert_eq!(agents.len(), 2);
+    for agent in agents {
+        let memory = agent.expect("an agent").memory.expect("a memory");
+        assert_eq!(memory.namespace, "user/1");
+    }
+    // Now it would be judged otherwise.
+    let answer = ask(&api, &key, "POST", &format!("{path}/sends"), &send).await;
+    answer.problem(403, "auth.binding");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_changes_at_once_do_not_lead_out_of_a_namespace() {
+    let world = World::new().await;
+    let api = locked(&world).await;
+    let (_, blue) = tenant(&api, "blue", &["admin"]).await;
+    let key = bound(&api, &blue, &json!({ "namespace": "user/1" })).await;
+    let agent = json!({ "agent": { "memory": { "namespace": "user/{{metadata.user}}" } } });
+    let metadata = json!({ "metadata": { "user": "2" } });
+    for _ in 0..40 {
+        let session = json!({ "metadata": { "user": "1" } });
+        let session = made(&api, &key, "/v1/sessions", &session).await;
+        let path = format!("/v1/sessions/{session}");
+        let (one, other) = tokio::join!(
+            ask(&api, &key, "PATCH", &path, &agent),
+            ask(&api, &key, "PATCH", &path, &metadata)
+        );
+        assert!(one.status == 200 || other.status == 200, "{}", one.text);
+        ask(&api, &key, "GET", &path, &NONE).await.ok(200);
+    }
+}
