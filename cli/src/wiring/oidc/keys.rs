@@ -1,8 +1,10 @@
 //! The public keys of an issuer, read over HTTPS and kept.
 //!
-//! A key that is known is used at once, whatever the issuer does. Keys are read again before they are old, so that one
-//! that was withdrawn is not believed for long, and for a token with a key that is not known, but not more often than
-//! every few seconds: whoever invents names of keys does not make requests.
+//! A key that was read within the last minutes is used at once, whatever the issuer does, and read again behind that
+//! before it is old. One that nobody asked for since is read again first, so that a key that was withdrawn is not
+//! believed for long; it is used all the same while its issuer is away. For a token with a key that is not known, keys
+//! are read too. None of this happens more often than every few seconds: whoever invents names of keys does not make
+//! requests.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -20,6 +22,9 @@ use super::{Fault, PATIENCE};
 
 /// Keys are read again when they are this old.
 const FRESH: Duration = Duration::from_mins(10);
+
+/// Nothing is believed of keys that are this old unless their issuer cannot be asked: nobody wanted them for a while.
+const OLD: Duration = Duration::from_mins(20);
 
 /// Keys are used for so long while their issuer cannot be reached.
 const USED_MAX: Duration = Duration::from_hours(24);
@@ -152,14 +157,16 @@ impl KeySet {
     pub(super) async fn find(&self, kid: Option<&str>, algorithm: Algorithm) -> Found {
         let inner = &self.inner;
         let now = inner.clock.monotonic();
-        if let Some(key) = inner.known_key(kid, algorithm, now) {
-            if inner.is_stale(now) {
+        let known = inner.known_key(kid, algorithm, now);
+        let age = inner.age(now);
+        if let Some(key) = known.clone().filter(|_| age < OLD) {
+            if age >= FRESH {
                 inner.read_aside();
             }
             return Found::Key(key);
         }
         if !inner.try_read(now).await {
-            return inner.without(now);
+            return known.map_or_else(|| inner.without(now), Found::Key);
         }
         let now = inner.clock.monotonic();
         match inner.known_key(kid, algorithm, now) {
@@ -192,11 +199,11 @@ impl Inner {
         is_only.then(|| first.key.clone())
     }
 
-    fn is_stale(&self, now: Duration) -> bool {
+    /// For how long the keys are known.
+    fn age(&self, now: Duration) -> Duration {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        known
-            .read
-            .is_none_or(|read| now.saturating_sub(read) >= FRESH)
+        let read = known.read.map(|read| now.saturating_sub(read));
+        read.unwrap_or(Duration::MAX)
     }
 
     /// What it means that a key is not known: that there is none, if the keys were read a moment ago.

@@ -426,6 +426,18 @@ async fn a_new_key_is_found_and_a_withdrawn_one_forgotten() {
 }
 
 #[tokio::test]
+async fn a_withdrawn_key_is_not_believed_after_a_long_silence() {
+    let (one, two) = (Signer::rsa("one", ONE), Signer::rsa("two", TWO));
+    let world = World::new(&[&one], |_| {}).await;
+    let token = one.sign(&world.claims());
+    world.accepts(&token).await;
+    world.publish(&[&two]);
+    world.clock.pass(Duration::from_hours(23));
+    world.refuses(&token, "its issuer has no such key").await;
+    assert_eq!(world.asked(), 2);
+}
+
+#[tokio::test]
 async fn while_the_issuer_is_away_its_known_keys_are_used_for_a_day() {
     let (one, two) = (Signer::rsa("one", ONE), Signer::rsa("two", TWO));
     let world = World::new(&[&one], |_| {}).await;
