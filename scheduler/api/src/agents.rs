@@ -19,7 +19,7 @@ use mainspring_shared::error::Code;
 use mainspring_shared::store::{
     AliasOutcome, ListAgentVersions, ListAgents, PublishAgent, PublishOutcome, SetAlias,
 };
-use mainspring_shared::tenant::Outside;
+use mainspring_shared::tenant::{Binding, Outside};
 use serde::Deserialize;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -195,16 +195,44 @@ pub(super) async fn list(
             after,
             limit,
         };
-        let page = app.store.list_agents(wanted).await?;
-        let rows = page.data.into_iter().map(|agent| {
-            let binding = caller.binding();
-            let is_shown = binding.is_none_or(|binding| binding.has_agent(&agent.key.name));
-            (agent, is_shown)
-        });
-        Ok((rows.collect(), page.more))
+        match caller.binding().filter(|binding| binding.names_agents()) {
+            Some(binding) => own(&app, binding, wanted).await,
+            None => {
+                let page = app.store.list_agents(wanted).await?;
+                Ok((page.data, page.more))
+            }
+        }
     };
     let place = |agent: &NamedAgent| agent.key.name.clone();
-    respond::page_of_some(&app, begin, read, place, NamedAgentView::from).await
+    respond::page(&app, begin, read, place, NamedAgentView::from).await
+}
+
+/// The agents that a binding names, each looked up by itself: a cursor is a name, so that one beyond a hidden agent
+/// would tell its name.
+async fn own(
+    app: &App,
+    binding: &Binding,
+    wanted: ListAgents,
+) -> Result<(Vec<NamedAgent>, bool), Error> {
+    let mut found = Vec::new();
+    for name in &binding.agents {
+        if wanted.after.as_ref().is_some_and(|after| name <= after) {
+            continue;
+        }
+        let key = AgentKey {
+            tenant: wanted.tenant,
+            name: name.clone(),
+        };
+        let agent = app.store.get_agent(key).await?;
+        let Some(agent) = agent.filter(|agent| wanted.archived || agent.archived_at.is_none()) else {
+            continue;
+        };
+        if found.len() >= wanted.limit as usize {
+            return Ok((found, true));
+        }
+        found.push(agent);
+    }
+    Ok((found, false))
 }
 
 /// A published agent, archived or not

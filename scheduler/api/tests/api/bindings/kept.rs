@@ -1,4 +1,4 @@
-//! What was judged once stays so, whatever is changed meanwhile.
+//! What a bound key is shown and keeps, whatever is changed meanwhile.
 
 use mainspring_shared::timer::TimerTarget;
 use serde_json::json;
@@ -62,5 +62,37 @@ async fn two_changes_at_once_do_not_lead_out_of_a_namespace() {
         );
         assert!(one.status == 200 || other.status == 200, "{}", one.text);
         ask(&api, &key, "GET", &path, &NONE).await.ok(200);
+    }
+}
+
+#[tokio::test]
+async fn a_list_of_agents_names_none_but_those_of_the_binding() {
+    let world = World::new().await;
+    let api = locked(&world).await;
+    let (_, blue) = tenant(&api, "blue", &["admin"]).await;
+    for name in ["a-secret", "mine", "more", "n-secret", "old", "z-secret"] {
+        publish(&api, &blue, name).await;
+    }
+    ask(&api, &blue, "DELETE", "/v1/agents/old", &NONE)
+        .await
+        .ok(200);
+    let agents = json!({ "agents": ["gone", "mine", "more", "old"] });
+    let key = bound(&api, &blue, &agents).await;
+    for (query, names, next) in [
+        ("?limit=1", vec!["mine"], json!("mine")),
+        ("?limit=1&cursor=a", vec!["mine"], json!("mine")),
+        ("?limit=1&cursor=mine", vec!["more"], NONE),
+        ("?limit=1&cursor=more", vec![], NONE),
+        ("", vec!["mine", "more"], NONE),
+        ("?archived=true", vec!["mine", "more", "old"], NONE),
+        ("?archived=true&limit=2", vec!["mine", "more"], json!("more")),
+    ] {
+        let path = format!("/v1/agents{query}");
+        let page = ask(&api, &key, "GET", &path, &NONE).await.ok(200);
+        let found = page["data"].as_array().expect("a list").iter();
+        let found: Vec<_> = found.map(|agent| agent["name"].as_str()).collect();
+        let names: Vec<_> = names.into_iter().map(Some).collect();
+        assert_eq!(found, names, "{query}");
+        assert_eq!(page["next_cursor"], next, "{query}");
     }
 }
