@@ -60,6 +60,9 @@ const HANDLERS: [&str; 10] = [
     "/v1/memories/erasures",
 ];
 
+/// A pause of an agent holds up everyone who uses it.
+const PAUSES: [&str; 2] = ["/v1/agents/{name}/pause", "/v1/agents/{name}/resume"];
+
 impl Reach {
     /// That of a request to a route.
     pub(crate) fn of(method: &Method, route: &str) -> Self {
@@ -81,7 +84,7 @@ impl Reach {
         } else if item("/v1/runs/{id}") && (reads || route == "/v1/runs/{id}/cancel") {
             // What changes the nodes of a run may give them agents.
             Self::Run
-        } else if item("/v1/agents/{name}") {
+        } else if item("/v1/agents/{name}") && !PAUSES.contains(&route) {
             Self::Agent
         } else if item("/v1/memories/{id}") {
             Self::Memory

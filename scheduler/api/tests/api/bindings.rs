@@ -135,9 +135,10 @@ async fn finds_nothing(api: &Scheduler, key: &str, having: &Having, is_bound: bo
         let answer = ask(api, key, &method, &filled, &body_of(&method, &path)).await;
         let own = path.starts_with("/v1/skills/") || path.starts_with("/v1/webhooks/");
         let nodes = path.starts_with("/v1/runs/{id}/") && method == "POST";
-        let closed = is_bound && (own || (nodes && !path.ends_with("{id}/cancel")));
-        // Whoever pauses an agent need not have published it.
-        let pauses = !is_bound && path.starts_with("/v1/agents/") && method == "POST";
+        // Whoever pauses an agent need not have published it, but a pause is the tenant's.
+        let pauses = path.starts_with("/v1/agents/") && method == "POST";
+        let nodes = nodes && !path.ends_with("{id}/cancel");
+        let closed = is_bound && (own || nodes || pauses);
         if closed {
             answer.problem(403, "auth.binding");
         } else if !pauses {
@@ -199,6 +200,11 @@ async fn what_lies_outside_of_a_keys_binding_is_not_found_by_any_request() {
     // What concerns the tenant as a whole is refused.
     for path in ["/v1/webhooks", "/v1/skills", "/v1/pauses"] {
         let answer = ask(&api, &key, "GET", path, &NONE).await;
+        answer.problem(403, "auth.binding");
+    }
+    // So is a pause of an agent inside, which others use too.
+    for path in ["/v1/agents/mine/pause", "/v1/agents/mine/resume"] {
+        let answer = ask(&api, &key, "POST", path, &NONE).await;
         answer.problem(403, "auth.binding");
     }
     ask(&api, &key, "GET", "/v1/nothing", &NONE)
