@@ -5,7 +5,6 @@ mod keys;
 mod tests;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
@@ -246,6 +245,3 @@ fn scopes_of(claim: Option<&Value>) -> Scopes {
     };
     Scopes(names.into_iter().filter_map(Scope::parse).collect())
 }
-
-/// How long a request may wait for an issuer.
-const PATIENCE: Duration = Duration::from_secs(3);

@@ -18,7 +18,8 @@ use reqwest::{Client, Url};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Fault, PATIENCE};
+use super::Fault;
+use crate::failure::causes;
 
 /// Keys are read again when they are this old.
 const FRESH: Duration = Duration::from_mins(10);
@@ -31,6 +32,9 @@ const USED_MAX: Duration = Duration::from_hours(24);
 
 /// The shortest time between two attempts to read keys.
 const PAUSE: Duration = Duration::from_secs(10);
+
+/// How long keys may take, with the description that says where they are: a request waits for them.
+pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Bytes of an answer; keys take a few thousand.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
@@ -137,8 +141,6 @@ impl KeySet {
         // Redirects could lead to an address that is not secure.
         let client = Client::builder()
             .redirect(reqwest::redirect::Policy::none())
-            .connect_timeout(PATIENCE)
-            .timeout(PATIENCE)
             .build();
         let client = client.map_err(|_| ("cannot be asked", "no HTTPS client could be made"))?;
         Ok(Self {
@@ -245,7 +247,8 @@ impl Inner {
 
     /// Reads the keys. Whether that went well.
     async fn read(&self) -> bool {
-        match self.fetch().await {
+        let fetched = tokio::time::timeout(PATIENCE, self.fetch()).await;
+        match fetched.unwrap_or(Err(FetchError::Late)) {
             Ok(keys) => {
                 let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
                 known.keys = keys;
@@ -253,7 +256,7 @@ impl Inner {
                 true
             }
             Err(error) => {
-                let issuer = &self.source.issuer;
+                let (issuer, error) = (&self.source.issuer, causes(&error));
                 tracing::warn!(oidc.issuer = %issuer, %error, "the keys of an issuer could not be read");
                 false
             }
@@ -366,6 +369,8 @@ fn public_key(json: Value) -> Option<PublicKey> {
 enum FetchError {
     #[error("the issuer cannot be reached")]
     Http(#[from] reqwest::Error),
+    #[error("it did not answer in time")]
+    Late,
     #[error("it answered {0}")]
     Status(u16),
     #[error("its answer is too long")]
