@@ -24,8 +24,8 @@ const LEEWAY_SECONDS: u64 = 30;
 /// Bytes of a token: as many as fit into the head of a request with room for the rest of it.
 const TOKEN_BYTES_MAX: usize = 16 * 1024;
 
-/// Characters of a subject that are kept.
-const SUBJECT_CHARS_MAX: usize = 200;
+/// Characters of a subject that are kept: as many as the narrowest column for it holds.
+const SUBJECT_CHARS_MAX: usize = 700;
 
 /// The claim that names the tenant unless the configuration says otherwise.
 const TENANT_CLAIM: &str = "tenant";
@@ -54,7 +54,7 @@ pub(crate) fn verifier(
     }
     let mut issuers = Vec::new();
     for (name, settings) in &config.oidc {
-        let issuer = Issuer::new(settings, clock.clone());
+        let issuer = Issuer::new(name, settings, clock.clone());
         let issuer = issuer
             .map_err(|(fault, advice)| usage_text(format!("[oidc.{name}] {fault}"), advice))?;
         issuers.push(issuer);
@@ -69,6 +69,8 @@ struct Issuers(Vec<Issuer>);
 /// One of them.
 #[derive(Debug)]
 struct Issuer {
+    /// What the configuration calls it.
+    section: String,
     /// What its tokens say of who made them, in `iss`.
     name: String,
     /// Whom its tokens are for: one of these.
@@ -90,7 +92,7 @@ struct Claimed {
 type Fault = (&'static str, &'static str);
 
 impl Issuer {
-    fn new(settings: &OidcIssuer, clock: Arc<dyn Clock>) -> Result<Self, Fault> {
+    fn new(section: &str, settings: &OidcIssuer, clock: Arc<dyn Clock>) -> Result<Self, Fault> {
         let issuer = settings.issuer.clone();
         let issuer = issuer.ok_or(("has to say who signs", "give its issuer"))?;
         if settings.audience.is_empty() {
@@ -110,6 +112,7 @@ impl Issuer {
         }
         let source = Source::new(&issuer, settings.jwks_url.as_deref())?;
         Ok(Self {
+            section: section.to_owned(),
             keys: KeySet::new(source, clock)?,
             name: issuer,
             audience: settings.audience.clone(),
@@ -146,7 +149,10 @@ impl Issuer {
             Some(claim) => scopes_of(at(&claims, claim)),
             None => self.scopes.clone(),
         };
-        let subject = text(&claims, "sub").unwrap_or_default();
+        let subject = text(&claims, "sub");
+        let subject = subject.ok_or_else(|| invalid("it does not say in sub whose it is"))?;
+        // By itself it could be the name of a key, of the operator, or of someone else's user.
+        let subject = format!("{}#{subject}", self.section);
         let expires = claims
             .get("exp")
             .and_then(Value::as_f64)

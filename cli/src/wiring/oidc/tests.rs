@@ -246,11 +246,14 @@ async fn a_signed_token_says_who_it_is_and_what_it_may() {
     for signer in [&rsa, &curve] {
         let identity = world.accepts(&signer.sign(&world.claims())).await;
         assert_eq!(identity.tenant, "blue");
-        assert_eq!(identity.subject, "ann");
+        assert_eq!(identity.subject, "login#ann");
         assert_eq!(identity.scopes, Scopes([Scope::Read, Scope::Send].into()));
         let left = identity.expires_at.0 / 1_000 - now();
         assert!((500..=640).contains(&left), "{left}");
     }
+    let long = world.with("sub", json!("ü".repeat(1_000)));
+    let identity = world.accepts(&rsa.sign(&long)).await;
+    assert_eq!(identity.subject.chars().count(), SUBJECT_CHARS_MAX);
     // The keys were read once for all of them.
     assert_eq!(world.asked(), 1);
 }
@@ -296,6 +299,9 @@ async fn a_token_that_is_not_for_here_and_now_is_refused() {
         ),
         ("tenant", json!(""), "it names no tenant"),
         ("tenant", json!(["blue"]), "it names no tenant"),
+        ("sub", Value::Null, "it does not say in sub whose it is"),
+        ("sub", json!(""), "it does not say in sub whose it is"),
+        ("sub", json!(7), "it does not say in sub whose it is"),
     ] {
         let token = rsa.sign(&world.with(member, value));
         world.refuses(&token, why).await;

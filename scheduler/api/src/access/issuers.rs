@@ -15,7 +15,7 @@ pub struct Identity {
     pub tenant: String,
     /// What it allows.
     pub scopes: Scopes,
-    /// Who it is, as its issuer calls it.
+    /// Who it is, in a name that no key, no operator and no other issuer's user has.
     pub subject: String,
     /// From when on it is refused.
     pub expires_at: Timestamp,
