@@ -52,11 +52,16 @@ pub(crate) fn verifier(
     if config.oidc.is_empty() {
         return Ok(None);
     }
-    let mut issuers = Vec::new();
+    let mut issuers: Vec<Issuer> = Vec::new();
     for (name, settings) in &config.oidc {
         let issuer = Issuer::new(name, settings, clock.clone());
         let issuer = issuer
             .map_err(|(fault, advice)| usage_text(format!("[oidc.{name}] {fault}"), advice))?;
+        if let Some(first) = issuers.iter().find(|first| first.name == issuer.name) {
+            let fault = format!("[oidc.{name}] has the issuer of [oidc.{}]", first.section);
+            let advice = "tokens are judged by one section alone: make one of the two, with the audience of both";
+            return Err(usage_text(fault, advice));
+        }
         issuers.push(issuer);
     }
     Ok(Some(Arc::new(Issuers(issuers))))

@@ -479,3 +479,29 @@ fn settings_that_make_no_sense_are_said() {
         );
     }
 }
+
+#[test]
+fn two_sections_with_one_issuer_are_refused() {
+    let section = |issuer: &str| OidcIssuer {
+        issuer: Some(issuer.to_owned()),
+        audience: vec!["x".to_owned()],
+        scopes: vec!["read".to_owned()],
+        ..OidcIssuer::default()
+    };
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let with = |second: &str| {
+        let first = section("https://login.example");
+        let oidc = [("a".to_owned(), first), ("b".to_owned(), section(second))];
+        let config = Config {
+            oidc: oidc.into(),
+            ..Config::default()
+        };
+        verifier(&config, &clock)
+    };
+    assert!(with("https://login.example/b").is_ok());
+    let failure = with("https://login.example").expect_err("one is dead");
+    let message = &failure.message;
+    assert_eq!(message, "[oidc.b] has the issuer of [oidc.a]");
+    let next = failure.next.expect("says what to do");
+    assert!(next.contains("make one of the two"), "{next}");
+}
