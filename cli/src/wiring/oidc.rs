@@ -12,7 +12,7 @@ use mainspring_api::{Identity, Refused, Verifier};
 use mainspring_shared::tenant::{Scope, Scopes};
 use mainspring_shared::time::{Clock, Timestamp};
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use self::keys::{Found, KeySet, Source};
 use crate::config::{Config, OidcIssuer};
@@ -180,7 +180,7 @@ impl Issuer {
         token: &str,
         algorithm: Algorithm,
         key: &DecodingKey,
-    ) -> Result<Map<String, Value>, Refused> {
+    ) -> Result<Value, Refused> {
         // Only what the key itself is for: a header cannot choose another family.
         let mut validation = Validation::new(algorithm);
         validation.leeway = LEEWAY_SECONDS;
@@ -188,7 +188,7 @@ impl Issuer {
         validation.set_audience(&self.audience);
         validation.set_issuer(&[&self.name]);
         validation.set_required_spec_claims(&["exp", "iss", "aud"]);
-        let decoded = decode::<Map<String, Value>>(token, key, &validation);
+        let decoded = decode::<Value>(token, key, &validation);
         decoded
             .map(|token| token.claims)
             .map_err(|error| invalid(why(&error)))
@@ -229,19 +229,15 @@ fn why(error: &jsonwebtoken::errors::Error) -> &'static str {
 }
 
 /// A claim by its name, or by a JSON pointer to it.
-fn at<'a>(claims: &'a Map<String, Value>, claim: &str) -> Option<&'a Value> {
-    let Some(path) = claim.strip_prefix('/') else {
-        return claims.get(claim);
-    };
-    let (first, rest) = path.split_once('/').unwrap_or((path, ""));
-    let found = claims.get(&first.replace("~1", "/").replace("~0", "~"))?;
-    if rest.is_empty() {
-        return Some(found);
+fn at<'a>(claims: &'a Value, claim: &str) -> Option<&'a Value> {
+    if claim.starts_with('/') {
+        claims.pointer(claim)
+    } else {
+        claims.get(claim)
     }
-    found.pointer(&format!("/{rest}"))
 }
 
-fn text<'a>(claims: &'a Map<String, Value>, claim: &str) -> Option<&'a str> {
+fn text<'a>(claims: &'a Value, claim: &str) -> Option<&'a str> {
     let text = at(claims, claim)?.as_str();
     text.filter(|text| !text.is_empty())
 }

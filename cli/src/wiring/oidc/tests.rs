@@ -276,6 +276,23 @@ async fn claims_may_be_nested_and_scopes_may_be_fixed() {
         .await;
 }
 
+#[test]
+fn a_claim_is_named_or_pointed_at() {
+    let claims = json!({ "a": { "b": "deep", "": "nameless" }, "c/d": "plain", "e~f": ["x"] });
+    for (claim, found) in [
+        ("/a/b", Some("deep")),
+        ("/a/", Some("nameless")),
+        ("/a", None),
+        ("c/d", Some("plain")),
+        ("/c~1d", Some("plain")),
+        ("/e~0f/0", Some("x")),
+        ("a/b", None),
+        ("/none/b", None),
+    ] {
+        assert_eq!(text(&claims, claim), found, "{claim}");
+    }
+}
+
 #[tokio::test]
 async fn a_token_that_is_not_for_here_and_now_is_refused() {
     let rsa = Signer::rsa("one", ONE);
