@@ -19,7 +19,7 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 /// Rows of a list that are read at once: what is in memory of a page beyond its bytes.
 const PIECE: u32 = 50;
 
-/// Rows that a page passes over before it ends early: as many as are read in some ten milliseconds.
+/// Rows that a page passes over before it ends early. Each may be of another session, which is read to judge it.
 const PASSED_MAX: u32 = 1_000;
 
 /// A page of a list.

@@ -32,7 +32,7 @@ use super::respond::{self, Begin, List};
 use super::validate::Checks;
 use super::workflows;
 use crate::access::Caller;
-use crate::access::reach::inside;
+use crate::access::reach::Inside;
 use crate::extract::{
     Json, JsonBody, Key, Limit, NoQuery, Nothing, Query, WaitQuery, cursor, session_id, text,
 };
@@ -283,6 +283,7 @@ pub(super) async fn list(
         cursor: query.cursor,
         limit: query.limit.0,
     };
+    let inside = Inside::of(&app, &caller);
     let read = async |before: Option<RunId>, limit: u32| {
         let query = ListRuns {
             tenant: caller.tenant,
@@ -292,8 +293,8 @@ pub(super) async fn list(
             limit,
         };
         let page = app.store.list_runs(query).await?;
-        let shown = inside(&app, &caller, &page.data, |run| run.session).await?;
-        Ok((page.data.into_iter().zip(shown).collect(), page.more))
+        let rows = inside.mark(page.data, |run| run.session).await?;
+        Ok((rows, page.more))
     };
     respond::page_of_some(&app, begin, read, |run| run.key.run, RunView::from).await
 }

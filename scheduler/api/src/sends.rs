@@ -27,7 +27,7 @@ use super::problem::Problem;
 use super::respond::{self, Begin, List};
 use super::validate::Checks;
 use crate::access::Caller;
-use crate::access::reach::inside;
+use crate::access::reach::Inside;
 use crate::extract::{
     Json, JsonBody, Key, Limit, Nothing, Query, SendPath, SessionPath, WaitQuery, Whole, cursor,
     session_id, text,
@@ -282,6 +282,7 @@ pub(super) async fn list(
         cursor: query.cursor,
         limit: query.limit.0,
     };
+    let inside = Inside::of(&app, &caller);
     let read = async |before: Option<SendId>, limit: u32| {
         let query = ListSends {
             tenant: caller.tenant,
@@ -291,8 +292,8 @@ pub(super) async fn list(
             limit,
         };
         let page = app.store.list_sends(query).await?;
-        let shown = inside(&app, &caller, &page.data, |send| Some(send.key.session)).await?;
-        Ok((page.data.into_iter().zip(shown).collect(), page.more))
+        let rows = inside.mark(page.data, |send| Some(send.key.session)).await?;
+        Ok((rows, page.more))
     };
     respond::page_of_some(&app, begin, read, |send| send.id, SendView::from).await
 }

@@ -27,7 +27,7 @@ use super::problem::Problem;
 use super::respond::{self, Begin, List};
 use super::validate::Checks;
 use crate::access::Caller;
-use crate::access::reach::{inside, session_of};
+use crate::access::reach::{Inside, session_of};
 use crate::extract::{Json, Key, Limit, NoQuery, Nothing, PageQuery, Query, cursor, text};
 use crate::router::Api;
 
@@ -174,6 +174,7 @@ pub(super) async fn list(
         cursor: query.cursor,
         limit: query.limit.0,
     };
+    let inside = Inside::of(&app, &caller);
     let read = async |before: Option<TimerId>, limit: u32| {
         let query = ListTimers {
             tenant: caller.tenant,
@@ -183,8 +184,8 @@ pub(super) async fn list(
             limit,
         };
         let page = app.store.list_timers(query).await?;
-        let shown = inside(&app, &caller, &page.data, session_of).await?;
-        Ok((page.data.into_iter().zip(shown).collect(), page.more))
+        let rows = inside.mark(page.data, session_of).await?;
+        Ok((rows, page.more))
     };
     respond::page_of_some(&app, begin, read, |timer| timer.id, TimerView::from).await
 }

@@ -1,8 +1,12 @@
 //! What a key that is bound to a part of its tenant reaches: a function of the method and the route of a
 //! request, so that an endpoint that nobody thought of is refused.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use axum::extract::RawPathParams;
 use axum::http::Method;
+use futures::{StreamExt, TryStreamExt};
 use mainspring_scheduler::App;
 use mainspring_scheduler::error::Error;
 use mainspring_shared::error::Code;
@@ -36,6 +40,9 @@ pub(crate) enum Reach {
     /// It concerns the tenant as a whole.
     Closed,
 }
+
+/// Sessions that a list reads at once to judge its rows.
+const READ_AT_ONCE: usize = 16;
 
 const FREE: [&str; 6] = [
     "/v1/info",
@@ -205,28 +212,57 @@ async fn has_session(
     Ok(found.is_some_and(|found| holds(binding, &found)))
 }
 
-/// Which rows of a page lie inside: those whose sessions do. Each session is read once.
-pub(crate) async fn inside<T>(
-    app: &App,
-    caller: &Caller,
-    rows: &[T],
-    session: impl Fn(&T) -> Option<SessionId>,
-) -> Result<Vec<bool>, Error> {
-    let Some(binding) = caller.binding() else {
-        return Ok(vec![true; rows.len()]);
-    };
-    let mut known = std::collections::BTreeMap::new();
-    let mut inside = Vec::with_capacity(rows.len());
-    for row in rows {
-        let session = session(row);
-        let found = match known.get(&session) {
-            Some(found) => *found,
-            None => has_session(app, binding, caller.tenant, session).await?,
-        };
-        known.insert(session, found);
-        inside.push(found);
+/// What of a list lies inside: the rows whose sessions do. Each session is read once, whatever pieces a page is read in.
+pub(crate) struct Inside<'a> {
+    app: &'a App,
+    caller: &'a Caller,
+    judged: Mutex<BTreeMap<SessionId, bool>>,
+}
+
+impl<'a> Inside<'a> {
+    pub(crate) fn of(app: &'a App, caller: &'a Caller) -> Self {
+        Self {
+            app,
+            caller,
+            judged: Mutex::default(),
+        }
     }
-    Ok(inside)
+
+    /// Rows, and whether each is shown. What has no session lies outside of every binding.
+    pub(crate) async fn mark<T>(
+        &self,
+        rows: Vec<T>,
+        session: impl Fn(&T) -> Option<SessionId>,
+    ) -> Result<Vec<(T, bool)>, Error> {
+        let Some(binding) = self.caller.binding() else {
+            return Ok(rows.into_iter().map(|row| (row, true)).collect());
+        };
+        let new: BTreeSet<SessionId> = {
+            let judged = self.judged();
+            let sessions = rows.iter().filter_map(&session);
+            sessions.filter(|one| !judged.contains_key(one)).collect()
+        };
+        let (app, tenant) = (self.app, self.caller.tenant);
+        let found: Vec<(SessionId, bool)> = futures::stream::iter(new)
+            .map(|one| async move {
+                let found = has_session(app, binding, tenant, Some(one)).await?;
+                store::Result::Ok((one, found))
+            })
+            .buffer_unordered(READ_AT_ONCE)
+            .try_collect()
+            .await?;
+        let mut judged = self.judged();
+        judged.extend(found);
+        let marked = rows.into_iter().map(|row| {
+            let is_inside = session(&row).is_some_and(|one| judged.get(&one) == Some(&true));
+            (row, is_inside)
+        });
+        Ok(marked.collect())
+    }
+
+    fn judged(&self) -> MutexGuard<'_, BTreeMap<SessionId, bool>> {
+        self.judged.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 #[cfg(test)]

@@ -96,3 +96,36 @@ async fn a_list_of_agents_names_none_but_those_of_the_binding() {
         assert_eq!(page["next_cursor"], next, "{query}");
     }
 }
+
+#[tokio::test]
+async fn lists_of_many_sessions_show_what_lies_inside_in_order() {
+    let world = World::new().await;
+    let api = locked(&world).await;
+    let (_, blue) = tenant(&api, "blue", &["admin"]).await;
+    let key = bound(&api, &blue, &json!({ "metadata": { "user": "1" } })).await;
+    let mut inside = Vec::new();
+    for n in 0..70 {
+        let user = if n % 7 == 0 { "1" } else { "2" };
+        let send = json!({ "input": "x", "session": { "metadata": { "user": user } } });
+        let made = ask(&api, &blue, "POST", "/v1/sends", &send).await.ok(202);
+        let path = format!("/v1/sessions/{}/sends", made["session_id"].as_str().expect("an id"));
+        let more = ask(&api, &blue, "POST", &path, &json!({ "input": "y" })).await;
+        if user == "1" {
+            inside.extend([made["id"].clone(), more.ok(202)["id"].clone()]);
+        }
+    }
+    inside.reverse();
+    let mut found = Vec::new();
+    let mut cursor = String::new();
+    loop {
+        let path = format!("/v1/sends?limit=7{cursor}");
+        let page = ask(&api, &key, "GET", &path, &NONE).await.ok(200);
+        let data = page["data"].as_array().expect("a list");
+        found.extend(data.iter().map(|send| send["id"].clone()));
+        match page["next_cursor"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => break,
+        }
+    }
+    assert_eq!(found, inside);
+}
