@@ -18,6 +18,17 @@ use crate::store::Parent;
 use crate::time::Timestamp;
 use crate::tool::ToolFault;
 
+/// Bytes of JSON that a session's metadata may have: labels to filter by, not documents.
+const METADATA_BYTES_MAX: usize = 16 << 10;
+
+/// What is said of metadata that has no room.
+pub const METADATA_TOO_LONG: &str = "must have at most 16 KiB of JSON";
+
+/// Whether a session may have this metadata.
+pub fn has_room(metadata: &Map<String, Value>) -> bool {
+    serde_json::to_vec(metadata).is_ok_and(|json| json.len() <= METADATA_BYTES_MAX)
+}
+
 /// Where a session stands. Derived from its hot row and its sends, never stored.
 #[derive(
     Debug,

@@ -69,14 +69,13 @@ impl SessionAsk {
         app: &App,
         key: Option<&IdempotencyKey>,
     ) -> Result<NewSession, Error> {
-        agents.fill(&mut self.metadata)?;
+        agents.fill(&mut self.metadata, &self.taken.at)?;
         let agent = agents.take(self.taken, &self.metadata, key).await?;
         let session = new_session(app, agents.tenant(), agent, self.metadata);
-        match agents.admit(&session) {
-            // Its agent may be gone since.
-            Err(_) if agents.is_known(key).await? => {}
-            admitted => admitted?,
-        }
+        let (agent, metadata) = (&session.agent, &session.metadata);
+        agents
+            .admit_new(agent, metadata, session.key.session, key)
+            .await?;
         Ok(session)
     }
 }
@@ -156,7 +155,7 @@ impl SessionChange {
     ) -> Result<SessionPatch, Error> {
         let mut agents = Resolver::new(app, key.tenant, binding);
         if let Some(metadata) = &mut self.metadata {
-            agents.fill(metadata)?;
+            agents.fill(metadata, "")?;
         }
         let mut agent = None;
         let rebinds = self.agent.is_some() || self.variables.is_some();

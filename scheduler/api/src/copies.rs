@@ -111,7 +111,7 @@ pub(super) async fn fork(
     let (before, there) = (source.first_seq - 1, source.last_seq());
     let mut metadata = body.metadata.unwrap_or(source.metadata);
     let mut agents = Resolver::new(&app, key.tenant, caller.binding());
-    agents.fill(&mut metadata)?;
+    agents.fill(&mut metadata, "")?;
     metadata.insert("forked_from".to_owned(), json!(key.session));
     let mut checks = Checks::new();
     match &body.agent {
@@ -145,7 +145,9 @@ pub(super) async fn fork(
         }
     };
     let copy = app.new_session_key(key.tenant);
-    agents.admit_as(&agent, &metadata, copy.session)?;
+    agents
+        .admit_new(&agent, &metadata, copy.session, idempotency.as_ref())
+        .await?;
     app.boot_id()?;
     let folds = app.store.read_folds(key).await?;
     let last = body.seq.unwrap_or(there);
@@ -393,7 +395,7 @@ pub(super) async fn import(
     importing.end().await?;
     let (mut item, _weight) = importing.finish(&caller, key)?;
     let agents = Resolver::new(&app, caller.tenant, caller.binding());
-    agents.fill(&mut item.session.metadata)?;
+    agents.fill(&mut item.session.metadata, "")?;
     agents.admit(&item.session)?;
     blobs::of_copies(&app, session, &item.messages).await?;
     let outcome = app.store.import_session(item).await?;

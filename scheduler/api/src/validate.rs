@@ -15,6 +15,7 @@ use mainspring_shared::id::SessionId;
 use mainspring_shared::list::NOTES_MAX_DEFAULT;
 use mainspring_shared::memory::Namespace;
 use mainspring_shared::message::ContentPart;
+use mainspring_shared::session::{METADATA_TOO_LONG, has_room};
 use mainspring_shared::stored::Extra;
 use mainspring_shared::tool;
 use serde_json::{Map, Value};
@@ -24,9 +25,6 @@ use super::bodies::{NewSessionBody, Options, SessionAsk};
 use super::choice::AgentChoice;
 use super::input::Input;
 use crate::extract::beside;
-
-/// Bytes of JSON that a session's metadata may have: labels to filter by, not documents.
-const METADATA_BYTES_MAX: usize = 16 << 10;
 
 /// Bytes that a name, a model or another label may have.
 const LABEL_BYTES_MAX: usize = 200;
@@ -350,9 +348,8 @@ impl Checks {
 
     /// The data of a session's creator.
     pub(super) fn metadata(&mut self, member: &str, metadata: &Map<String, Value>) {
-        let size = serde_json::to_vec(metadata).map_or(usize::MAX, |json| json.len());
-        if size > METADATA_BYTES_MAX {
-            self.refuse(member, "must have at most 16 KiB of JSON");
+        if !has_room(metadata) {
+            self.refuse(member, METADATA_TOO_LONG);
         }
         for (name, value) in metadata {
             if name.contains('\0') || has_nul(value) {

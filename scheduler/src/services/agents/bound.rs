@@ -2,8 +2,8 @@
 
 use mainspring_shared::agent::{AgentSpec, SendOptions};
 use mainspring_shared::id::SessionId;
-use mainspring_shared::session::SessionRecord;
-use mainspring_shared::store::NewSession;
+use mainspring_shared::session::{METADATA_TOO_LONG, SessionRecord, has_room};
+use mainspring_shared::store::{IdempotencyKey, NewSession};
 use mainspring_shared::tenant::{Binding, Outside};
 use serde_json::{Map, Value};
 
@@ -20,17 +20,39 @@ impl Resolver<'_> {
         inside.then_some(()).ok_or_else(Error::session_not_found)
     }
 
-    /// Adds what the metadata of a session must have, before its agent is bound to it.
-    pub fn fill(&self, metadata: &mut Map<String, Value>) -> Result<(), Error> {
+    /// Adds what the metadata of a session must have, before its agent is bound to it. `at` is a pointer to the object
+    /// that has it as a member: with what is added it may have no room any more.
+    pub fn fill(&self, metadata: &mut Map<String, Value>, at: &str) -> Result<(), Error> {
         let Some(binding) = self.binding else {
             return Ok(());
         };
-        binding.fill(metadata).map_err(|why| Error::outside(&why))
+        let filled = binding.fill(metadata);
+        filled.map_err(|why| Error::outside(&why))?;
+        if has_room(metadata) {
+            Ok(())
+        } else {
+            Err(Error::invalid(format!("{at}/metadata"), METADATA_TOO_LONG))
+        }
     }
 
     /// Refuses a session that would lie outside of the binding.
     pub fn admit(&self, session: &NewSession) -> Result<(), Error> {
         self.admit_as(&session.agent, &session.metadata, session.key.session)
+    }
+
+    /// The same of a session that is made by a request with this key. One that was used before makes none, and its
+    /// agent may be gone since.
+    pub async fn admit_new(
+        &self,
+        agent: &AgentSpec,
+        metadata: &Map<String, Value>,
+        session: SessionId,
+        key: Option<&IdempotencyKey>,
+    ) -> Result<(), Error> {
+        match self.admit_as(agent, metadata, session) {
+            Err(_) if self.is_known(key).await? => Ok(()),
+            admitted => admitted,
+        }
     }
 
     /// The same of what a session is to become.

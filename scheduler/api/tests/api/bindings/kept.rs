@@ -3,7 +3,7 @@
 use mainspring_shared::timer::TimerTarget;
 use serde_json::json;
 
-use super::{NONE, bound, made, publish};
+use super::{NONE, bound, everything, made, publish};
 use crate::access::{ask, locked, tenant};
 use crate::world::World;
 
@@ -128,4 +128,53 @@ async fn lists_of_many_sessions_show_what_lies_inside_in_order() {
         }
     }
     assert_eq!(found, inside);
+}
+
+#[tokio::test]
+async fn what_a_binding_adds_to_metadata_has_to_have_room_in_it() {
+    let world = World::new().await;
+    let api = locked(&world).await;
+    let (_, blue) = tenant(&api, "blue", &["admin"]).await;
+    let key = bound(&api, &blue, &json!({ "metadata": { "user": "1" } })).await;
+    let session = made(&api, &key, "/v1/sessions", &NONE).await;
+    let path = format!("/v1/sessions/{session}");
+    // Full without what is added.
+    let full = json!({ "metadata": { "x": "x".repeat((16 << 10) - r#"{"x":""}"#.len()) } });
+    ask(&api, &blue, "POST", "/v1/sessions", &full)
+        .await
+        .ok(201);
+    let fork = format!("{path}/fork");
+    for (method, path) in [("POST", "/v1/sessions"), ("PATCH", path.as_str()), ("POST", fork.as_str())] {
+        let answer = ask(&api, &key, method, path, &full).await;
+        let problem = answer.problem(400, "request.invalid");
+        assert_eq!(problem["errors"][0]["pointer"], "/metadata", "{problem}");
+    }
+    let send = json!({ "input": "x", "session": full });
+    let answer = ask(&api, &key, "POST", "/v1/sends", &send).await;
+    let problem = answer.problem(400, "request.invalid");
+    let pointer = &problem["errors"][0]["pointer"];
+    assert_eq!(pointer, "/session/metadata", "{problem}");
+}
+
+#[tokio::test]
+async fn a_fork_is_replayed_although_its_agent_is_gone() {
+    let world = World::new().await;
+    let api = locked(&world).await;
+    let (_, blue) = tenant(&api, "blue", &["admin"]).await;
+    publish(&api, &blue, "mine").await;
+    let key = bound(&api, &blue, &everything()).await;
+    let session = made(&api, &key, "/v1/sessions", &json!({ "agent": "mine" })).await;
+    let fork = async || {
+        let call = api.call("POST", &format!("/v1/sessions/{session}/fork"));
+        let call = call.header("authorization", &format!("Bearer {key}"));
+        let call = call.header("idempotency-key", "one");
+        call.json(&json!({ "agent": "mine" })).send().await
+    };
+    let forked = fork().await.ok(201);
+    ask(&api, &blue, "DELETE", "/v1/agents/mine", &NONE)
+        .await
+        .ok(200);
+    let again = fork().await;
+    assert_eq!(again.header("idempotency-replayed"), Some("true"));
+    assert_eq!(again.ok(201)["id"], forked["id"]);
 }
