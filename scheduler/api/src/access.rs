@@ -6,11 +6,11 @@ mod rate;
 pub(crate) mod reach;
 mod scopes;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{FromRequestParts, RawPathParams};
+use axum::extract::FromRequestParts;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, Method};
@@ -18,7 +18,7 @@ use futures::StreamExt;
 use mainspring_scheduler::App;
 use mainspring_scheduler::error::{Error, Quota};
 use mainspring_shared::error::Code;
-use mainspring_shared::id::{KeyId, TenantId};
+use mainspring_shared::id::TenantId;
 use mainspring_shared::tenant::{Binding, KeyRecord, Scopes, Token};
 use mainspring_shared::time::Timestamp;
 use sha2::{Digest, Sha256};
@@ -72,10 +72,10 @@ pub(crate) struct Caller {
     /// Whether it may see and change the system as a whole: the root key, and the keys of the
     /// default tenant.
     operates: bool,
-    /// The part of its tenant that it sees and changes; all of it when absent.
-    binding: Option<Arc<Binding>>,
-    /// The key that has to stay valid while an answer is streamed.
-    key: Option<KeyId>,
+    /// The key that it sends, which has to stay valid while an answer is streamed.
+    key: Option<Arc<KeyRecord>>,
+    /// What idempotency keys are kept apart by, where its key is bound. A batch asks for it with each item.
+    fingerprint: OnceLock<String>,
     /// Who it is, and until when, where a token of an issuer says so.
     subject: Option<(Arc<str>, Timestamp)>,
     /// The limit of requests that this one counts among.
@@ -96,16 +96,19 @@ impl Caller {
         Ok(tenant)
     }
 
-    /// What its key is bound to.
+    /// What its key is bound to: the part of its tenant that it sees and changes, and all of it where there is none.
     pub(crate) fn binding(&self) -> Option<&Binding> {
-        self.binding.as_deref()
+        self.key.as_ref()?.binding.as_ref()
     }
 
     /// A route as idempotency keys are kept for it. Keys with one binding share theirs, and nobody else: what another
     /// one made is not shown to them.
     pub(crate) fn route(&self, route: &str) -> String {
         match self.binding() {
-            Some(binding) => format!("{route} [{}]", binding.fingerprint()),
+            Some(binding) => {
+                let fingerprint = self.fingerprint.get_or_init(|| binding.fingerprint());
+                format!("{route} [{fingerprint}]")
+            }
             None => route.to_owned(),
         }
     }
@@ -113,7 +116,7 @@ impl Caller {
     /// Who it is, for the record: the id of its key, whom its token stands for, or the operator.
     pub(crate) fn name(&self) -> String {
         match (&self.key, &self.subject) {
-            (Some(key), _) => key.to_string(),
+            (Some(key), _) => key.id.to_string(),
             (None, Some((subject, _))) => subject.to_string(),
             (None, None) => "operator".to_owned(),
         }
@@ -129,8 +132,8 @@ impl Caller {
             tenant,
             scopes: Scopes::all(),
             operates: true,
-            binding: None,
             key: None,
+            fingerprint: OnceLock::new(),
             subject: None,
             quota: None,
         }
@@ -174,13 +177,13 @@ impl Gatekeeper {
         }
     }
 
-    /// Finds out who sends a request, and whether its key allows it.
+    /// Finds out who sends a request, and whether its key allows it. What a bound key reaches is judged by
+    /// [`reach::enter`].
     pub(crate) async fn admit(
         &self,
         app: &App,
         method: &Method,
         route: &str,
-        path: Option<&RawPathParams>,
         headers: &HeaderMap,
     ) -> Result<Caller, Error> {
         let mut caller = self.identify(app, headers).await?;
@@ -195,7 +198,6 @@ impl Gatekeeper {
             app.limits.note(caller.tenant, &limits);
             caller.quota = self.rates.take(caller.tenant, &limits, now)?;
         }
-        reach::enter(app, &caller, method, route, path).await?;
         Ok(caller)
     }
 
@@ -239,9 +241,9 @@ impl Gatekeeper {
         Ok(Caller {
             tenant: record.tenant,
             operates: record.tenant == TenantId::DEFAULT && record.binding.is_none(),
-            scopes: record.scopes,
-            binding: record.binding.map(Arc::new),
-            key: Some(record.id),
+            scopes: record.scopes.clone(),
+            key: Some(record),
+            fingerprint: OnceLock::new(),
             subject: None,
             quota: None,
         })
@@ -258,8 +260,8 @@ impl Gatekeeper {
             tenant: tenant.ok_or_else(unknown)?,
             operates: false,
             scopes: identity.scopes,
-            binding: None,
             key: None,
+            fingerprint: OnceLock::new(),
             subject: Some((identity.subject.into(), identity.expires_at)),
             quota: None,
         })
@@ -286,7 +288,7 @@ impl Gatekeeper {
     /// Ends a stream whose key was revoked, deleted or has expired, or whose token has, at its next piece: an event or
     /// a heartbeat.
     pub(crate) fn watched(self: Arc<Self>, app: Arc<App>, caller: &Caller, body: Body) -> Body {
-        let key = caller.key;
+        let key = caller.key.as_ref().map(|key| key.id);
         let until = caller.subject.as_ref().map(|(_, until)| *until);
         if key.is_none() && until.is_none() {
             return body;

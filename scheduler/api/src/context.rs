@@ -105,7 +105,7 @@ pub(super) async fn imagine(
     }: Json<ContextBody>,
 ) -> Result<Response, Problem> {
     let mut agents = Resolver::new(&app, key.tenant, caller.binding());
-    let options = agents.options_in(ask, key, None).await?;
+    let options = agents.options_inside(ask, key, None).await?;
     let of = PreviewOf {
         imagined: Some((input, options)),
         with_request,

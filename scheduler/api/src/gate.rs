@@ -18,7 +18,7 @@ use tracing::Instrument;
 
 use super::browsers::{self, Visit};
 use super::problem::{Problem, mark_quota};
-use crate::access::Caller;
+use crate::access::{Caller, reach};
 use crate::metrics::{REQUEST_SECONDS, REQUESTS, WAITERS};
 use crate::router::Api;
 
@@ -138,13 +138,17 @@ async fn admit(app: &Api, request: &mut Request, route: &str) -> Result<Admitted
     }
     // First: a request whose key is looked up is in flight.
     let admission = enter(app, request)?;
-    let path: Result<RawPathParams, _> = request.extract_parts().await;
     let (method, headers) = (request.method(), request.headers());
     let keeper = &app.gatekeeper;
     let scheduler = &app.scheduler;
-    // A path whose parts cannot be read names nothing.
-    let caller = keeper.admit(scheduler, method, route, path.as_ref().ok(), headers);
-    let caller = caller.await?;
+    let caller = keeper.admit(scheduler, method, route, headers).await?;
+    if let Some(binding) = caller.binding() {
+        let method = method.clone();
+        // A path whose parts cannot be read names nothing.
+        let path: Result<RawPathParams, _> = request.extract_parts().await;
+        let (path, within) = (path.as_ref().ok(), (caller.tenant, binding));
+        reach::enter(scheduler, within, &method, route, path).await?;
+    }
     request.extensions_mut().insert(caller.clone());
     Ok(Admitted {
         caller: Some(caller),

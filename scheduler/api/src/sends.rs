@@ -64,7 +64,8 @@ pub(super) async fn create_in_session(
     let idempotency = json.idempotency(&route)?;
     let (input, ask) = json.value;
     let mut agents = Resolver::new(&app, key.tenant, caller.binding());
-    let options = agents.options_in(ask, key, idempotency.as_ref()).await?;
+    let options = agents.options_inside(ask, key, idempotency.as_ref());
+    let options = options.await?;
     let target = Target::Existing(key);
     accept(
         &app,

@@ -1,7 +1,7 @@
 //! Keys and limits that were looked up, for some seconds.
 
 use std::num::NonZeroUsize;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lru::LruCache;
@@ -29,7 +29,7 @@ struct Looked<T> {
 #[derive(Debug)]
 pub(super) struct Keys {
     believed: Duration,
-    records: Mutex<LruCache<KeyId, Looked<Option<KeyRecord>>>>,
+    records: Mutex<LruCache<KeyId, Looked<Option<Arc<KeyRecord>>>>>,
     limits: Mutex<LruCache<TenantId, Looked<Limits>>>,
     names: Mutex<LruCache<String, Looked<Option<TenantId>>>>,
     noted: Mutex<LruCache<KeyId, Duration>>,
@@ -47,7 +47,11 @@ impl Keys {
     }
 
     /// The key with this id, as it was at most some seconds ago.
-    pub(super) async fn find(&self, app: &App, id: KeyId) -> store::Result<Option<KeyRecord>> {
+    pub(super) async fn find(
+        &self,
+        app: &App,
+        id: KeyId,
+    ) -> store::Result<Option<Arc<KeyRecord>>> {
         let now = app.clock.monotonic();
         if let Some(found) = fresh(&self.records, &id, now, self.believed) {
             return Ok(found);
@@ -56,9 +60,13 @@ impl Keys {
     }
 
     /// The key with this id, as it is now.
-    pub(super) async fn look_up(&self, app: &App, id: KeyId) -> store::Result<Option<KeyRecord>> {
+    pub(super) async fn look_up(
+        &self,
+        app: &App,
+        id: KeyId,
+    ) -> store::Result<Option<Arc<KeyRecord>>> {
         let now = app.clock.monotonic();
-        let found = app.store.find_key(id).await?;
+        let found = app.store.find_key(id).await?.map(Arc::new);
         remember(&self.records, id, now, found.clone());
         if found.is_some() {
             self.note(app, id, now).await;

@@ -103,16 +103,13 @@ impl Reach {
 
 /// Refuses a request whose path names something outside of what its key is bound to, as if it did not
 /// exist.
-pub(super) async fn enter(
+pub(crate) async fn enter(
     app: &App,
-    caller: &Caller,
+    (tenant, binding): (TenantId, &Binding),
     method: &Method,
     route: &str,
     path: Option<&RawPathParams>,
 ) -> Result<(), Error> {
-    let Some(binding) = caller.binding() else {
-        return Ok(());
-    };
     // Nothing is at a path without a route.
     if route.is_empty() {
         return Ok(());
@@ -122,7 +119,6 @@ pub(super) async fn enter(
     }
     let first = path.and_then(|path| path.iter().next());
     let first = first.map_or("", |(_, value)| value);
-    let tenant = caller.tenant;
     match Reach::of(method, route) {
         Reach::Free | Reach::Handler => Ok(()),
         Reach::Closed => Err(closed()),

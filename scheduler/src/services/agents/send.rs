@@ -51,6 +51,20 @@ impl Resolver<'_> {
         }
     }
 
+    /// The same where the path of the request names the session, which was judged on the way in.
+    pub async fn options_inside(
+        &mut self,
+        ask: OptionsAsk,
+        session: SessionKey,
+        key: Option<&IdempotencyKey>,
+    ) -> Result<SendOptions, Error> {
+        if ask.agent.is_some() {
+            return self.options_in(ask, session, key).await;
+        }
+        self.admit_options(&ask.options)?;
+        Ok(ask.options)
+    }
+
     /// The options of a send in a session with this agent and this metadata. Fails with
     /// `agent.not_found`, or with `request.invalid` where the agent cannot be run there. A request whose
     /// key was used before is known to store nothing.
