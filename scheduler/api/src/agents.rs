@@ -10,6 +10,7 @@ use axum::http::request::Parts;
 use axum::response::Response;
 use mainspring_scheduler::App;
 use mainspring_scheduler::error::Error;
+use mainspring_scheduler::services::agents::admit_agent;
 use mainspring_scheduler::services::skills::pin;
 use mainspring_shared::agent::{
     AgentKey, AgentName, AgentSpec, AgentVersion, AgentVersionView, Alias, NamedAgent,
@@ -19,7 +20,7 @@ use mainspring_shared::error::Code;
 use mainspring_shared::store::{
     AliasOutcome, ListAgentVersions, ListAgents, PublishAgent, PublishOutcome, SetAlias,
 };
-use mainspring_shared::tenant::{Binding, Outside};
+use mainspring_shared::tenant::Binding;
 use serde::Deserialize;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -125,12 +126,7 @@ pub(super) async fn publish(
     let idempotency = json.idempotency("POST /v1/agents")?;
     let (name, mut spec) = json.value;
     let tenant = caller.tenant;
-    if caller
-        .binding()
-        .is_some_and(|binding| !binding.has_agent(&name))
-    {
-        return Err(Error::outside(&Outside::Agent).into());
-    }
+    admit_agent(caller.binding(), &name)?;
     pin(app.store.as_ref(), tenant, &mut spec, "/spec").await?;
     let item = PublishAgent {
         key: AgentKey { tenant, name },

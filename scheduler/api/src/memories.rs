@@ -256,10 +256,10 @@ pub(super) async fn list(
         let detail = "must name where to search when q is given";
         return Err(Error::invalid("?namespace", detail).into());
     }
-    let Some(Narrowed(namespace)) = narrow(&caller, query.namespace) else {
+    let Some(narrowed) = narrow(&caller, query.namespace) else {
         return respond::json(StatusCode::OK, &List::<MemoryEntry>::whole(Vec::new()));
     };
-    query.namespace = namespace;
+    query.namespace = narrowed.into_inner();
     if let Some(words) = &query.q {
         return search(&app, caller.tenant, &query, words).await;
     }
@@ -284,7 +284,7 @@ pub(super) async fn list(
 fn narrow(caller: &Caller, asked: Option<Namespace>) -> Option<Narrowed> {
     match caller.binding() {
         Some(binding) => binding.narrow(asked),
-        None => Some(Narrowed(asked)),
+        None => Binding::default().narrow(asked),
     }
 }
 
@@ -401,7 +401,8 @@ pub(super) async fn erase(
     let Some(namespace) = query.namespace else {
         return Err(Error::invalid("?namespace", "must name what to erase").into());
     };
-    let Some(Narrowed(Some(namespace))) = narrow(&caller, Some(namespace)) else {
+    let narrowed = narrow(&caller, Some(namespace)).and_then(Narrowed::into_inner);
+    let Some(namespace) = narrowed else {
         return respond::json(StatusCode::OK, &ErasedView { deleted: 0 });
     };
     refuse_held(&app, caller.tenant).await?;

@@ -25,7 +25,6 @@ use super::bodies::{NewSessionBody, SessionChangeBody};
 use super::problem::Problem;
 use super::respond::{self, Begin, List};
 use super::sends;
-use crate::access::reach::holds;
 use crate::access::{Caller, refuse_held};
 use crate::extract::{Json, Key, Limit, NoQuery, Nothing, Query, SessionPath, cursor, text};
 use crate::router::Api;
@@ -178,7 +177,7 @@ pub(super) async fn list(
         let page = app.store.list_sessions(wanted).await?;
         let rows = page.data.into_iter().map(|session| {
             let binding = caller.binding();
-            let is_shown = binding.is_none_or(|binding| holds(binding, &session));
+            let is_shown = binding.is_none_or(|binding| binding.holds(&session));
             (session, is_shown)
         });
         Ok((rows.collect(), page.more))

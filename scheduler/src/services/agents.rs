@@ -21,6 +21,7 @@ use crate::app::App;
 use crate::error::{Error, FieldError};
 use crate::services::skills;
 
+pub use self::bound::admit_agent;
 pub use self::send::{AgentAsk, OptionsAsk};
 
 /// An agent as a request means it.
@@ -76,12 +77,7 @@ impl<'a> Resolver<'a> {
     /// The version that a reference means. Fails with `agent.not_found`, and with `auth.binding` for one that the key
     /// is not bound to, whether it exists or not.
     pub async fn find(&mut self, query: &AgentQuery) -> Result<AgentVersion, Error> {
-        if self
-            .binding
-            .is_some_and(|binding| !binding.has_agent(&query.name))
-        {
-            return Err(Error::outside(&Outside::Agent));
-        }
+        admit_agent(self.binding, &query.name)?;
         if !self.found.contains_key(query) {
             let asked = vec![query.clone()];
             let found = self.app.store.find_agents(self.tenant, asked).await?;

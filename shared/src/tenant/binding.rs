@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 use crate::agent::{AgentName, AgentSpec};
 use crate::id::SessionId;
 use crate::memory::Namespace;
+use crate::session::SessionRecord;
 use crate::stored::Extra;
 
 /// Agents that a key may be bound to.
@@ -134,6 +135,12 @@ impl Binding {
         self.judge_memory(agent, metadata, session).map(drop)
     }
 
+    /// Whether a session lies inside.
+    pub fn holds(&self, session: &SessionRecord) -> bool {
+        let judged = self.judge(&session.agent, &session.metadata, session.key.session);
+        judged.is_ok()
+    }
+
     /// The same of the memory alone. The namespace that was judged, where there is one and it is bound.
     pub fn judge_memory(
         &self,
@@ -181,7 +188,14 @@ impl Binding {
 
 /// A namespace that lies inside of a binding; every one where none is given.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Narrowed(pub Option<Namespace>);
+pub struct Narrowed(Option<Namespace>);
+
+impl Narrowed {
+    /// The namespace.
+    pub fn into_inner(self) -> Option<Namespace> {
+        self.0
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -11,7 +11,6 @@ use mainspring_scheduler::App;
 use mainspring_scheduler::error::Error;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{RunKey, SessionId, SessionKey, TenantId};
-use mainspring_shared::session::SessionRecord;
 use mainspring_shared::store;
 use mainspring_shared::tenant::{Binding, Outside};
 use mainspring_shared::timer::{TimerRecord, TimerTarget};
@@ -186,12 +185,6 @@ pub(crate) fn session_of(timer: &TimerRecord) -> Option<SessionId> {
     }
 }
 
-/// Whether a session lies inside.
-pub(crate) fn holds(binding: &Binding, session: &SessionRecord) -> bool {
-    let judged = binding.judge(&session.agent, &session.metadata, session.key.session);
-    judged.is_ok()
-}
-
 async fn has_session(
     app: &App,
     binding: &Binding,
@@ -205,7 +198,7 @@ async fn has_session(
         .store
         .get_session(SessionKey { tenant, session })
         .await?;
-    Ok(found.is_some_and(|found| holds(binding, &found)))
+    Ok(found.is_some_and(|found| binding.holds(&found)))
 }
 
 /// What of a list lies inside: the rows whose sessions do. Each session is read once, whatever pieces a page is read in.

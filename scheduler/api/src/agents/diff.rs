@@ -7,9 +7,9 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use mainspring_scheduler::error::Error;
+use mainspring_scheduler::services::agents::admit_agent;
 use mainspring_scheduler::services::skills::pin;
 use mainspring_shared::agent::{AgentKey, AgentName, AgentSpec, NamedAgent};
-use mainspring_shared::tenant::Outside;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -113,12 +113,7 @@ pub(super) async fn preview(
 ) -> Result<Response, Problem> {
     let (name, mut spec) = json.value;
     let tenant = caller.tenant;
-    if caller
-        .binding()
-        .is_some_and(|binding| !binding.has_agent(&name))
-    {
-        return Err(Error::outside(&Outside::Agent).into());
-    }
+    admit_agent(caller.binding(), &name)?;
     pin(app.store.as_ref(), tenant, &mut spec, "/spec").await?;
     let key = AgentKey { tenant, name };
     let known = app.store.get_agent(key.clone()).await?;

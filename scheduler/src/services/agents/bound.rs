@@ -1,6 +1,6 @@
 //! What a request may do whose key is bound to a part of its tenant.
 
-use mainspring_shared::agent::{AgentSpec, SendOptions};
+use mainspring_shared::agent::{AgentName, AgentSpec, SendOptions};
 use mainspring_shared::id::SessionId;
 use mainspring_shared::session::{METADATA_TOO_LONG, SessionRecord, has_room};
 use mainspring_shared::store::{IdempotencyKey, NewSession};
@@ -10,13 +10,19 @@ use serde_json::{Map, Value};
 use super::Resolver;
 use crate::error::Error;
 
+/// Refuses a published agent that the key of a request is not bound to, whether it exists or not.
+pub fn admit_agent(binding: Option<&Binding>, name: &AgentName) -> Result<(), Error> {
+    if binding.is_none_or(|binding| binding.has_agent(name)) {
+        Ok(())
+    } else {
+        Err(Error::outside(&Outside::Agent))
+    }
+}
+
 impl Resolver<'_> {
     /// Fails for a session outside of the binding as if it did not exist.
     pub fn see(&self, session: &SessionRecord) -> Result<(), Error> {
-        let inside = self.binding.is_none_or(|binding| {
-            let judged = binding.judge(&session.agent, &session.metadata, session.key.session);
-            judged.is_ok()
-        });
+        let inside = self.binding.is_none_or(|binding| binding.holds(session));
         inside.then_some(()).ok_or_else(Error::session_not_found)
     }
 
