@@ -80,6 +80,23 @@ pub(crate) fn router(
         .with_state(api)
 }
 
+/// Every operation of the API description under `/v1/`, for tests that say something of each.
+#[cfg(test)]
+pub(crate) fn operations() -> Vec<(axum::http::Method, String)> {
+    let (_, document) = paths().split_for_parts();
+    let document = serde_json::to_value(document).expect("is JSON");
+    let paths = document["paths"].as_object().expect("has paths");
+    let mut found = Vec::new();
+    for (path, operations) in paths.iter().filter(|(path, _)| path.starts_with("/v1/")) {
+        for name in operations.as_object().expect("an object").keys() {
+            let method = axum::http::Method::from_bytes(name.to_uppercase().as_bytes());
+            found.push((method.expect("a method"), path.clone()));
+        }
+    }
+    assert!(found.len() > 40, "{found:?}");
+    found
+}
+
 /// Every path with its description.
 pub(crate) fn paths() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::new()

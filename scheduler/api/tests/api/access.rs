@@ -50,6 +50,21 @@ pub(crate) async fn tenant(api: &Scheduler, name: &str, scopes: &[&str]) -> (Str
     (id, key)
 }
 
+/// A session with each of these keys, all of which send the same idempotency key.
+pub(crate) async fn made_with_one_idempotency_key<const N: usize>(
+    api: &Scheduler,
+    keys: [&String; N],
+) -> Vec<Value> {
+    let mut ids = Vec::new();
+    for key in keys {
+        let call = api.call("POST", "/v1/sessions").json(&json!({}));
+        let call = call.header("authorization", &format!("Bearer {key}"));
+        let made = call.header("idempotency-key", "same").send().await.ok(201);
+        ids.push(made["id"].clone());
+    }
+    ids
+}
+
 #[tokio::test]
 async fn without_a_key_nothing_under_v1_is_served() {
     let world = World::new().await;
@@ -226,13 +241,7 @@ async fn an_idempotency_key_is_its_tenants() {
     let api = locked(&world).await;
     let (_, blue) = tenant(&api, "blue", &["send"]).await;
     let (_, red) = tenant(&api, "red", &["send"]).await;
-    let mut ids = Vec::new();
-    for key in [&blue, &red, &blue] {
-        let call = api.call("POST", "/v1/sessions").json(&json!({}));
-        let call = call.header("authorization", &format!("Bearer {key}"));
-        let made = call.header("idempotency-key", "same").send().await.ok(201);
-        ids.push(made["id"].clone());
-    }
+    let ids = made_with_one_idempotency_key(&api, [&blue, &red, &blue]).await;
     assert_ne!(ids[0], ids[1]);
     assert_eq!(ids[0], ids[2]);
 }

@@ -4,7 +4,7 @@ mod kept;
 
 use serde_json::{Value, json};
 
-use crate::access::{ROOT, ask, locked, tenant};
+use crate::access::{ROOT, ask, locked, made_with_one_idempotency_key, tenant};
 use crate::runs::two_steps;
 use crate::webhooks::sealing;
 use crate::world::{Scheduler, World};
@@ -431,13 +431,7 @@ async fn an_idempotency_key_is_that_of_one_binding() {
     let one = bound(&api, &blue, &json!({ "metadata": { "user": "1" } })).await;
     let other = bound(&api, &blue, &json!({ "metadata": { "user": "2" } })).await;
     let same = bound(&api, &blue, &json!({ "metadata": { "user": "1" } })).await;
-    let mut ids = Vec::new();
-    for key in [&one, &other, &same, &blue] {
-        let call = api.call("POST", "/v1/sessions").json(&json!({}));
-        let call = call.header("authorization", &format!("Bearer {key}"));
-        let made = call.header("idempotency-key", "same").send().await.ok(201);
-        ids.push(made["id"].clone());
-    }
+    let ids = made_with_one_idempotency_key(&api, [&one, &other, &same, &blue]).await;
     assert_ne!(ids[0], ids[1]);
     assert_eq!(ids[0], ids[2]);
     assert_ne!(ids[0], ids[3]);

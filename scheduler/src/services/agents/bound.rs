@@ -29,12 +29,8 @@ impl Resolver<'_> {
     /// Adds what the metadata of a session must have, before its agent is bound to it. `at` is a pointer to the object
     /// that has it as a member: with what is added it may have no room any more.
     pub fn fill(&self, metadata: &mut Map<String, Value>, at: &str) -> Result<(), Error> {
-        let Some(binding) = self.binding else {
-            return Ok(());
-        };
-        let filled = binding.fill(metadata);
-        filled.map_err(|why| Error::outside(&why))?;
-        if has_room(metadata) {
+        let filled = self.within(|binding| binding.fill(metadata))?;
+        if filled.is_none() || has_room(metadata) {
             Ok(())
         } else {
             Err(Error::invalid(format!("{at}/metadata"), METADATA_TOO_LONG))
@@ -68,11 +64,8 @@ impl Resolver<'_> {
         metadata: &Map<String, Value>,
         session: SessionId,
     ) -> Result<(), Error> {
-        let Some(binding) = self.binding else {
-            return Ok(());
-        };
-        let judged = binding.judge(agent, metadata, session);
-        judged.map_err(|why| Error::outside(&why))
+        self.within(|binding| binding.judge(agent, metadata, session))?;
+        Ok(())
     }
 
     /// Refuses the memory of an agent that a send alone is run with, where it lies outside. The namespace is kept as
@@ -83,12 +76,8 @@ impl Resolver<'_> {
         metadata: &Map<String, Value>,
         session: SessionId,
     ) -> Result<(), Error> {
-        let Some(binding) = self.binding else {
-            return Ok(());
-        };
-        let judged = binding.judge_memory(agent, metadata, session);
-        let judged = judged.map_err(|why| Error::outside(&why))?;
-        if let (Some(memory), Some(namespace)) = (&mut agent.memory, judged) {
+        let judged = self.within(|binding| binding.judge_memory(agent, metadata, session))?;
+        if let (Some(memory), Some(namespace)) = (&mut agent.memory, judged.flatten()) {
             memory.namespace = namespace.to_string();
         }
         Ok(())
@@ -102,5 +91,14 @@ impl Resolver<'_> {
             return Err(Error::outside(&Outside::Agent));
         }
         Ok(())
+    }
+
+    /// What a binding says, if there is one; what lies outside of it is refused.
+    fn within<T>(
+        &self,
+        judge: impl FnOnce(&Binding) -> Result<T, Outside>,
+    ) -> Result<Option<T>, Error> {
+        let judged = self.binding.map(judge).transpose();
+        judged.map_err(|why| Error::outside(&why))
     }
 }
