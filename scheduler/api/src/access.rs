@@ -233,7 +233,7 @@ impl Gatekeeper {
         // It may have been rotated since it was looked up.
         let is_other =
             |record: &KeyRecord| record.is_live(now) && !record.accepts(&token.secret, now);
-        if found.as_ref().is_some_and(is_other) {
+        if found.as_deref().is_some_and(is_other) {
             found = self.keys.look_up(app, token.id).await?;
         }
         let found = found.filter(|record| record.accepts(&token.secret, now));

@@ -220,7 +220,8 @@ async fn own(
             name: name.clone(),
         };
         let agent = app.store.get_agent(key).await?;
-        let Some(agent) = agent.filter(|agent| wanted.archived || agent.archived_at.is_none()) else {
+        let Some(agent) = agent.filter(|agent| wanted.archived || agent.archived_at.is_none())
+        else {
             continue;
         };
         if found.len() >= wanted.limit as usize {

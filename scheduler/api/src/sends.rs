@@ -293,7 +293,9 @@ pub(super) async fn list(
             limit,
         };
         let page = app.store.list_sends(query).await?;
-        let rows = inside.mark(page.data, |send| Some(send.key.session)).await?;
+        let rows = inside
+            .mark(page.data, |send| Some(send.key.session))
+            .await?;
         Ok((rows, page.more))
     };
     respond::page_of_some(&app, begin, read, |send| send.id, SendView::from).await

@@ -47,11 +47,7 @@ impl Keys {
     }
 
     /// The key with this id, as it was at most some seconds ago.
-    pub(super) async fn find(
-        &self,
-        app: &App,
-        id: KeyId,
-    ) -> store::Result<Option<Arc<KeyRecord>>> {
+    pub(super) async fn find(&self, app: &App, id: KeyId) -> store::Result<Option<Arc<KeyRecord>>> {
         let now = app.clock.monotonic();
         if let Some(found) = fresh(&self.records, &id, now, self.believed) {
             return Ok(found);

@@ -85,7 +85,11 @@ async fn a_list_of_agents_names_none_but_those_of_the_binding() {
         ("?limit=1&cursor=more", vec![], NONE),
         ("", vec!["mine", "more"], NONE),
         ("?archived=true", vec!["mine", "more", "old"], NONE),
-        ("?archived=true&limit=2", vec!["mine", "more"], json!("more")),
+        (
+            "?archived=true&limit=2",
+            vec!["mine", "more"],
+            json!("more"),
+        ),
     ] {
         let path = format!("/v1/agents{query}");
         let page = ask(&api, &key, "GET", &path, &NONE).await.ok(200);
@@ -108,7 +112,10 @@ async fn lists_of_many_sessions_show_what_lies_inside_in_order() {
         let user = if n % 7 == 0 { "1" } else { "2" };
         let send = json!({ "input": "x", "session": { "metadata": { "user": user } } });
         let made = ask(&api, &blue, "POST", "/v1/sends", &send).await.ok(202);
-        let path = format!("/v1/sessions/{}/sends", made["session_id"].as_str().expect("an id"));
+        let path = format!(
+            "/v1/sessions/{}/sends",
+            made["session_id"].as_str().expect("an id")
+        );
         let more = ask(&api, &blue, "POST", &path, &json!({ "input": "y" })).await;
         if user == "1" {
             inside.extend([made["id"].clone(), more.ok(202)["id"].clone()]);
@@ -144,7 +151,11 @@ async fn what_a_binding_adds_to_metadata_has_to_have_room_in_it() {
         .await
         .ok(201);
     let fork = format!("{path}/fork");
-    for (method, path) in [("POST", "/v1/sessions"), ("PATCH", path.as_str()), ("POST", fork.as_str())] {
+    for (method, path) in [
+        ("POST", "/v1/sessions"),
+        ("PATCH", path.as_str()),
+        ("POST", fork.as_str()),
+    ] {
         let answer = ask(&api, &key, method, path, &full).await;
         let problem = answer.problem(400, "request.invalid");
         assert_eq!(problem["errors"][0]["pointer"], "/metadata", "{problem}");
