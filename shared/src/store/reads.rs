@@ -41,6 +41,11 @@ pub trait Reads: Send + Sync {
     /// Steps of a session with numbers above `after`, in order, at most `limit`.
     async fn read_steps(&self, key: SessionKey, after: i64, limit: u32) -> Result<Vec<Step>>;
 
+    /// Makes sure that [`find_steps`](Self::find_steps) has an index, where it is not part of the schema since each
+    /// step pays for it. May take a while the first time, and a repeat does nothing. Fails with the statement to run
+    /// where the schema is not to be changed, or the database does not let this program do so.
+    async fn index_steps(&self) -> Result<()>;
+
     /// Where steps are that were committed within a time, of all tenants, in the order of [`StepAt`]. A step
     /// whose transaction is under way is not seen, and may say an earlier time than others that are.
     async fn find_steps(&self, query: FindSteps) -> Result<Vec<StepAt>>;
@@ -72,6 +77,7 @@ macro_rules! reads_methods {
                 after: i64,
                 limit: u32
             ) -> Vec<$crate::step::Step>;
+            read index_steps() -> ();
             read find_steps(query: $crate::store::FindSteps) -> Vec<$crate::store::StepAt>;
             read queue_stats() -> Vec<$crate::store::QueueStats>;
             read scaling(pool: &str) -> $crate::store::ScalingStats;

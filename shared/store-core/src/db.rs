@@ -158,6 +158,9 @@ pub trait Database: Debug + Send + Sync + 'static {
     /// A transaction for reading that sees one state of the database throughout.
     fn snapshot(&self) -> BoxFuture<'_, Result<Box<dyn Transaction>>>;
 
+    /// Makes sure of the index of steps by when they were committed.
+    fn index_steps(&self) -> BoxFuture<'_, Result<()>>;
+
     /// How often a transaction is run that loses against another one (deadlock, lock timeout,
     /// duplicate key).
     fn attempts(&self) -> u32;

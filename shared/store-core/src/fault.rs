@@ -68,6 +68,14 @@ impl Fault {
         }
     }
 
+    /// The schema lacks something that is made only when it is needed, and is not to be changed by this program.
+    pub fn to_run(statement: &str) -> Self {
+        let text = format!("the schema lacks an index that a journal needs; run: {statement}");
+        Self::Schema(Error::Refused {
+            source: text.into(),
+        })
+    }
+
     /// A column that cannot be read.
     pub(crate) fn unreadable(table: &'static str, column: &'static str, detail: String) -> Self {
         Self::Corrupt {

@@ -61,6 +61,10 @@ impl Reads for SqlStore {
             .await
     }
 
+    async fn index_steps(&self) -> store::Result<()> {
+        Ok(self.db.index_steps().await?)
+    }
+
     async fn find_steps(&self, query: FindSteps) -> store::Result<Vec<StepAt>> {
         self.read(move |conn| Box::pin(find_steps(conn, query.clone())))
             .await

@@ -65,6 +65,10 @@ impl Reads for ModelStore {
         Ok(steps(&state, key, after, limit))
     }
 
+    async fn index_steps(&self) -> Result<()> {
+        Ok(())
+    }
+
     async fn find_steps(&self, query: FindSteps) -> Result<Vec<StepAt>> {
         let (state, _) = self.begin();
         Ok(find_steps(&state, &query))

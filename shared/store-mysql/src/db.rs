@@ -31,6 +31,7 @@ const NOW: &str = "SELECT CAST(FLOOR(UNIX_TIMESTAMP(NOW(3)) * 1000) AS SIGNED)";
 pub(crate) struct MysqlDb {
     writers: MySqlPool,
     readers: MySqlPool,
+    settings: Settings,
 }
 
 impl MysqlDb {
@@ -38,6 +39,7 @@ impl MysqlDb {
         Ok(Self {
             writers: settings.pool(settings.writers)?,
             readers: settings.pool(settings.readers)?,
+            settings: settings.clone(),
         })
     }
 }
@@ -82,6 +84,10 @@ impl Database for MysqlDb {
             Ok(tx)
         }
         .boxed()
+    }
+
+    fn index_steps(&self) -> BoxFuture<'_, Result<()>> {
+        migrate::index_steps(&self.settings).boxed()
     }
 
     fn attempts(&self) -> u32 {

@@ -32,6 +32,11 @@ pub(crate) fn number(error: &sqlx::Error) -> Option<u16> {
     Some(error.number())
 }
 
+/// Whether the server does not let this program do that.
+pub(crate) fn lacks_rights(error: &sqlx::Error) -> bool {
+    number(error).is_some_and(|number| RIGHTS.contains(&number))
+}
+
 fn class(error: &sqlx::Error) -> Class {
     match number(error) {
         Some(LOCK_WAIT_TIMEOUT | DEADLOCK | CHANGED_SINCE_READ) => Class::Busy,

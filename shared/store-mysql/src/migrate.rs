@@ -11,7 +11,7 @@ use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::mysql::MySqlConnection;
 use sqlx::{ConnectOptions, Connection, SqlStr};
 
-use crate::fault::{fault, number};
+use crate::fault::{fault, lacks_rights, number};
 use crate::settings::{SchemaPolicy, Settings};
 
 /// What `migrations/embed.rs` found: version, title and text of each file.
@@ -27,6 +27,16 @@ const RECORD: &str = "CREATE TABLE IF NOT EXISTS _sqlx_migrations (
     execution_time BIGINT NOT NULL
 );
 ";
+
+/// The index that a journal needs. Steps go on meanwhile.
+const STEPS_AT: &str =
+    "ALTER TABLE steps ADD INDEX steps_at (at), ALGORITHM = INPLACE, LOCK = NONE";
+
+/// Whoever waits for a table to change keeps those who come later waiting, too.
+const PATIENCE: &str = "SET SESSION lock_wait_timeout = 5";
+
+/// There is such an index.
+const DUPLICATE_NAME: u16 = 1061;
 
 /// There is no such table.
 const NO_TABLE: u16 = 1146;
@@ -136,6 +146,40 @@ async fn found(conn: &mut MySqlConnection) -> Result<i64> {
         }
     }
     Ok(applied.last().map_or(0, |(version, _)| *version))
+}
+
+/// Makes sure of the index that a journal needs, as the policy says.
+pub(crate) async fn index_steps(settings: &Settings) -> Result<()> {
+    let mut conn = settings.server()?.connect().await.map_err(fault)?;
+    let indexed = index(&mut conn, settings.schema).await;
+    let _ = conn.close().await;
+    indexed
+}
+
+async fn index(conn: &mut MySqlConnection, policy: SchemaPolicy) -> Result<()> {
+    let indexes: i64 = sqlx::query_scalar(
+        "SELECT count(*) FROM information_schema.statistics
+         WHERE table_schema = database() AND table_name = 'steps' AND index_name = 'steps_at'",
+    )
+    .fetch_one(&mut *conn)
+    .await
+    .map_err(fault)?;
+    if indexes > 0 {
+        return Ok(());
+    }
+    if policy == SchemaPolicy::Verify {
+        return Err(Fault::to_run(STEPS_AT));
+    }
+    for sql in [PATIENCE, STEPS_AT] {
+        match sqlx::raw_sql(sql).execute(&mut *conn).await {
+            Ok(_) => {}
+            // Another process made it in between.
+            Err(error) if number(&error) == Some(DUPLICATE_NAME) => {}
+            Err(error) if lacks_rights(&error) => return Err(Fault::to_run(sql)),
+            Err(error) => return Err(fault(error)),
+        }
+    }
+    Ok(())
 }
 
 /// What the server says of itself, on a database whose schema fits.

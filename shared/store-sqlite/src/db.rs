@@ -21,7 +21,7 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use crate::fault::fault;
 use crate::lock::DirLock;
-use crate::migrate;
+use crate::migrate::{self, MigratePolicy};
 
 /// How often a transaction is begun while another program holds the file. Each attempt waits for
 /// the connection's busy timeout.
@@ -33,6 +33,8 @@ pub(crate) struct SqliteDb {
     /// Callers take turns in the order they came.
     writer: Arc<Mutex<Writer>>,
     readers: SqlitePool,
+    /// Whether the schema may be changed.
+    migrate: MigratePolicy,
 }
 
 #[derive(Debug)]
@@ -46,7 +48,12 @@ struct Writer {
 }
 
 impl SqliteDb {
-    pub(crate) fn new(conn: SqliteConnection, lock: Option<DirLock>, readers: SqlitePool) -> Self {
+    pub(crate) fn new(
+        conn: SqliteConnection,
+        lock: Option<DirLock>,
+        readers: SqlitePool,
+        migrate: MigratePolicy,
+    ) -> Self {
         let writer = Writer {
             conn,
             open: false,
@@ -55,6 +62,7 @@ impl SqliteDb {
         Self {
             writer: Arc::new(Mutex::new(writer)),
             readers,
+            migrate,
         }
     }
 }
@@ -88,6 +96,17 @@ impl Database for SqliteDb {
             let tx = self.readers.begin().await.map_err(fault)?;
             let tx: Box<dyn Transaction> = Box::new(Snapshot(tx));
             Ok(tx)
+        }
+        .boxed()
+    }
+
+    fn index_steps(&self) -> BoxFuture<'_, Result<()>> {
+        async move {
+            let mut writer = self.writer.lock().await;
+            if writer.open {
+                end(&mut writer, "ROLLBACK").await.ok();
+            }
+            migrate::index_steps(&mut writer.conn, self.migrate).await
         }
         .boxed()
     }
@@ -374,7 +393,12 @@ mod tests {
     async fn open(dir: &tempfile::TempDir) -> SqliteDb {
         let options = SqliteOptions::dir(dir.path());
         let conn = options.writer().connect().await;
-        SqliteDb::new(conn.expect("connects"), None, options.pool())
+        SqliteDb::new(
+            conn.expect("connects"),
+            None,
+            options.pool(),
+            options.migrate,
+        )
     }
 
     async fn begin(db: &SqliteDb, commit: Commit) -> Write {

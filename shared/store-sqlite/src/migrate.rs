@@ -108,6 +108,25 @@ pub(crate) async fn prepare(conn: &mut SqliteConnection, policy: MigratePolicy) 
     }
 }
 
+/// Makes sure of the index that a journal needs, as the policy says.
+pub(crate) async fn index_steps(conn: &mut SqliteConnection, policy: MigratePolicy) -> Result<()> {
+    let indexes: i64 = sqlx::query_scalar(include_str!("../sql/transaction/has_steps_at.sql"))
+        .fetch_one(&mut *conn)
+        .await
+        .map_err(fault)?;
+    if indexes > 0 {
+        return Ok(());
+    }
+    let statement = include_str!("../sql/transaction/steps_at.sql");
+    if policy == MigratePolicy::Verify {
+        let (_, statement) = statement.split_once('\n').unwrap_or(("", statement));
+        return Err(Fault::to_run(statement.trim_end()));
+    }
+    let made = sqlx::query(statement).execute(conn).await;
+    made.map_err(fault)?;
+    Ok(())
+}
+
 fn refuse_newer(found: i64) -> Result<()> {
     let known = needed();
     if found > known {

@@ -32,6 +32,7 @@ pub async fn open(options: SqliteOptions) -> Result<SqlStore> {
         conn,
         Some(lock),
         options.pool(),
+        options.migrate,
     )))
 }
 
@@ -45,7 +46,12 @@ pub async fn open_read_only(options: SqliteOptions) -> Result<SqlStore> {
     must_exist(&options)?;
     let mut conn = options.reader().connect().await.map_err(fault)?;
     migrate::verify(&mut conn).await?;
-    Ok(SqlStore::new(SqliteDb::new(conn, None, options.pool())))
+    Ok(SqlStore::new(SqliteDb::new(
+        conn,
+        None,
+        options.pool(),
+        migrate::MigratePolicy::Verify,
+    )))
 }
 
 fn must_exist(options: &SqliteOptions) -> Result<()> {
