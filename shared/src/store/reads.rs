@@ -153,6 +153,38 @@ impl FindSteps {
             n: 0,
         })
     }
+
+    /// The earliest time at which an answer can be: a range of an index that grows smaller with each page, where the
+    /// comparison with [`begin`](Self::begin) alone is looked up by no database.
+    #[must_use]
+    pub fn lowest(&self) -> Timestamp {
+        self.from.max(self.begin().at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_page_begins_where_the_last_one_ended() {
+        let first = FindSteps {
+            from: Timestamp(10),
+            until: Timestamp(90),
+            after: None,
+            limit: 5,
+        };
+        assert_eq!(first.lowest(), Timestamp(10));
+        let mut last = first.begin();
+        for (at, lowest) in [(40, 40), (10, 10), (3, 10)] {
+            last.at = Timestamp(at);
+            let next = FindSteps {
+                after: Some(last),
+                ..first.clone()
+            };
+            assert_eq!(next.lowest(), Timestamp(lowest));
+        }
+    }
 }
 
 /// Where a step is, and when it was committed.

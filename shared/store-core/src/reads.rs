@@ -295,7 +295,7 @@ pub(crate) async fn steps(
 pub(crate) async fn find_steps(conn: &mut Conn, query: FindSteps) -> Result<Vec<StepAt>> {
     let begin = query.begin();
     let rows = statement(sql!("steps/find"))
-        .bind(query.from.0)
+        .bind(query.lowest().0)
         .bind(query.until.0)
         .bind(begin.at.0)
         .bind(begin.key.tenant.0)

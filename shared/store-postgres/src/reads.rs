@@ -271,7 +271,7 @@ pub(crate) async fn find_steps(pool: &Pool, query: &FindSteps) -> Result<Vec<Ste
     let begin = query.begin();
     let rows = fetch(pool, || {
         sql!("reads/find_steps")
-            .bind(query.from.0)
+            .bind(query.lowest().0)
             .bind(query.until.0)
             .bind(begin.at.0)
             .bind(begin.key.tenant.0)

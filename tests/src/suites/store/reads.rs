@@ -372,6 +372,37 @@ pub async fn steps_are_found_by_when_they_were_committed(store: &dyn Inspect) {
     assert_eq!(find(26, 100, None, 9).await, []);
 }
 
+pub async fn steps_of_one_moment_are_found_page_by_page(store: &dyn Inspect) {
+    for n in 1..=7 {
+        accept(store, if n < 6 { 10 } else { 20 }, opening(n, n)).await;
+        // The index may be made at any time, and more than once.
+        let indexed = store.index_steps().await;
+        indexed.expect("the schema may be changed");
+    }
+    let mut query = FindSteps {
+        from: time(0),
+        until: time(100),
+        after: None,
+        limit: 2,
+    };
+    let mut sessions = Vec::new();
+    loop {
+        let page = store.find_steps(query.clone()).await;
+        let page = page.expect("the store answers");
+        sessions.extend(page.iter().map(|it| it.key.session.0.as_u128()));
+        query.after = page.last().copied();
+        if page.len() < 2 {
+            break;
+        }
+    }
+    assert_eq!(sessions, [1, 2, 3, 4, 5, 6, 7]);
+    // Where a page ends does not move the beginning back.
+    query.after = None;
+    query.from = time(15);
+    let late = store.find_steps(query).await.expect("the store answers");
+    assert_eq!(late.len(), 2);
+}
+
 pub async fn tenants_do_not_see_each_other(store: &dyn Inspect) {
     tenant(store, "blue").await;
     let foreign = SessionKey {
