@@ -1,0 +1,243 @@
+//! Steps of sessions as lines.
+
+use std::io;
+use std::ops::Range;
+
+use mainspring_runtime::telemetry::redacted;
+use mainspring_shared::id::SessionKey;
+use mainspring_shared::journal::JournalLine;
+use mainspring_shared::message::{Message, Role, plain_text};
+use mainspring_shared::step::Step;
+use mainspring_shared::store::{self, ReadMessages};
+use mainspring_shared::time::Timestamp;
+use serde_json::json;
+
+use super::{Fault, Source};
+
+/// Steps of one session per read.
+const STEPS: u32 = 200;
+
+/// Steps that are looked at before the first one that is found of a session that is not known, at first.
+const BEFORE: i64 = 64;
+
+/// Messages per read, but for a step that wrote more.
+const MESSAGES: i64 = 256;
+
+/// A session of which steps were found.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wanted {
+    pub(super) key: SessionKey,
+    /// The first and the last one of those that were found.
+    pub(super) first: i64,
+    pub(super) last: i64,
+    /// The last one that was written, where that is known.
+    pub(super) known: Option<i64>,
+}
+
+/// Which steps are meant.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct When {
+    /// What is older was written, by whoever still knew the session.
+    pub(super) floor: Timestamp,
+    /// What says a time from this one on is left for later, but for what says one that is far ahead.
+    pub(super) settled: Timestamp,
+    pub(super) ahead: Timestamp,
+}
+
+/// The line of a step.
+#[derive(Debug)]
+pub(super) struct Line {
+    pub(super) n: i64,
+    pub(super) at: Timestamp,
+    pub(super) text: String,
+}
+
+/// Lines of a session, in order.
+#[derive(Debug, Default)]
+pub(super) struct Piece {
+    pub(super) lines: Vec<Line>,
+    /// Where more follow.
+    pub(super) next: Option<i64>,
+    /// Whether there are steps that cannot be read.
+    pub(super) is_unreadable: bool,
+}
+
+impl Piece {
+    fn unreadable() -> Self {
+        Self {
+            is_unreadable: true,
+            ..Self::default()
+        }
+    }
+}
+
+/// The first lines of a session that are to be written.
+pub(super) async fn first(source: &Source, wanted: Wanted, when: When) -> Result<Piece, Fault> {
+    if let Some(known) = wanted.known {
+        return behind(source, wanted, known, when).await;
+    }
+    let mut back = BEFORE;
+    loop {
+        let after = (wanted.first - 1 - back).max(0);
+        let Some(steps) = read(source, wanted.key, after).await? else {
+            return Ok(Piece::unreadable());
+        };
+        let reaches = steps.first().is_none_or(|step| step.at < when.floor);
+        if after == 0 || reaches {
+            return piece(source, wanted, steps, when).await;
+        }
+        back *= 4;
+    }
+}
+
+/// The lines behind this one.
+pub(super) async fn behind(
+    source: &Source,
+    wanted: Wanted,
+    after: i64,
+    when: When,
+) -> Result<Piece, Fault> {
+    match read(source, wanted.key, after).await? {
+        Some(steps) => piece(source, wanted, steps, when).await,
+        None => Ok(Piece::unreadable()),
+    }
+}
+
+/// Steps of a session; none where they cannot be read.
+async fn read(source: &Source, key: SessionKey, after: i64) -> Result<Option<Vec<Step>>, Fault> {
+    match source.store.read_steps(key, after, STEPS).await {
+        Ok(steps) => Ok(Some(steps)),
+        Err(error) if error.is_of_data() => {
+            tracing::error!(session.id = %key.session, %error, "steps cannot be read and are left out");
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn piece(
+    source: &Source,
+    wanted: Wanted,
+    mut steps: Vec<Step>,
+    when: When,
+) -> Result<Piece, Fault> {
+    let is_full = steps.len() == STEPS as usize;
+    let mut next = steps.last().filter(|_| is_full).map(|step| step.n);
+    let is_fresh = |step: &Step| step.at >= when.settled && step.at < when.ahead;
+    if let Some(fresh) = steps.iter().position(is_fresh) {
+        steps.truncate(fresh);
+        next = None;
+    }
+    if wanted.known.is_none() {
+        steps.retain(|step| step.n >= wanted.first || step.at >= when.floor);
+    }
+    let mut lines = Vec::with_capacity(steps.len());
+    let mut rest = &steps[..];
+    while !rest.is_empty() {
+        let (group, more) = rest.split_at(together(rest));
+        lines_of(source, wanted.key, group, &mut lines).await?;
+        rest = more;
+    }
+    Ok(Piece {
+        lines,
+        next,
+        is_unreadable: false,
+    })
+}
+
+/// The messages that a step wrote, by `seq`.
+fn seqs(step: &Step) -> Option<Range<i64>> {
+    let (first, count) = (step.refs.first_seq?, i64::from(step.refs.messages));
+    (count > 0).then_some(first..first + count)
+}
+
+/// The messages that these steps wrote, and those between them.
+fn seqs_of(steps: &[Step]) -> Option<Range<i64>> {
+    let all = steps.iter().filter_map(seqs);
+    all.reduce(|all, more| all.start.min(more.start)..all.end.max(more.end))
+}
+
+/// Of how many steps the messages are read together.
+fn together(steps: &[Step]) -> usize {
+    let is_much = |count: &usize| {
+        let seqs = seqs_of(&steps[..*count]).unwrap_or_default();
+        seqs.end - seqs.start > MESSAGES
+    };
+    let most = (1..=steps.len()).find(is_much);
+    most.map_or(steps.len(), |much| (much - 1).max(1))
+}
+
+async fn lines_of(
+    source: &Source,
+    key: SessionKey,
+    steps: &[Step],
+    lines: &mut Vec<Line>,
+) -> Result<(), Fault> {
+    let messages = match seqs_of(steps) {
+        Some(seqs) => messages(source, key, steps, seqs).await?,
+        None => Vec::new(),
+    };
+    for step in steps {
+        let seqs = seqs(step).unwrap_or_default();
+        let mine: Vec<&Message> = messages
+            .iter()
+            .filter(|message| seqs.contains(&message.seq))
+            .collect();
+        let mut line = JournalLine::new(key.tenant, key.session, step, &mine);
+        if source.content && !mine.is_empty() {
+            line.content = Some(content(&mine));
+        }
+        lines.push(Line {
+            n: step.n,
+            at: step.at,
+            text: serde_json::to_string(&line).map_err(io::Error::other)?,
+        });
+    }
+    Ok(())
+}
+
+/// Messages that these steps wrote, but for those that were pruned. Where some cannot be read, those of the steps
+/// that wrote them are missing: their lines say what else is known.
+async fn messages(
+    source: &Source,
+    key: SessionKey,
+    steps: &[Step],
+    seqs: Range<i64>,
+) -> Result<Vec<Message>, store::Error> {
+    let read = async |seqs: Range<i64>| {
+        let query = ReadMessages {
+            key,
+            after: seqs.start - 1,
+            limit: u32::try_from(seqs.end - seqs.start).unwrap_or(u32::MAX),
+        };
+        source.store.read_messages(query).await
+    };
+    match read(seqs).await {
+        Err(error) if error.is_of_data() => {}
+        read => return read,
+    }
+    let mut messages = Vec::new();
+    for seqs in steps.iter().filter_map(self::seqs) {
+        match read(seqs.clone()).await {
+            Ok(read) => messages.extend(read.into_iter().filter(|it| seqs.contains(&it.seq))),
+            Err(error) if error.is_of_data() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(messages)
+}
+
+fn content(messages: &[&Message]) -> serde_json::Value {
+    let said = messages.iter().map(|message| {
+        let role = match message.role {
+            Role::User => "user",
+            Role::Assistant => "assistant",
+            Role::Tool => "tool",
+        };
+        let calls = message.tool_calls.iter();
+        let calls = calls.map(|call| json!({ "id": call.id, "arguments": call.arguments }));
+        let calls: Vec<_> = calls.collect();
+        json!({ "role": role, "text": plain_text(&message.content), "calls": calls })
+    });
+    redacted(said.collect())
+}
