@@ -1,5 +1,7 @@
 //! What is left of content before it is told to a backend of traces: bounded, and without what looks like a key.
 
+use std::ops::Range;
+
 use serde_json::Value;
 
 /// Characters of one text.
@@ -14,24 +16,25 @@ const BYTES_MAX: usize = 64 << 10;
 /// What stands for what is not told.
 const HIDDEN: &str = "***";
 
-/// What the names of members contain that hold secrets. `token` alone would hide counts.
-const NAMES: [&str; 15] = [
-    "api_key",
-    "api-key",
+/// What names contain that stand before secrets, without their capitals and what separates their words.
+const NAMES: [&str; 13] = [
     "apikey",
     "authorization",
     "bearer",
     "password",
     "passwd",
+    "passphrase",
     "secret",
-    "access_key",
-    "private_key",
-    "access_token",
-    "refresh_token",
-    "auth_token",
-    "id_token",
+    "credential",
+    "accesskey",
+    "privatekey",
+    "authtoken",
+    "idtoken",
     "cookie",
 ];
+
+/// Those of headers, whose values have several words.
+const HEADERS: [&str; 2] = ["authorization", "cookie"];
 
 /// What keys begin with, and how long they are at least.
 const KEYS: [(&str, usize); 15] = [
@@ -70,10 +73,10 @@ pub(super) fn told(value: Value) -> String {
     }
 }
 
-/// A value without secrets, its texts and lists bounded.
+/// A value without secrets, its texts and lists bounded. Texts that are JSON are looked into.
 pub fn redacted(value: Value) -> Value {
     match value {
-        Value::String(text) => cut(&scrubbed(&text), TEXT_CHARS_MAX).into(),
+        Value::String(text) => cut(&without_secrets(&text), TEXT_CHARS_MAX).into(),
         Value::Array(mut items) => {
             let skipped = items.len().saturating_sub(ITEMS_MAX);
             items.drain(..skipped);
@@ -81,9 +84,7 @@ pub fn redacted(value: Value) -> Value {
         }
         Value::Object(members) => {
             let members = members.into_iter().map(|(name, value)| {
-                let lower = name.to_lowercase();
-                let hides = NAMES.iter().any(|secret| lower.contains(secret));
-                let value = if hides {
+                let value = if hides(&name, value.is_number()) {
                     HIDDEN.into()
                 } else {
                     redacted(value)
@@ -96,32 +97,82 @@ pub fn redacted(value: Value) -> Value {
     }
 }
 
-/// A text without its keys, and without what follows the word `Bearer` or stands for a password in a URL.
-fn scrubbed(text: &str) -> String {
-    let mut told = String::with_capacity(text.len());
-    let mut after_bearer = false;
-    for piece in text.split_inclusive(is_separator) {
-        let word = piece.trim_end_matches(is_separator);
-        let end = &piece[word.len()..];
-        if is_key(word) || (after_bearer && word.len() >= 8) {
-            told.push_str(HIDDEN);
-        } else {
-            told.push_str(&without_password(word));
-        }
-        told.push_str(end);
-        if !word.is_empty() {
-            after_bearer = word.eq_ignore_ascii_case("bearer");
-        }
+/// Whether what has this name is a secret.
+fn hides(name: &str, is_number: bool) -> bool {
+    let name = plain(name);
+    // Tokens are also what is counted.
+    let is_token = name.ends_with("token") && !is_number;
+    is_token || NAMES.iter().any(|secret| name.contains(secret))
+}
+
+/// A name as whoever writes it in any way means it: `apiKey`, `api-key` and `API_KEY` are one.
+fn plain(name: &str) -> String {
+    let letters = name.chars().filter(|c| c.is_alphanumeric());
+    letters.flat_map(char::to_lowercase).collect()
+}
+
+fn without_secrets(text: &str) -> String {
+    if text.trim_start().starts_with(['{', '['])
+        && let Ok(value) = serde_json::from_str::<Value>(text)
+    {
+        return redacted(value).to_string();
     }
+    scrubbed(&without_logins(text))
+}
+
+/// A text without what stands for a login in its URLs: a password, or a key alone.
+fn without_logins(text: &str) -> String {
+    const SCHEME_END: &str = "://";
+    let ends = |c: char| c.is_whitespace() || "/?#\"`<>\\".contains(c);
+    let mut told = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(SCHEME_END) {
+        let (before, after) = rest.split_at(at + SCHEME_END.len());
+        told.push_str(before);
+        let authority = &after[..after.find(ends).unwrap_or(after.len())];
+        rest = match authority.rfind('@') {
+            Some(login) => {
+                told.push_str(HIDDEN);
+                &after[login..]
+            }
+            None => after,
+        };
+    }
+    told.push_str(rest);
     told
 }
 
-fn is_separator(c: char) -> bool {
-    c.is_whitespace()
-        || matches!(
-            c,
-            '"' | '\'' | '`' | ',' | ';' | '=' | '(' | ')' | '<' | '>' | '\\'
-        )
+/// A text without its keys, and without what follows the word `Bearer` or a secret's name.
+fn scrubbed(text: &str) -> String {
+    let mut told = String::with_capacity(text.len());
+    let mut rest = text;
+    let mut is_after_bearer = false;
+    while let Some(at) = rest.find(is_of_word) {
+        let (before, here) = rest.split_at(at);
+        told.push_str(before);
+        let end = here.find(|c| !is_of_word(c)).unwrap_or(here.len());
+        let (word, after) = here.split_at(end);
+        if is_key(word) || (is_after_bearer && run(here) >= 8) {
+            told.push_str(HIDDEN);
+            rest = &here[run(here).max(end)..];
+            is_after_bearer = false;
+            continue;
+        }
+        told.push_str(word);
+        rest = after;
+        if let Some(secret) = named(word, after) {
+            told.push_str(&after[..secret.start]);
+            told.push_str(HIDDEN);
+            rest = &after[secret.end..];
+        }
+        is_after_bearer = word.eq_ignore_ascii_case("bearer");
+    }
+    told.push_str(rest);
+    told
+}
+
+fn is_of_word(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '_' | '-' | '.')
 }
 
 fn is_key(word: &str) -> bool {
@@ -129,16 +180,81 @@ fn is_key(word: &str) -> bool {
     KEYS.iter().any(begins)
 }
 
-/// `scheme://user:password@host` without the password.
-fn without_password(word: &str) -> String {
-    let found = word.split_once("://").and_then(|(scheme, rest)| {
-        let authority = rest.split(['/', '?', '#']).next()?;
-        let (login, _) = authority.rsplit_once('@')?;
-        let (user, _) = login.split_once(':')?;
-        let host = &rest[login.len() + 1..];
-        Some(format!("{scheme}://{user}:{HIDDEN}@{host}"))
-    });
-    found.unwrap_or_else(|| word.to_owned())
+/// Where the secret is in what follows this word, if that is its name: `NAME=…`, `"NAME": "…"`, `<NAME>…`, `--NAME …`.
+fn named(name: &str, after: &str) -> Option<Range<usize>> {
+    let blank = [' ', '\t'];
+    let closed = after.trim_start_matches(['"', '\'', '`', '\\', ']']);
+    let spaced = closed.trim_start_matches(blank);
+    let value = spaced.trim_start_matches([':', '=', '>']);
+    let is_spaced = spaced.len() < closed.len();
+    match &spaced[..spaced.len() - value.len()] {
+        "" if name.starts_with("--") && is_spaced => {}
+        ">" if !is_spaced => {}
+        // A path in a program's text.
+        "" | ">" | "::" => return None,
+        _ => {}
+    }
+    if !hides(name, false) {
+        return None;
+    }
+    let value = value.trim_start_matches(blank);
+    let inner = value.trim_start_matches('\\');
+    let (inner, length) = match inner.chars().next()? {
+        quote @ ('"' | '\'' | '`') => {
+            let escapes = value.len() - inner.len();
+            (&inner[1..], quoted(&inner[1..], quote, escapes))
+        }
+        '[' | '{' => (inner, bracketed(inner)),
+        _ if is_header(name) => (value, line(value)),
+        _ => (value, run(value)),
+    };
+    let is_number = inner[..length].bytes().all(|byte| byte.is_ascii_digit());
+    let from = after.len() - inner.len();
+    (length > 0 && hides(name, is_number)).then_some(from..from + length)
+}
+
+fn is_header(name: &str) -> bool {
+    let name = plain(name);
+    HEADERS.iter().any(|header| name.contains(header))
+}
+
+/// Bytes up to the quote that ends a text, which is escaped as often as the one that begins it.
+fn quoted(text: &str, quote: char, escapes: usize) -> usize {
+    for (at, _) in text.match_indices(quote) {
+        let said = text[..at].trim_end_matches('\\').len();
+        if at - said <= escapes {
+            return said;
+        }
+    }
+    text.len()
+}
+
+/// Bytes of a list or an object. Where its end is not known all of the text is taken for it.
+fn bracketed(text: &str) -> usize {
+    let mut depth = 0_usize;
+    for (at, c) in text.char_indices() {
+        match c {
+            '[' | '{' => depth += 1,
+            ']' | '}' if depth <= 1 => return at + 1,
+            ']' | '}' => depth -= 1,
+            _ => {}
+        }
+    }
+    text.len()
+}
+
+/// Bytes of the rest of a line, or of a quotation.
+fn line(text: &str) -> usize {
+    text.find(['\n', '\r', '"', '\'', '`', '\\'])
+        .unwrap_or(text.len())
+}
+
+/// Bytes of a secret that is not quoted, without the punctuation behind it.
+fn run(text: &str) -> usize {
+    let ends = |c: char| c.is_whitespace() || "\"'`\\&<>".contains(c);
+    let all = &text[..text.find(ends).unwrap_or(text.len())];
+    all.trim_end_matches([',', ';', '.', ')', ']', '}', ':', '!', '?'])
+        .len()
 }
 
 fn cut(text: &str, chars: usize) -> String {
@@ -163,6 +279,7 @@ mod tests {
             "API_KEY": "plain",
             "headers": [{"Authorization": ["a", "b"]}],
             "input_tokens": 5,
+            "next_token": 6,
             "text": "use sk-proj-0123456789abcdef, or Bearer abcdefgh12345 at https://me:pw@a.example/x",
             "url": "postgres://u:hunter2@db/x",
         });
@@ -172,15 +289,106 @@ mod tests {
         }
         for kept in [
             "\"input_tokens\":5",
+            "\"next_token\":6",
             "use ***, or Bearer *** at",
-            "https://me:***@a.example/x",
+            "https://***@a.example/x",
         ] {
             assert!(told.contains(kept), "{kept}: {told}");
         }
     }
 
     #[test]
-    fn words_that_only_look_a_little_like_keys_stay() {
+    fn names_hide_members_however_they_are_written() {
+        for name in [
+            "apiKey",
+            "api-key",
+            "X-Api-Key",
+            "accessKey",
+            "secret_access_key",
+            "privateKey",
+            "accessToken",
+            "refresh-token",
+            "idToken",
+            "token",
+            "clientSecret",
+            "dbPassword",
+            "Set-Cookie",
+        ] {
+            assert_eq!(redacted(json!({ name: "x" })), json!({ name: "***" }));
+        }
+        for name in [
+            "tokens",
+            "maxTokens",
+            "key",
+            "author",
+            "tokenizer",
+            "primary_key",
+        ] {
+            assert_eq!(redacted(json!({ name: "x" })), json!({ name: "x" }));
+        }
+    }
+
+    #[test]
+    fn secrets_are_hidden_in_texts() {
+        for (text, told) in [
+            // However the name is joined to what it names.
+            ("api_key: x, y", "api_key: ***, y"),
+            ("api-key=x y", "api-key=*** y"),
+            ("API_KEY = x", "API_KEY = ***"),
+            ("the apiKey => x.", "the apiKey => ***."),
+            ("'accessToken': 'x', 'n': 1", "'accessToken': '***', 'n': 1"),
+            ("password=\"two words\" n", "password=\"***\" n"),
+            ("--client-secret x --all", "--client-secret *** --all"),
+            ("<password>x</password>", "<password>***</password>"),
+            (
+                "env[\"DB_PASSWORD\"] = \"x\"",
+                "env[\"DB_PASSWORD\"] = \"***\"",
+            ),
+            ("a?token=x&n=1", "a?token=***&n=1"),
+            // Headers have several words.
+            ("Authorization: Basic x y\nn: 1", "Authorization: ***\nn: 1"),
+            ("-H 'Cookie: a=x; b=y' n", "-H 'Cookie: ***' n"),
+            // JSON in a text, whole and with something around it.
+            (r#"{"apiKey":"x","n":1}"#, r#"{"apiKey":"***","n":1}"#),
+            (r#"[{"\u0061pi_key":"x"}]"#, r#"[{"api_key":"***"}]"#),
+            (
+                r#"{"a":"{\"secret\":[\"]\",\"x\"]}"}"#,
+                r#"{"a":"{\"secret\":\"***\"}"}"#,
+            ),
+            (
+                r#"got {"apiKey":"x","n":1}"#,
+                r#"got {"apiKey":"***","n":1}"#,
+            ),
+            (
+                r#"got {"secret": ["x", {"y": 1}], "n": 1}"#,
+                r#"got {"secret": ***, "n": 1}"#,
+            ),
+            (
+                r#"got "{\"apiKey\":\"x\",\"n\":1}""#,
+                r#"got "{\"apiKey\":\"***\",\"n\":1}""#,
+            ),
+            (
+                r#"got {"password":"x\"y","n":1}"#,
+                r#"got {"password":"***","n":1}"#,
+            ),
+            (r#"cut {"password":"x y"#, r#"cut {"password":"***"#),
+            // Logins of URLs.
+            ("https://x@a.example/n", "https://***@a.example/n"),
+            ("https://x:@a.example", "https://***@a.example"),
+            ("redis://:x@a.example:6379", "redis://***@a.example:6379"),
+            ("postgres://u:x=y,z'@db/n", "postgres://***@db/n"),
+            ("(a://x@b) c://d/@e", "(a://***@b) c://d/@e"),
+            // What looks like a key, wherever it is.
+            ("https://a/sk-0123456789abcdef?n", "https://a/***"),
+            ("Bearer x/y+z0123=, n", "Bearer ***, n"),
+        ] {
+            assert_eq!(redacted(json!(text)), json!(told));
+            assert_eq!(redacted(json!(told)), json!(told), "once more");
+        }
+    }
+
+    #[test]
+    fn words_that_only_look_a_little_like_secrets_stay() {
         for text in [
             "sk-",
             "ask-me",
@@ -188,9 +396,14 @@ mod tests {
             "eyJ",
             "a://b",
             "mail@a.example",
-            "ünï çode",
+            "ünï çode: é",
+            "the password is secret",
+            "use secret::Key;",
+            "tokens: 5, token: 12, max_tokens=9",
+            "{not JSON}: [1, 2",
+            "password:",
         ] {
-            assert_eq!(scrubbed(text), text);
+            assert_eq!(redacted(json!(text)), json!(text));
         }
     }
 
