@@ -102,6 +102,29 @@ async fn a_file_that_does_not_exist_is_not_created_where_it_must() {
 }
 
 #[tokio::test]
+async fn the_index_of_a_journal_is_made_where_the_schema_may_be_changed() {
+    let Opened { store, place: dir } = open().await;
+    drop(store);
+    let mut options = SqliteOptions::dir(dir.path());
+    options.migrate = MigratePolicy::Verify;
+    let index = async |options: &SqliteOptions| {
+        let store = mainspring_store_sqlite::open(options.clone()).await;
+        store.expect("opens").index_steps().await
+    };
+    let refused = index(&options).await.expect_err("it is not there");
+    let why = std::error::Error::source(&refused).expect("a reason");
+    assert!(
+        why.to_string()
+            .contains("CREATE INDEX IF NOT EXISTS steps_at"),
+        "{why}"
+    );
+    options.migrate = MigratePolicy::Create;
+    index(&options).await.expect("it is made");
+    options.migrate = MigratePolicy::Verify;
+    index(&options).await.expect("it is there");
+}
+
+#[tokio::test]
 async fn an_empty_file_has_no_schema() {
     let dir = tempfile::tempdir().expect("a directory");
     std::fs::write(dir.path().join("mainspring.db"), []).expect("writes");
