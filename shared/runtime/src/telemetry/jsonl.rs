@@ -2,8 +2,8 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, BufRead as _, BufReader, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub struct JsonlSettings {
 pub struct Jsonl {
     settings: JsonlSettings,
     file: File,
-    /// Bytes of whole lines.
+    /// Bytes of it, all of them in whole lines.
     bytes: u64,
     /// Held for as long as this is.
     _lock: File,
@@ -50,10 +50,7 @@ impl Jsonl {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
-        let mut file = options().read(true).open(&settings.path)?;
-        let bytes = read(&file, &mut known)?;
-        file.set_len(bytes)?;
-        file.seek(SeekFrom::End(0))?;
+        let (file, bytes) = whole(&settings.path, &mut known)?;
         Ok(Some(Self {
             settings: settings.clone(),
             file,
@@ -68,9 +65,11 @@ impl Jsonl {
     }
 
     /// Appends lines, each without its end. A file that they do not fit into is put aside, and the next one
-    /// begins with `head`. After a failure some of the lines may be there, all of them whole: whoever appends them
-    /// again writes those twice.
+    /// begins with `head`; so does one that stands there since another program put aside, removed or emptied the
+    /// last one. After a failure some of the lines may be there, all of them whole: whoever appends them again writes
+    /// those twice.
     pub fn append(&mut self, head: &str, lines: &[String]) -> io::Result<()> {
+        self.follow()?;
         let mut buffer = String::new();
         if self.is_empty() {
             push(&mut buffer, head);
@@ -90,11 +89,28 @@ impl Jsonl {
         self.write(&buffer)
     }
 
+    /// Makes sure that what is written is found under the path, and how much is there: another program may rotate
+    /// logs, by renaming them or by copying and emptying them.
+    fn follow(&mut self) -> io::Result<()> {
+        let path = &self.settings.path;
+        let ours = self.file.metadata()?;
+        let is_ours = match fs::metadata(path) {
+            Ok(there) => (there.dev(), there.ino()) == (ours.dev(), ours.ino()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            Err(error) => return Err(error),
+        };
+        if is_ours {
+            self.bytes = ours.len();
+        } else {
+            (self.file, self.bytes) = whole(path, &mut |_| {})?;
+        }
+        Ok(())
+    }
+
     fn write(&mut self, text: &str) -> io::Result<()> {
         if let Err(error) = self.file.write_all(text.as_bytes()) {
             // Nobody is to read half a line behind which others stand.
             self.file.set_len(self.bytes)?;
-            self.file.seek(SeekFrom::End(0))?;
             return Err(error);
         }
         self.bytes += text.len() as u64;
@@ -118,11 +134,19 @@ impl Jsonl {
     }
 }
 
-/// What is in it may be nobody else's business.
+/// What is in it may be nobody else's business. Whatever becomes of the file, lines go behind what is there then.
 fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(false).mode(0o600);
+    options.append(true).create(true).mode(0o600);
     options
+}
+
+/// Opens a file and removes a last line that was cut; how many bytes are left.
+fn whole(path: &Path, known: &mut impl FnMut(&str)) -> io::Result<(File, u64)> {
+    let file = options().read(true).open(path)?;
+    let bytes = read(&file, known)?;
+    file.set_len(bytes)?;
+    Ok((file, bytes))
 }
 
 fn push(text: &mut String, line: &str) {
@@ -216,6 +240,31 @@ mod tests {
         assert_eq!(known, ["head", "one"]);
         append(&mut file, &["two"]);
         assert_eq!(text(&settings, "").as_deref(), Some("head\none\ntwo\n"));
+    }
+
+    #[test]
+    fn rotation_by_another_program_is_followed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let settings = settings(folder.path(), 1_000, 2);
+        let (mut file, _) = open(&settings);
+        append(&mut file, &["one"]);
+        fs::rename(&settings.path, beside(&settings.path, "old")).expect("put aside");
+        append(&mut file, &["two"]);
+        assert_eq!(text(&settings, "old").as_deref(), Some("head\none\n"));
+        assert_eq!(text(&settings, "").as_deref(), Some("head\ntwo\n"));
+        // Put aside, and another one in its place.
+        fs::rename(&settings.path, beside(&settings.path, "old")).expect("put aside");
+        fs::write(&settings.path, "").expect("a file");
+        append(&mut file, &["three"]);
+        assert_eq!(text(&settings, "old").as_deref(), Some("head\ntwo\n"));
+        assert_eq!(text(&settings, "").as_deref(), Some("head\nthree\n"));
+        // Copied and emptied.
+        let other = OpenOptions::new().write(true).open(&settings.path);
+        other.expect("it is there").set_len(0).expect("emptied");
+        append(&mut file, &["four"]);
+        append(&mut file, &["five"]);
+        assert_eq!(text(&settings, "").as_deref(), Some("head\nfour\nfive\n"));
+        assert_eq!(text(&settings, "1"), None);
     }
 
     #[test]
