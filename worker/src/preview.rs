@@ -217,7 +217,7 @@ async fn preview(kernel: &Arc<Kernel>, ask: &Ask) -> Result<Preview, Answered> {
     });
     Ok(Preview {
         digest: request.digest(),
-        provider: resolved.provider,
+        provider: resolved.provider.to_string(),
         model: resolved.model,
         send_id: is_sent.then_some(record.id),
         round: record.rounds,

@@ -26,7 +26,7 @@ pub struct InvalidName {
 #[derive(Debug, Clone)]
 pub struct Resolved {
     /// The provider's configured name, for metrics and traces.
-    pub provider: String,
+    pub provider: Arc<str>,
     /// The way to it.
     pub client: Arc<dyn Model>,
     /// The model's name as the provider knows it.
@@ -44,7 +44,7 @@ struct Provider {
 /// All providers that a process can ask, one HTTP client each.
 #[derive(Debug)]
 pub struct Providers {
-    by_name: BTreeMap<String, Provider>,
+    by_name: BTreeMap<Arc<str>, Provider>,
     default: String,
     /// What the configuration says of models, by `MODEL`, or `PROVIDER/MODEL`, which wins.
     facts: BTreeMap<String, FactsOverride>,
@@ -62,7 +62,7 @@ impl Providers {
             model: direct::MODEL.to_owned(),
         };
         Self {
-            by_name: BTreeMap::from([(direct::PROVIDER.to_owned(), direct)]),
+            by_name: BTreeMap::from([(direct::PROVIDER.into(), direct)]),
             default: default.into(),
             facts: BTreeMap::new(),
             unknown: Mutex::default(),
@@ -89,7 +89,7 @@ impl Providers {
             });
         }
         self.by_name.insert(
-            name.to_owned(),
+            name.into(),
             Provider {
                 client,
                 model: model.to_owned(),
@@ -145,7 +145,7 @@ impl Providers {
             .and_then(|(name, rest)| self.by_name.get_key_value(name).map(|found| (found, rest)));
         let unnamed = || {
             self.by_name
-                .get_key_value(&self.default)
+                .get_key_value(self.default.as_str())
                 .map(|found| (found, model))
         };
         let ((name, provider), rest) =
@@ -160,12 +160,12 @@ impl Providers {
             rest
         };
         if model.is_empty() {
-            let provider = name.clone();
+            let provider = name.to_string();
             return Err(Error::NoModel { provider });
         }
         Ok(Resolved {
             facts: self.facts(name, model),
-            provider: name.clone(),
+            provider: Arc::clone(name),
             client: Arc::clone(&provider.client),
             model: model.to_owned(),
         })
@@ -173,7 +173,7 @@ impl Providers {
 
     /// The configured names, in order; what runs the leaves of workflows is not one of them.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        let names = self.by_name.keys().map(String::as_str);
+        let names = self.by_name.keys().map(AsRef::as_ref);
         names.filter(|name| *name != direct::PROVIDER)
     }
 }

@@ -18,7 +18,7 @@ const MESSAGES_MAX: usize = 20;
 #[derive(Debug, Clone)]
 pub(crate) struct Traced {
     client: Arc<dyn Model>,
-    provider: String,
+    provider: Arc<str>,
     session: SessionKey,
     /// Whether content is told.
     content: bool,
@@ -28,7 +28,7 @@ impl Traced {
     pub(crate) fn new(resolved: &Resolved, session: SessionKey, content: bool) -> Self {
         Self {
             client: Arc::clone(&resolved.client),
-            provider: resolved.provider.clone(),
+            provider: Arc::clone(&resolved.provider),
             session,
             content,
         }

@@ -21,7 +21,7 @@ impl Run<'_> {
             return InBackground::Allowed;
         };
         let is_its = open.round == round
-            && open.provider == resolved.provider
+            && *open.provider == *resolved.provider
             && open.model == resolved.model;
         if !is_its {
             self.abandon(open);
@@ -37,7 +37,7 @@ impl Run<'_> {
         let asked = self.asking.asked.as_ref()?;
         let open = Background {
             round: self.bill.totals.rounds,
-            provider: asked.provider.clone(),
+            provider: asked.provider.to_string(),
             model: asked.request.model.clone(),
             id,
         };

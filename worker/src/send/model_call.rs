@@ -82,7 +82,7 @@ pub(super) struct Asked {
     /// What was asked, before hooks changed it.
     pub(super) request: Arc<Request>,
     /// The provider's configured name.
-    pub(super) provider: String,
+    pub(super) provider: Arc<str>,
     /// What is known of the model.
     pub(super) facts: ModelFacts,
     /// Tokens that came back so far, estimated.

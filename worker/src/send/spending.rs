@@ -55,7 +55,7 @@ impl Run<'_> {
             if !usage.estimated {
                 let expected = expect_request_tokens(&asked.request);
                 measured = Measured::of(&asked.request, usage, expected);
-                let model = (asked.provider.as_str(), asked.request.model.as_str());
+                let model = (&*asked.provider, asked.request.model.as_str());
                 let calibrations = self.kernel.parts.providers.calibrations();
                 calibrations.observe(model, &asked.facts, expected, usage.input_tokens);
             }
