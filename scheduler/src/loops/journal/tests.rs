@@ -55,7 +55,7 @@ impl Clock for Hand {
     }
 
     async fn sleep(&self, _duration: Duration) {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 
