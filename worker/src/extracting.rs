@@ -5,7 +5,9 @@
 //! and what it found, what that cost and the end of the row are one transaction: an extraction that is
 //! done twice is stored once.
 
+mod ended;
 mod found;
+mod texts;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -13,20 +15,25 @@ use std::time::Duration;
 
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
+use mainspring_runtime::Propagation;
+use mainspring_runtime::telemetry::{carrying, spans};
 use mainspring_shared::budget::{Budget, Caps, Spent};
 use mainspring_shared::error::{Code, Coded as _};
-use mainspring_shared::id::{SendId, TenantId};
 use mainspring_shared::memory::{Account, MemorySource, PaidCall, Recall, Recalled};
-use mainspring_shared::message::{ContentPart, Message, NewMessage, Role, plain_text};
+use mainspring_shared::message::{ContentPart, Message, NewMessage, plain_text};
 use mainspring_shared::send::SendRecord;
+use mainspring_shared::session::SessionRecord;
 use mainspring_shared::store::{
     self, ClaimExtractions, EXTRACT_ROUND, EndExtraction, Extraction, FindMessages, Store, UsageRow,
 };
 use mainspring_shared::usage::Usage;
 use tokio::sync::mpsc;
+use tracing::Instrument as _;
 use uuid::Uuid;
 
+pub(crate) use self::ended::{Ended, EndedSend};
 use self::found::Found;
+use self::texts::{conversation, end_of};
 use crate::fold::{Asked, Taken};
 use crate::hook::{At, Judged};
 use crate::llm::{Chunk, InBackground, Reply, Request, Traced, estimate_tokens};
@@ -34,9 +41,6 @@ use crate::memory::QUERY_CHARS_MAX;
 use crate::metrics;
 use crate::send::size_at_most;
 use crate::{Kernel, Parts};
-
-/// Sends that wait to be looked at; those that find no room are found by polling.
-const PENDING_MAX: usize = 1_024;
 
 /// Messages of a send that are looked at, the newest ones.
 const MESSAGES_MAX: usize = 500;
@@ -79,32 +83,15 @@ Each fact is one sentence that is clear on its own. Answer with JSON and nothing
 {\"memories\": [{\"text\": \"...\", \"replaces\": 2}]}, where \"replaces\" is the number of a known entry \
 that the fact brings up to date, and is left out otherwise; {\"memories\": []} when there is nothing.";
 
-/// Tells the loop of sends that have ended.
-#[derive(Debug, Clone)]
-pub(crate) struct Ended(mpsc::Sender<(TenantId, SendId)>);
-
-impl Ended {
-    pub(crate) fn new() -> (Self, mpsc::Receiver<(TenantId, SendId)>) {
-        let (sender, receiver) = mpsc::channel(PENDING_MAX);
-        (Self(sender), receiver)
-    }
-
-    /// A send whose agent has entries extracted has completed.
-    pub(crate) fn enqueue(&self, tenant: TenantId, send: SendId) {
-        // One that finds no room is found by polling.
-        let _ = self.0.try_send((tenant, send));
-    }
-}
-
 /// Extracts until the worker stops. What is under way then may finish within the drain timeout.
-pub(crate) async fn run(kernel: Arc<Kernel>, mut ended: mpsc::Receiver<(TenantId, SendId)>) {
+pub(crate) async fn run(kernel: Arc<Kernel>, mut ended: mpsc::Receiver<EndedSend>) {
     let parts = &kernel.parts;
     let mut under_way = FuturesUnordered::new();
     // At its own pace: what only polling finds must not wait until nothing is enqueued.
     let mut look = parts.clock.sleep(parts.config.extract_interval);
     loop {
         let free = parts.config.extractions_max as usize > under_way.len();
-        let only = tokio::select! {
+        let told = tokio::select! {
             biased;
             () = kernel.lifecycle.stopping() => break,
             Some(()) = under_way.next() => continue,
@@ -112,7 +99,7 @@ pub(crate) async fn run(kernel: Arc<Kernel>, mut ended: mpsc::Receiver<(TenantId
                 look = parts.clock.sleep(parts.config.extract_interval);
                 None
             }
-            Some(only) = ended.recv(), if free => Some(only),
+            Some(ended) = ended.recv(), if free => Some(ended),
         };
         if is_held(&kernel) {
             // The row stays, and is found when it is looked for again.
@@ -122,7 +109,7 @@ pub(crate) async fn run(kernel: Arc<Kernel>, mut ended: mpsc::Receiver<(TenantId
         let room = parts.config.extractions_max as usize - under_way.len();
         let claim = ClaimExtractions {
             pool: parts.config.pool.clone(),
-            only,
+            only: told.as_ref().map(|ended| (ended.tenant, ended.send)),
             token,
             lease: parts.config.extract_timeout * 2,
             attempts_max: parts.config.extract_attempts_max,
@@ -131,7 +118,9 @@ pub(crate) async fn run(kernel: Arc<Kernel>, mut ended: mpsc::Receiver<(TenantId
         match parts.store.claim_extractions(claim).await {
             Ok(claimed) => {
                 let kernel = &kernel;
-                under_way.extend(claimed.into_iter().map(|one| attempt(kernel, one, token)));
+                let parent = told.and_then(|ended| ended.traceparent);
+                let attempt = |owed| attempt(kernel, owed, token, parent.clone());
+                under_way.extend(claimed.into_iter().map(attempt));
             }
             Err(error) => tracing::debug!(%error, "no extraction could be taken"),
         }
@@ -162,8 +151,8 @@ fn is_held(kernel: &Kernel) -> bool {
 }
 
 /// One attempt, to its end in the store. Where that cannot be reached, another attempt follows when the
-/// lease of this one has run out.
-async fn attempt(kernel: &Arc<Kernel>, owed: Extraction, token: Uuid) {
+/// lease of this one has run out. Traces show it below the work on the send, where this worker did that.
+async fn attempt(kernel: &Arc<Kernel>, owed: Extraction, token: Uuid, parent: Option<String>) {
     let parts = &kernel.parts;
     let paid = Paid::default();
     let end = |work: Work| {
@@ -189,7 +178,7 @@ async fn attempt(kernel: &Arc<Kernel>, owed: Extraction, token: Uuid) {
     };
     let limit = parts.config.extract_timeout;
     // A provider that panics fails this attempt, and not the loop.
-    let work = AssertUnwindSafe(extract(kernel, &owed, &paid)).catch_unwind();
+    let work = AssertUnwindSafe(extract(kernel, &owed, &paid, parent)).catch_unwind();
     let work = tokio::select! {
         biased;
         work = work => work.unwrap_or_else(|_| Err("it broke off by a defect".to_owned())),
@@ -292,7 +281,12 @@ fn has_lost(owed: &Extraction) -> bool {
     owed.attempts > owed.spec.ended + 1
 }
 
-async fn extract(kernel: &Arc<Kernel>, owed: &Extraction, paid: &Paid) -> Result<Work, String> {
+async fn extract(
+    kernel: &Arc<Kernel>,
+    owed: &Extraction,
+    paid: &Paid,
+    parent: Option<String>,
+) -> Result<Work, String> {
     let parts = &kernel.parts;
     let said = |error: store::Error| error.to_string();
     let ids = vec![(owed.key.tenant, owed.send_id)];
@@ -301,6 +295,24 @@ async fn extract(kernel: &Arc<Kernel>, owed: &Extraction, paid: &Paid) -> Result
     let (Some(send), Some(session)) = (sends.into_iter().next().flatten(), session) else {
         return Ok(Work::default());
     };
+    let (origin, propagation) = match parent {
+        Some(parent) => (Some(parent), Propagation::Parent),
+        None => (send.options.traceparent.clone(), parts.config.propagation),
+    };
+    let (id, attempt, from) = (owed.send_id, owed.attempts, origin.as_deref());
+    let span = spans::extract(owed.key, id, attempt, from, propagation);
+    let work = extract_from(kernel, owed, paid, (&send, &session)).instrument(span);
+    Box::pin(carrying(origin, work)).await
+}
+
+async fn extract_from(
+    kernel: &Arc<Kernel>,
+    owed: &Extraction,
+    paid: &Paid,
+    (send, session): (&SendRecord, &SessionRecord),
+) -> Result<Work, String> {
+    let parts = &kernel.parts;
+    let said = |error: store::Error| error.to_string();
     let aside = send.held.0.get(ASIDE).copied();
     let own = session.agent.budget.unwrap_or_default().caps();
     // A session whose spending nobody counts gets nothing back, and is not waited for.
@@ -322,11 +334,11 @@ async fn extract(kernel: &Arc<Kernel>, owed: &Extraction, paid: &Paid) -> Result
         (None, true) => return Ok(Work::default()),
         (None, false) => Caps::default(),
     };
-    let found = messages_of(parts.store.as_ref(), &send)
+    let found = messages_of(parts.store.as_ref(), send)
         .await
         .map_err(said)?;
     let mine: Vec<&Message> = found.iter().rev().collect();
-    let text = conversation(&mine);
+    let text = conversation(&mine, SHOWN_CHARS_MAX);
     if text.is_empty() {
         return Ok(Work::default());
     }
@@ -346,7 +358,7 @@ async fn extract(kernel: &Arc<Kernel>, owed: &Extraction, paid: &Paid) -> Result
         .within(limit, memory.recall(ask))
         .await;
     let known = known.map_err(|error| error.to_string())?;
-    let Some(reply) = ask_model(kernel, owed, (&send, &known, &text), (caps, paid)).await? else {
+    let Some(reply) = ask_model(kernel, owed, (send, &known, &text), (caps, paid)).await? else {
         return Ok(Work::default());
     };
     let source = MemorySource {
@@ -473,7 +485,7 @@ async fn ask_model(
     let price = resolved.facts.price;
     let wanted = u64::from(ANSWER_TOKENS_MAX);
     // As much of the conversation's end as what was set aside buys.
-    let (mut chars, mut shown) = (SHOWN_CHARS_MAX, shown(known, text));
+    let (mut chars, mut shown) = (SHOWN_CHARS_MAX, texts::shown(known, text));
     let allowed = loop {
         let input = estimate_tokens(INSTRUCTIONS) + estimate_tokens(&shown) + FRAME_TOKENS;
         match caps.answer(input, wanted, price.as_ref()) {
@@ -485,7 +497,7 @@ async fn ask_model(
             Err(_) => {
                 chars /= 2;
                 let known = &known[..known.len().min(chars / KNOWN_CHARS)];
-                shown = self::shown(known, end_of(text, chars));
+                shown = texts::shown(known, end_of(text, chars));
             }
         }
     };
@@ -555,37 +567,4 @@ async fn ask_model(
             Err(error.code().to_string())
         }
     }
-}
-
-fn shown(known: &[Recalled], text: &str) -> String {
-    let listed = known.iter().zip(1..);
-    let listed = listed.map(|(entry, n)| format!("{n}. {}", entry.text.replace('\n', " ")));
-    let listed: Vec<String> = listed.collect();
-    format!(
-        "<known>\n{}\n</known>\n\n<conversation>\n{}\n</conversation>",
-        listed.join("\n").replace("</", "<\u{200b}/"),
-        text.replace("</", "<\u{200b}/")
-    )
-}
-
-/// The last characters of a text, at most so many.
-fn end_of(text: &str, chars: usize) -> &str {
-    let skipped = text.chars().count().saturating_sub(chars);
-    let begin = text.char_indices().nth(skipped);
-    begin.map_or("", |(at, _)| &text[at..])
-}
-
-/// What people and the assistant said, without what tools gave.
-fn conversation(messages: &[&Message]) -> String {
-    let lines = messages.iter().filter_map(|message| {
-        let who = match message.role {
-            Role::User => "User",
-            Role::Assistant => "Assistant",
-            Role::Tool => return None,
-        };
-        let text = plain_text(&message.content);
-        (!text.trim().is_empty()).then(|| format!("{who}: {text}"))
-    });
-    let text = lines.collect::<Vec<_>>().join("\n\n");
-    end_of(&text, SHOWN_CHARS_MAX).to_owned()
 }

@@ -269,6 +269,25 @@ pub fn fold(session: SessionKey, strategy: &'static str, messages: usize, tokens
     span
 }
 
+/// What is worth remembering of a send that has ended is extracted: below the work on it, or what accepted it.
+pub fn extract(
+    session: SessionKey,
+    send: SendId,
+    attempt: u32,
+    origin: Option<&str>,
+    propagation: Propagation,
+) -> Span {
+    let span = info_span!(target: TARGET, parent: None, "extract", otel.kind = "internal");
+    if span.is_disabled() {
+        return span;
+    }
+    set_shown(&span, genai::CONVERSATION_ID, &session.session);
+    set_shown(&span, genai::TENANT, &session.tenant);
+    set_shown(&span, genai::SEND_ID, &send);
+    set(&span, genai::ATTEMPT, i64::from(attempt));
+    joined(span, origin, propagation)
+}
+
 /// A run is advanced: a root, linked to what created the run, or its child.
 pub fn invoke_workflow(
     run: RunKey,
@@ -459,7 +478,11 @@ mod tests {
                 agent: None,
                 ..invocation()
             };
-            drop(invoke_agent(&invocation, Propagation::Parent));
+            let agent = invoke_agent(&invocation, Propagation::Parent);
+            let parent = agent.in_scope(traceparent);
+            drop(agent);
+            let (parent, send) = (parent.as_deref(), invocation.send);
+            drop(extract(session(), send, 1, parent, Propagation::Parent));
         });
         let (request, accept) = (kept.named("POST /v1/sends"), kept.named("accept"));
         assert_eq!(request.parent_span_id.to_string(), "00f067aa0ba902b7");
@@ -467,6 +490,8 @@ mod tests {
         let send = kept.named("invoke_agent");
         assert_eq!(send.parent_span_id, accept.span_context.span_id());
         assert!(send.links.links.is_empty());
+        let extract = kept.named("extract");
+        assert_eq!(extract.parent_span_id, send.span_context.span_id());
     }
 
     #[test]
