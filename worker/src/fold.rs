@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use mainspring_shared::budget::Price;
-use mainspring_shared::error::{Code, Coded as _};
+use mainspring_shared::error::{Code, Coded};
 use mainspring_shared::id::{SendId, SessionKey};
 use mainspring_shared::message::{Message, ToolCall};
 use mainspring_shared::model::expect_tokens;
@@ -205,6 +205,17 @@ pub(crate) enum Fault {
     /// The user's service, or the program's own way, did not give one.
     #[error("the fold was not written: {0}")]
     Service(String),
+}
+
+impl Coded for Fault {
+    fn code(&self) -> Code {
+        match self {
+            Self::Model(error) => error.code(),
+            Self::Empty { .. } | Self::Long { .. } => Code::LlmBadResponse,
+            Self::Forbidden(_) => Code::PolicyDenied,
+            Self::Service(_) => Code::ToolFailed,
+        }
+    }
 }
 
 impl Written {

@@ -105,7 +105,8 @@ pub(super) async fn pass(
     }
     let took = app.clock.monotonic().saturating_sub(started);
     let status = response.status();
-    spans::responded(&traced, status.as_u16());
+    let code = response.extensions().get().copied();
+    spans::responded(&traced, status.as_u16(), code);
     tracing::debug!(http.route = path, http.status = status.as_u16(), "answered");
     let route = route
         .as_ref()

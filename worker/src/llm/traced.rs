@@ -55,7 +55,7 @@ impl Traced {
                     spans::content(&span, Content::Output, answered(reply));
                 }
             }
-            Err(error) => spans::failed(&span, error.code().as_str()),
+            Err(error) => spans::failed(&span, error.code()),
         }
         answer
     }

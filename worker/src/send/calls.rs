@@ -243,14 +243,14 @@ async fn traced(clock: Arc<dyn Clock>, begin: &Begin, name: &str, invocation: In
         Over::Result(result) => {
             if result.failed {
                 let code = result.code.unwrap_or(Code::ToolFailed);
-                spans::failed(&span, code.as_str());
+                spans::failed(&span, code);
             }
             if tells {
                 let said = plain_text(&result.content);
                 spans::content(&span, Told::Result, said.into());
             }
         }
-        Over::Abort(_) => spans::failed(&span, Code::ToolFailed.as_str()),
+        Over::Abort(_) => spans::failed(&span, Code::ToolFailed),
     }
     over
 }

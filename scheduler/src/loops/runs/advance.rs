@@ -85,7 +85,7 @@ pub(super) async fn prepare(
             let (item, status) = (&one.item, one.item.run.status.as_str());
             spans::advanced(&span, item.ends.len(), item.start.len(), status);
         }
-        Err(error) => spans::failed(&span, error.code().as_str()),
+        Err(error) => spans::failed(&span, error.code()),
     }
     prepared
 }

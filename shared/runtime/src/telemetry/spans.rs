@@ -33,8 +33,9 @@ fn set_count(span: &Span, name: &'static str, count: u64) {
 }
 
 /// Notes that what a span is about went wrong, by its code.
-pub fn failed(span: &Span, code: &'static str) {
+pub fn failed(span: &Span, code: Code) {
     if !span.is_disabled() {
+        let code = code.as_str();
         set(span, genai::ERROR_TYPE, code);
         span.set_status(Status::error(code));
     }
@@ -106,15 +107,15 @@ pub fn request(method: &str, route: &str, id: &str, caller: Option<&str>) -> Spa
     joined(span, caller, Propagation::Parent)
 }
 
-/// The status of a request's answer.
-pub fn responded(span: &Span, status: u16) {
+/// The status of a request's answer, and its code where it is an error.
+pub fn responded(span: &Span, status: u16, code: Option<Code>) {
     if span.is_disabled() {
         return;
     }
     set(span, genai::HTTP_STATUS, i64::from(status));
+    // What is the caller's fault is no fault of the server's.
     if status >= 500 {
-        set_shown(span, genai::ERROR_TYPE, &status);
-        span.set_status(Status::error(""));
+        failed(span, code.unwrap_or(Code::Internal));
     }
 }
 
@@ -196,7 +197,7 @@ pub fn ended(status: &'static str, reason: &'static str, code: Option<Code>) {
     set(&span, genai::STATUS, status);
     set(&span, genai::STOP_REASON, reason);
     if let Some(code) = code {
-        failed(&span, code.as_str());
+        failed(&span, code);
     }
 }
 
@@ -438,7 +439,7 @@ mod tests {
                 let tool = execute_tool(session(), "add", "call_1", 1);
                 let outward = tool.in_scope(traceparent).expect("a span");
                 assert!(outward.ends_with("-01") && outward != ORIGIN, "{outward}");
-                failed(&tool, "tool.failed");
+                failed(&tool, Code::ToolFailed);
                 ended("completed", "end", None);
             });
         });
@@ -471,6 +472,7 @@ mod tests {
     fn where_it_is_to_be_one_trace_it_is() {
         let kept = exported(|| {
             let request = request("POST", "/v1/sends", "r", Some(ORIGIN));
+            responded(&request, 503, Some(Code::StoreUnavailable));
             let origin = request
                 .in_scope(|| accept(session(), SendId(Uuid::nil()), 1).in_scope(traceparent));
             let invocation = Invocation {
@@ -486,6 +488,10 @@ mod tests {
         });
         let (request, accept) = (kept.named("POST /v1/sends"), kept.named("accept"));
         assert_eq!(request.parent_span_id.to_string(), "00f067aa0ba902b7");
+        assert_eq!(
+            attribute(&request, genai::ERROR_TYPE).as_deref(),
+            Some("store.unavailable")
+        );
         assert_eq!(accept.parent_span_id, request.span_context.span_id());
         let send = kept.named("invoke_agent");
         assert_eq!(send.parent_span_id, accept.span_context.span_id());

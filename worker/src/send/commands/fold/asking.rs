@@ -72,10 +72,8 @@ impl Run<'_> {
         }
         Box::pin(async move {
             let written = writing.instrument(traced.clone()).await;
-            match &written {
-                Ok(_) => {}
-                Err(Fault::Model(error)) => spans::failed(&traced, error.code().as_str()),
-                Err(_) => spans::failed(&traced, "fold_not_written"),
+            if let Err(fault) = &written {
+                spans::failed(&traced, fault.code());
             }
             written
         })
