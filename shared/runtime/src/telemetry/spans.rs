@@ -32,6 +32,23 @@ fn set_count(span: &Span, name: &'static str, count: u64) {
     set(span, name, i64::try_from(count).unwrap_or(i64::MAX));
 }
 
+/// What is done, and in which session.
+fn set_operation(span: &Span, operation: &'static str, session: SessionKey) {
+    set(span, genai::OPERATION, operation);
+    set_shown(span, genai::CONVERSATION_ID, &session.session);
+}
+
+fn set_send(span: &Span, session: SessionKey, send: SendId) {
+    set_shown(span, genai::CONVERSATION_ID, &session.session);
+    set_shown(span, genai::TENANT, &session.tenant);
+    set_shown(span, genai::SEND_ID, &send);
+}
+
+fn set_run(span: &Span, run: RunKey) {
+    set_shown(span, genai::RUN_ID, &run.run);
+    set_shown(span, genai::TENANT, &run.tenant);
+}
+
 /// Notes that what a span is about went wrong, by its code.
 pub fn failed(span: &Span, code: Code) {
     if !span.is_disabled() {
@@ -125,11 +142,10 @@ pub fn accept(first: SessionKey, send: SendId, sends: usize) -> Span {
     if span.is_disabled() {
         return span;
     }
-    set_shown(&span, genai::TENANT, &first.tenant);
     if sends == 1 {
-        set_shown(&span, genai::CONVERSATION_ID, &first.session);
-        set_shown(&span, genai::SEND_ID, &send);
+        set_send(&span, first, send);
     } else {
+        set_shown(&span, genai::TENANT, &first.tenant);
         set_count(&span, genai::SENDS, sends as u64);
     }
     span
@@ -171,9 +187,7 @@ pub fn invoke_agent(invocation: &Invocation<'_>, propagation: Propagation) -> Sp
         return span;
     }
     set(&span, genai::OPERATION, genai::INVOKE_AGENT);
-    set_shown(&span, genai::CONVERSATION_ID, &invocation.session.session);
-    set_shown(&span, genai::TENANT, &invocation.session.tenant);
-    set_shown(&span, genai::SEND_ID, &invocation.send);
+    set_send(&span, invocation.session, invocation.send);
     if let Some((name, version)) = invocation.agent {
         let title = format!("{} {name}", genai::INVOKE_AGENT);
         span.record("otel.name", title.as_str());
@@ -212,8 +226,7 @@ pub fn chat(session: SessionKey, provider: &str, model: &str, max_tokens: u32) -
     if span.is_disabled() {
         return span;
     }
-    set(&span, genai::OPERATION, genai::CHAT);
-    set_shown(&span, genai::CONVERSATION_ID, &session.session);
+    set_operation(&span, genai::CHAT, session);
     set(&span, genai::PROVIDER_NAME, provider.to_owned());
     set(&span, genai::REQUEST_MODEL, model.to_owned());
     set(&span, genai::REQUEST_MAX_TOKENS, i64::from(max_tokens));
@@ -249,8 +262,7 @@ pub fn execute_tool(session: SessionKey, name: &str, call_id: &str, attempt: i32
     if span.is_disabled() {
         return span;
     }
-    set(&span, genai::OPERATION, genai::EXECUTE_TOOL);
-    set_shown(&span, genai::CONVERSATION_ID, &session.session);
+    set_operation(&span, genai::EXECUTE_TOOL, session);
     set(&span, genai::TOOL_NAME, name.to_owned());
     set(&span, genai::TOOL_CALL_ID, call_id.to_owned());
     set(&span, genai::ATTEMPT, i64::from(attempt));
@@ -282,9 +294,7 @@ pub fn extract(
     if span.is_disabled() {
         return span;
     }
-    set_shown(&span, genai::CONVERSATION_ID, &session.session);
-    set_shown(&span, genai::TENANT, &session.tenant);
-    set_shown(&span, genai::SEND_ID, &send);
+    set_send(&span, session, send);
     set(&span, genai::ATTEMPT, i64::from(attempt));
     joined(span, origin, propagation)
 }
@@ -309,8 +319,7 @@ pub fn invoke_workflow(
     }
     set(&span, genai::OPERATION, genai::INVOKE_WORKFLOW);
     set(&span, genai::WORKFLOW_NAME, name.to_owned());
-    set_shown(&span, genai::RUN_ID, &run.run);
-    set_shown(&span, genai::TENANT, &run.tenant);
+    set_run(&span, run);
     set(&span, genai::RUN_STEP, step);
     joined(span, origin, propagation)
 }
@@ -326,22 +335,18 @@ pub fn advanced(span: &Span, ends: usize, starts: usize, status: &'static str) {
 
 /// A timer's firing that was committed. What it took is the transaction's, with those of other timers.
 pub fn fire_timer(session: SessionKey, send: SendId, late_ms: u64) -> Span {
-    let span = info_span!(target: TARGET, parent: None, "fire_timer", otel.kind = "producer");
-    if !span.is_disabled() {
-        set_shown(&span, genai::CONVERSATION_ID, &session.session);
-        set_shown(&span, genai::TENANT, &session.tenant);
-        set_shown(&span, genai::SEND_ID, &send);
-        set_count(&span, genai::TIMER_LATE_MS, late_ms);
-    }
-    span
+    fired(late_ms, |span| set_send(span, session, send))
 }
 
 /// The same of a timer that starts a run.
 pub fn fire_run_timer(run: RunKey, late_ms: u64) -> Span {
+    fired(late_ms, |span| set_run(span, run))
+}
+
+fn fired(late_ms: u64, name: impl FnOnce(&Span)) -> Span {
     let span = info_span!(target: TARGET, parent: None, "fire_timer", otel.kind = "producer");
     if !span.is_disabled() {
-        set_shown(&span, genai::RUN_ID, &run.run);
-        set_shown(&span, genai::TENANT, &run.tenant);
+        name(&span);
         set_count(&span, genai::TIMER_LATE_MS, late_ms);
     }
     span
