@@ -140,8 +140,10 @@ async fn send(url: &str, base: &str) -> Result<Value> {
         "parameters": { "type": "object" }, "repeat": "safe",
     });
     let arguments = json!({ "what": format!("{WORDS} {KEY}") });
+    let memory = json!({ "namespace": "traced", "extract": "after_send" });
     let body = json!({
-        "input": format!("!tool tell {arguments}"), "session": { "agent": { "tools": [tool] } },
+        "input": format!("!tool tell {arguments}"),
+        "session": { "agent": { "tools": [tool], "memory": memory } },
     });
     // Only the first of the process's tests installs it; the client asks for it where it needs none, too.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -158,12 +160,13 @@ async fn send(url: &str, base: &str) -> Result<Value> {
     Ok(send)
 }
 
-const NAMES: [&str; 5] = [
+const NAMES: [&str; 6] = [
     "POST /v1/sends",
     "accept",
     "invoke_agent",
     "chat demo",
     "execute_tool tell",
+    "extract",
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -195,9 +198,13 @@ async fn a_send_has_its_own_trace_with_a_link_and_none_of_its_words() -> Result<
     }
     let chats = spans.iter().filter(|span| span.name == "chat demo");
     let chats: Vec<&Span> = chats.collect();
-    ensure!(chats.len() == 2, "{chats:?}");
+    // The last one is asked what is worth remembering.
+    let extract = named(&spans, "extract")?;
+    ensure!(extract.parent_span_id == agent.span_id, "{extract:?}");
+    let parents: Vec<_> = chats.iter().map(|chat| &chat.parent_span_id).collect();
+    let (agents, extracts) = (&agent.span_id, &extract.span_id);
+    ensure!(parents == [agents, agents, extracts], "{chats:?}");
     for chat in chats {
-        ensure!(chat.parent_span_id == agent.span_id, "{chat:?}");
         for name in [
             "gen_ai.provider.name",
             "gen_ai.usage.input_tokens",
