@@ -229,7 +229,9 @@ fn compared(
     alone(async {
         let mut world = World::new().await;
         let had = had(&mut world, context, window, chars).await;
-        assert!(had.folds > 1, "{name}");
+        // Digests alone keep a conversation below the thresholds of a large window.
+        let is_small = (window, chars) == BOUNDED;
+        assert!(had.folds > 1 || !is_small, "{name}");
         let costs = ways.iter().map(|(kind, model)| {
             let wire = Wire::of(*kind, &world.clock(), true);
             let costs = costs(&had, *kind, model, &wire);
@@ -240,6 +242,9 @@ fn compared(
     })
 }
 
+/// The window and the characters of results that the bars are for.
+const BOUNDED: (u64, u64) = (24_000, 600);
+
 /// The bars, over both vendors; with `MAINSPRING_TEST_COSTS` also in larger windows, which takes minutes
 /// without optimisation.
 #[test]
@@ -249,8 +254,7 @@ fn folds_cost_less_than_everything_and_less_than_a_window_that_slides() {
         (Kind::OpenAiResponses, "gpt-5.1"),
         (Kind::OpenAiResponses, "gpt-6-sol"),
     ];
-    let bounded = (24_000, 600);
-    let mut sizes = vec![bounded];
+    let mut sizes = vec![BOUNDED];
     if environment("MAINSPRING_TEST_COSTS").is_some() {
         sizes.extend([(64_000, 1_600), (128_000, 1_600), (128_000, 6_000)]);
     }
@@ -264,7 +268,7 @@ fn folds_cost_less_than_everything_and_less_than_a_window_that_slides() {
             let name = format!("{name}, window {window}, results of {chars}");
             for costs in compared(&name, context, (window, chars), &ways) {
                 // In a window that holds nearly all of it, what can be saved is what the cache takes.
-                let most = if (window, chars) == bounded {
+                let most = if (window, chars) == BOUNDED {
                     0.45
                 } else {
                     1.0
