@@ -34,6 +34,9 @@ const WEIGHTS_MAX: usize = 65_536;
 
 /// Sessions that a lane has at least: fewer could leave a slot empty between two looks.
 const WINDOW_MIN: u64 = 4;
+/// What went lately is counted in parts of a session: of few, nothing would be left between two looks that follow
+/// each other quickly.
+const LATELY_UNIT: u128 = 1_000;
 /// Sessions that a lane has at most.
 const WINDOW_MAX: u64 = 2_048;
 /// Between two looks at a lane that is emptied, and at one that is not.
@@ -77,7 +80,7 @@ struct LaneState {
     /// The sizes of the jobs that this process put on it and that it may have still, oldest first.
     sizes: VecDeque<usize>,
     /// Sessions that went in the last [`LOOK_VALID`].
-    lately: u64,
+    lately: u128,
     /// Sessions that it should have.
     window: u64,
     /// Sessions that may go on it before somebody looks at it again.
@@ -131,16 +134,18 @@ impl LaneState {
         self.sizes = left;
         let depth = self.sizes.iter().sum::<usize>() as u64 + (jobs - mine as u64);
         let (since, valid) = (now.saturating_sub(self.looked_at), LOOK_VALID.as_micros());
+        let went = u128::from(gone) * LATELY_UNIT;
         let lately = if since < LOOK_VALID {
             // Of what went before, the part that is not too long ago yet.
             let still = valid - since.as_micros();
-            u128::from(gone) + u128::from(self.lately) * still / valid
+            went + self.lately * still / valid
         } else {
-            u128::from(gone) * valid / since.as_micros()
+            went * valid / since.as_micros()
         };
-        self.lately = u64::try_from(lately).map_or(WINDOW_MAX, |it| it.min(WINDOW_MAX));
-        let more = if jobs == 0 { self.lately / 4 } else { 0 };
-        self.window = (WINDOW_MIN + self.lately + more).min(WINDOW_MAX);
+        self.lately = lately.min(u128::from(WINDOW_MAX) * LATELY_UNIT);
+        let need = u64::try_from(self.lately / LATELY_UNIT).unwrap_or(WINDOW_MAX);
+        let more = if jobs == 0 { need / 4 } else { 0 };
+        self.window = (WINDOW_MIN + need + more).min(WINDOW_MAX);
         self.room = self.window.saturating_sub(depth);
         self.looked_at = now;
         gone
