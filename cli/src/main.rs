@@ -15,6 +15,11 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use mainspring_runtime::{Environment, Telemetry};
+use mimalloc::MiMalloc;
+
+/// Short-lived allocations of many threads are a good part of what a send costs this process.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
     // Every TLS client of the process asks for it; only the first call could not fail.
