@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use crate::id::{RunKey, SendId, SessionKey};
+use crate::id::{BootId, RunKey, SendId, SessionKey};
 use crate::send::SendView;
 
 /// What a notice is about, and so who hears it.
@@ -36,6 +36,9 @@ pub enum Topic {
     Asks,
     /// The answer to one question, which has this id: whoever asked listens.
     Answers(Uuid),
+    /// Sessions that were granted to this boot with their sends: a JSON list of
+    /// [`Dispatch`](crate::dispatch::Dispatch). The worker that has this boot listens.
+    Dispatches(BootId),
 }
 
 /// A bit of notices on [`Topic::Signals`] alone: a reader of the session's live events came late, and
@@ -57,6 +60,10 @@ pub struct StepNotice {
     /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<Ended>,
+    /// The boot of the worker that gave the session back at rest, keeps its window and has slots to spare: it
+    /// takes the session's next send without a claim.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keeper: Option<BootId>,
 }
 
 /// A final send, a [`SendView`] as JSON.
@@ -111,6 +118,9 @@ pub enum Notice {
 pub trait Bus: Send + Sync + fmt::Debug {
     /// Hands a payload to whoever listens now. Dropped when the bus is away or its buffer is full.
     fn publish(&self, topic: Topic, payload: Bytes);
+
+    /// Hands a payload to whoever listens now, and says whether somebody does. False also where that is not known.
+    async fn tell(&self, topic: Topic, payload: Bytes) -> bool;
 
     /// Listens from the return of this call on. A [`Notice::Gap`] comes after every loss or
     /// reconnect. Dropping the stream ends the subscription.

@@ -72,6 +72,12 @@ impl Bus for LocalBus {
         }
     }
 
+    async fn tell(&self, topic: Topic, payload: Bytes) -> bool {
+        let topics = self.topics.lock();
+        let fan = topics.get(&topic);
+        fan.is_some_and(|fan| fan.sender.send(payload).is_ok())
+    }
+
     async fn subscribe(&self, topic: Topic) -> BoxStream<'static, Notice> {
         let buffer = match topic {
             Topic::Steps
@@ -79,7 +85,8 @@ impl Bus for LocalBus {
             | Topic::Runs
             | Topic::Timers
             | Topic::Pauses
-            | Topic::Asks => SHARED_BUFFER,
+            | Topic::Asks
+            | Topic::Dispatches(_) => SHARED_BUFFER,
             Topic::Live(_) | Topic::Answers(_) => LIVE_BUFFER,
         };
         let receiver = {

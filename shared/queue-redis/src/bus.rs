@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -65,13 +66,30 @@ pub(crate) fn channel(topic: &Topic) -> String {
         ),
         Topic::Asks => "mainspring:asks".to_owned(),
         Topic::Answers(id) => format!("mainspring:answers:{}", id.as_simple()),
+        Topic::Dispatches(boot) => format!("mainspring:dispatches:{}", boot.0.as_simple()),
     }
 }
+
+/// How long it may take to hear whether somebody listens: whoever asks does something else then.
+const TELL_LIMIT: Duration = Duration::from_millis(500);
 
 #[async_trait]
 impl Bus for RedisBus {
     fn publish(&self, topic: Topic, payload: Bytes) {
         self.publisher.publish(topic, payload);
+    }
+
+    async fn tell(&self, topic: Topic, payload: Bytes) -> bool {
+        let Some(mut live) = self.link.live() else {
+            return false;
+        };
+        let mut publish = redis::cmd("PUBLISH");
+        publish.arg(channel(&topic)).arg(payload.as_ref());
+        let asked = publish.query_async::<u64>(&mut live.connection);
+        match tokio::time::timeout(TELL_LIMIT, asked).await {
+            Ok(Ok(listeners)) => listeners > 0,
+            Ok(Err(_)) | Err(_) => false,
+        }
     }
 
     async fn subscribe(&self, topic: Topic) -> BoxStream<'static, Notice> {
@@ -81,7 +99,8 @@ impl Bus for RedisBus {
             | Topic::Runs
             | Topic::Timers
             | Topic::Pauses
-            | Topic::Asks => SHARED_BUFFER,
+            | Topic::Asks
+            | Topic::Dispatches(_) => SHARED_BUFFER,
             Topic::Live(_) | Topic::Answers(_) => LIVE_BUFFER,
         };
         self.hub.subscribe(channel(&topic), buffer).await

@@ -163,6 +163,11 @@ impl Bus for Radio {
         }
     }
 
+    async fn tell(&self, topic: Topic, payload: Bytes) -> bool {
+        self.gate.pass().await;
+        self.core.bus_away() == 0 && self.core.air.bus.tell(topic, payload).await
+    }
+
     async fn subscribe(&self, topic: Topic) -> BoxStream<'static, Notice> {
         self.gate.pass().await;
         let notices = self.core.air.bus.subscribe(topic).await;
