@@ -39,6 +39,7 @@ pub mod words;
 // Ports.
 pub mod blob;
 pub mod bus;
+pub mod dispatch;
 pub mod memory;
 pub mod queue;
 pub mod store;

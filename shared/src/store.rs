@@ -80,8 +80,8 @@ pub use runs::{
     NewRun, ReadNodes, RunNews, RunReport, RunStep, RunWords, Runs, left_to_run, passes_bound,
 };
 pub use sends::{
-    AcceptOutcome, AcceptSend, Accepted, CancelOutcome, IdempotencyKey, KeyOutcome, RefuseReason,
-    Sends, Target,
+    AcceptOutcome, AcceptSend, Accepted, CancelOutcome, GrantedSend, IdempotencyKey, KeyOutcome,
+    RefuseReason, Sends, Target,
 };
 pub use sessions::{
     CALLS_EACH, CreateOutcome, DeleteOutcome, DeletedSession, ERASED_AT_ONCE, ERASED_MS_MIN,

@@ -23,7 +23,9 @@ mod lease;
 mod outside;
 
 pub use accept::{Offer, accept, refuse_accept};
-pub use claim::{Claim, ClaimFacts, ClaimRefusal, Claimer, Granted, claim, refuse_claim};
+pub use claim::{
+    Claim, ClaimFacts, ClaimRefusal, Claimer, Granted, claim, grant_accepted, refuse_claim,
+};
 pub use end::{cancel, delete, end_queued, expire, finish};
 pub use lease::{
     Complete, Completion, Park, Parking, abandon, append, complete, is_repeat, park, release,

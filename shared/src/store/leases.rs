@@ -465,6 +465,13 @@ pub struct Completed {
     pub enqueue: Option<ReadySession>,
 }
 
+impl Completed {
+    /// Whether the session has nothing to do behind it.
+    pub fn rests(&self) -> bool {
+        self.next.is_none() && self.enqueue.is_none()
+    }
+}
+
 /// When a parked send goes on by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ParkUntil {

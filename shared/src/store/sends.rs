@@ -1,9 +1,10 @@
 //! Parameters of accepting and cancelling sends.
 
-use super::NewSession;
 use super::sweeps::ReadySession;
+use super::{Counters, NewSession};
 use super::{DeliverItem, DeliverOutcome, ListSends, Page, Result, RetireSends, Retired};
 use crate::agent::SendOptions;
+use crate::budget::Spent;
 use crate::id::{BootId, SendId, SessionKey, TenantId};
 use crate::message::{ContentPart, json_weight};
 use crate::send::SendRecord;
@@ -162,6 +163,8 @@ pub struct AcceptSend {
     pub idempotency: Option<IdempotencyKey>,
     /// Sends of one session that may wait at once; the same for all sends of a call.
     pub queued_max: i64,
+    /// The worker's boot that may be granted the session with it. A wish: see [`Accepted::granted`].
+    pub keeper: Option<BootId>,
 }
 
 impl AcceptSend {
@@ -224,8 +227,29 @@ pub struct Accepted {
     pub step: i64,
     /// When, by the database's clock.
     pub created_at: Timestamp,
-    /// Set when its session went from idle to ready, so that someone has to enqueue it.
+    /// Set when its session went from idle to ready and nobody was granted it, so that someone has to enqueue it.
     pub enqueue: Option<ReadySession>,
+    /// Set when its session was at rest and is granted to the send's [keeper](AcceptSend::keeper), as if that had
+    /// claimed it right behind the accept: the send runs, and its id is the grant's token. Somebody has to tell
+    /// the keeper; it gives back what it owns and was not told of. None where the keeper's
+    /// lease is over, it serves another pool, or the tenant has a limit of sends in flight, and for a session that
+    /// is created with the send.
+    pub granted: Option<GrantedSend>,
+}
+
+/// What the keeper of a session has to know of its grant besides the send.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GrantedSend {
+    /// The session, to be enqueued where the keeper cannot be told and the grant was given back.
+    pub ready: ReadySession,
+    /// The number of the grant.
+    pub epoch: i64,
+    /// The hot row's numbers.
+    pub counters: Counters,
+    /// What the session has spent, where its agent has a budget.
+    pub spent: Option<Spent>,
+    /// The version of the session's agent that the send is pinned to.
+    pub agent_version: i32,
 }
 
 /// Why a send was not accepted.

@@ -320,6 +320,7 @@ fn delivery(timer: &TimerRecord, occurrence: &Occurrence, id: SendId) -> TimerDe
             run: None,
             idempotency: None,
             queued_max: TIMER_QUEUED_MAX,
+            keeper: None,
         })),
         TimerTarget::Run { run } => TimerDelivery::Run(Box::new(NewRun {
             key: RunKey {

@@ -2,17 +2,18 @@
 
 use mainspring_shared::id::{BootId, SendId, SessionKey};
 use mainspring_shared::session::hot::HotRow;
-use mainspring_shared::session::transition::{self, Offer, refuse_accept};
+use mainspring_shared::session::transition::{self, Change, Offer, grant_accepted, refuse_accept};
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, Accepted, IdempotencyKey, KeyOutcome, NewSession, RefuseReason,
-    Target,
+    AcceptOutcome, AcceptSend, Accepted, GrantedSend, IdempotencyKey, KeyOutcome, NewSession,
+    RefuseReason, Target,
 };
 use uuid::Uuid;
 
+use crate::claim::pin;
 use crate::db::{Conn, sql};
 use crate::fault::Result;
-use crate::hot::{self, Session};
-use crate::query::{query_as, statement};
+use crate::hot::{self, Beside, Session};
+use crate::query::{query_as, query_scalar, statement};
 use crate::rows::json;
 use crate::store::Tx;
 
@@ -73,7 +74,11 @@ async fn one(tx: &mut Tx, boot: BootId, item: AcceptSend) -> Result<AcceptOutcom
     if let Some(key) = &item.idempotency {
         remember(tx, key, item.id.0).await?;
     }
-    insert(tx, boot, session, item)
+    let keeper = match &item.target {
+        Target::New(_) => None,
+        Target::Existing(_) => item.keeper,
+    };
+    insert(tx, boot, session, keeper, item)
         .await
         .map(AcceptOutcome::Accepted)
 }
@@ -100,7 +105,13 @@ fn admit(
     }
 }
 
-async fn insert(tx: &mut Tx, boot: BootId, session: Session, item: AcceptSend) -> Result<Accepted> {
+async fn insert(
+    tx: &mut Tx,
+    boot: BootId,
+    session: Session,
+    keeper: Option<BootId>,
+    item: AcceptSend,
+) -> Result<Accepted> {
     let now = tx.now;
     let offer = Offer {
         id: item.id,
@@ -119,12 +130,52 @@ async fn insert(tx: &mut Tx, boot: BootId, session: Session, item: AcceptSend) -
         .bind(item.run.as_ref().map(|leaf| leaf.attempt))
         .execute(tx.conn())
         .await?;
+    let position = change.send.and_then(|send| send.position);
+    let step = change.step_n();
+    let granted = grant(tx, &change, keeper).await?;
     Ok(Accepted {
-        position: change.send.and_then(|send| send.position),
-        step: change.step_n(),
+        position,
+        step,
         created_at: now,
-        enqueue: change.notify.ready,
+        enqueue: change.notify.ready.filter(|_| granted.is_none()),
+        granted,
     })
+}
+
+/// Grants the session of a send that was just accepted to the worker that keeps it, if it may be.
+async fn grant(
+    tx: &mut Tx,
+    accepted: &Change,
+    keeper: Option<BootId>,
+) -> Result<Option<GrantedSend>> {
+    let eager = keeper.and_then(|boot| Some((boot, grant_accepted(accepted, boot, tx.now)?)));
+    let (Some((boot, eager)), Some(send)) = (eager, accepted.send) else {
+        return Ok(None);
+    };
+    let mut change = eager.change;
+    let key = change.hot.key;
+    let version: Option<i32> = query_scalar(sql!("boots/keeps"))
+        .bind(key.tenant.0)
+        .bind(key.session.0)
+        .bind(boot.0)
+        .bind(tx.now.0)
+        .bind(change.hot.pool.clone())
+        .fetch_optional(tx.conn())
+        .await?;
+    let Some(agent_version) = version else {
+        return Ok(None);
+    };
+    // It is stored.
+    change.step = None;
+    let done = hot::commit(tx, change, Beside::default()).await?;
+    pin(tx, (key.tenant, send.id), agent_version).await?;
+    Ok(Some(GrantedSend {
+        ready: eager.ready,
+        epoch: eager.lease.epoch,
+        counters: done.hot.counters(),
+        spent: done.hot.spent,
+        agent_version,
+    }))
 }
 
 /// Creates a session with its agent as version 1.

@@ -2,7 +2,7 @@
 //! its window that the claimer lacks.
 
 use mainspring_shared::agent::AgentSpec;
-use mainspring_shared::id::{BootId, SessionKey};
+use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
 use mainspring_shared::message::Message;
 use mainspring_shared::send::{SendRecord, SendStatus};
 use mainspring_shared::session::fold;
@@ -221,14 +221,20 @@ pub(crate) async fn started(
     send.store_in(&mut record);
     if record.agent_version.is_none() {
         record.agent_version = Some(version);
-        statement(sql!("sends/pin"))
-            .bind(record.key.tenant.0)
-            .bind(record.id.0)
-            .bind(version)
-            .execute(tx.conn())
-            .await?;
+        pin(tx, (record.key.tenant, record.id), version).await?;
     }
     Ok(StartedSend::new(record, agent, resumed))
+}
+
+/// Notes the version of its session's agent that a send runs with.
+pub(crate) async fn pin(tx: &mut Tx, (tenant, id): (TenantId, SendId), version: i32) -> Result<()> {
+    statement(sql!("sends/pin"))
+        .bind(tenant.0)
+        .bind(id.0)
+        .bind(version)
+        .execute(tx.conn())
+        .await?;
+    Ok(())
 }
 
 /// How much of a window a claimer's cache lacks.

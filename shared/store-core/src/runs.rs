@@ -532,6 +532,7 @@ async fn tell(tx: &mut Tx, boot: BootId, report: RunReport) -> Result<Notify> {
         run: None,
         idempotency: None,
         queued_max: i64::MAX,
+        keeper: None,
     };
     let outcomes = accept::all(tx, boot, vec![send]).await?;
     let enqueue = outcomes.into_iter().find_map(|outcome| match outcome {

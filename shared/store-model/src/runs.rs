@@ -413,6 +413,7 @@ fn tell(state: &mut State, now: Timestamp, boot: BootId, report: RunReport) -> N
         run: None,
         idempotency: None,
         queued_max: i64::MAX,
+        keeper: None,
     };
     match sends::accept(state, now, boot, send) {
         AcceptOutcome::Accepted(accepted) => Notify {

@@ -5,9 +5,9 @@ use mainspring_shared::budget::Held;
 use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
 use mainspring_shared::send::{SendRecord, SendStatus};
 use mainspring_shared::session::Lifecycle;
-use mainspring_shared::session::transition::{self, Offer};
+use mainspring_shared::session::transition::{self, Offer, grant_accepted};
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, Accepted, CancelOutcome, DeliverItem, DeliverOutcome,
+    AcceptOutcome, AcceptSend, Accepted, CancelOutcome, DeliverItem, DeliverOutcome, GrantedSend,
     IdempotencyKey, KeyOutcome, ListSends, Page, RefuseReason, Result, RetireSends, Retired, Sends,
     Target,
 };
@@ -134,20 +134,34 @@ pub(crate) fn accept(
     }
     state.remember(item.idempotency.as_ref(), item.id.0, now);
     state.homes.insert((key.tenant, item.id), key);
+    let is_new = matches!(item.target, Target::New(_));
+    let keeper = item.keeper.filter(|_| !is_new);
+    let keeper = keeper.filter(|keeper| state.may_keep(key, *keeper, now));
     let Some(session) = state.sessions.get_mut(&key) else {
         return AcceptOutcome::Refused(RefuseReason::SessionNotFound);
     };
-    AcceptOutcome::Accepted(store(session, now, boot, item))
+    AcceptOutcome::Accepted(store(session, now, boot, keeper, item))
 }
 
-fn store(session: &mut Session, now: Timestamp, boot: BootId, item: AcceptSend) -> Accepted {
+fn store(
+    session: &mut Session,
+    now: Timestamp,
+    boot: BootId,
+    keeper: Option<BootId>,
+    item: AcceptSend,
+) -> Accepted {
     let offer = Offer {
         id: item.id,
         options: &item.options,
         boot,
     };
-    let change = transition::accept(&session.hot, session.head_status(), offer, now);
-    let step = change.step_n();
+    let accepted = transition::accept(&session.hot, session.head_status(), offer, now);
+    let step = accepted.step_n();
+    let eager = keeper.and_then(|keeper| grant_accepted(&accepted, keeper, now));
+    let (change, eager) = match eager {
+        Some(eager) => (eager.change, Some((eager.lease.epoch, eager.ready))),
+        None => (accepted, None),
+    };
     let send = SendRecord {
         id: item.id,
         key: session.key,
@@ -182,11 +196,21 @@ fn store(session: &mut Session, now: Timestamp, boot: BootId, item: AcceptSend) 
     session.sends.insert(item.id, send);
     let position = change.send.and_then(|send| send.position);
     let enqueue = session.commit(change, Vec::new()).ready;
+    let granted = eager.and_then(|(epoch, ready)| {
+        Some(GrantedSend {
+            ready,
+            epoch,
+            counters: session.hot.counters(),
+            spent: session.hot.spent,
+            agent_version: session.pin(item.id)?,
+        })
+    });
     Accepted {
         position,
         step,
         created_at: now,
         enqueue,
+        granted,
     }
 }
 

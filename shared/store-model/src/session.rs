@@ -200,11 +200,11 @@ impl Session {
     }
 
     /// Pins a send that begins to the current version of the agent.
-    pub(crate) fn pin(&mut self, id: SendId) {
+    pub(crate) fn pin(&mut self, id: SendId) -> Option<i32> {
         let current = self.cold.as_ref().map(|cold| cold.agent_version);
-        if let Some(send) = self.sends.get_mut(&id) {
-            send.agent_version = send.agent_version.or(current);
-        }
+        let send = self.sends.get_mut(&id)?;
+        send.agent_version = send.agent_version.or(current);
+        send.agent_version
     }
 
     /// A running send as its worker gets it.

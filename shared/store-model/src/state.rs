@@ -119,6 +119,15 @@ impl State {
             .is_some_and(|boot| self.is_live(boot, now))
     }
 
+    /// Whether a worker may be granted a session with a send.
+    pub(crate) fn may_keep(&self, key: SessionKey, keeper: BootId, now: Timestamp) -> bool {
+        let pool = self.boots.get(&keeper).map(|boot| &boot.pool);
+        let serves = |session: &Session| Some(&session.hot.pool) == pool;
+        self.is_live(keeper, now)
+            && !self.seat_limits.contains_key(&key.tenant)
+            && self.sessions.get(&key).is_some_and(serves)
+    }
+
     /// Adds a session, or puts it in the place of the one of its key.
     pub(crate) fn add_session(&mut self, mut session: Session) {
         session.news = self.news.clone();

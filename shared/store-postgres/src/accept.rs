@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use mainspring_shared::agent::OnBusy;
 use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, Accepted, Error, IdempotencyKey, KeyOutcome, ReadySession,
-    RefuseReason, Result, Target,
+    AcceptOutcome, AcceptSend, Accepted, Counters, Error, GrantedSend, IdempotencyKey, KeyOutcome,
+    ReadySession, RefuseReason, Result, Target,
 };
 use mainspring_shared::time::{Span, Timestamp};
 use sqlx::PgConnection;
@@ -159,11 +159,14 @@ impl Group for Accept {
         for row in &rows {
             let mut fields = Fields::new(row, "sends");
             let ord = fields.ord()?;
+            let ready = fields.ready_session(items[ord].target.key())?;
+            let (enqueue, granted) = granted(&mut fields, ready)?;
             let accepted = Accepted {
                 position: fields.take("position")?,
                 step: fields.take("first_step")?,
                 created_at: fields.time("created_at")?,
-                enqueue: fields.ready_session(items[ord].target.key())?,
+                enqueue,
+                granted,
             };
             found[ord] = Some(AcceptOutcome::Accepted(accepted));
         }
@@ -224,18 +227,46 @@ fn accepted(fields: &mut Fields<'_>, item: &AcceptSend) -> Result<Accepted> {
     let created_at = fields.time("now")?;
     let rings: bool = fields.take("rings")?;
     let pool: &str = fields.take("pool")?;
-    let enqueue = rings.then(|| ReadySession {
+    let ready = rings.then(|| ReadySession {
         key: item.target.key(),
         pool: pool.to_owned(),
         priority: item.options.priority,
         ready_since: created_at,
     });
+    let (enqueue, granted) = granted(fields, ready)?;
     Ok(Accepted {
         position,
         step,
         created_at,
         enqueue,
+        granted,
     })
+}
+
+/// Whether a session that became ready has to be enqueued, or was granted to the send's keeper: without an epoch,
+/// it was not.
+fn granted(
+    fields: &mut Fields<'_>,
+    ready: Option<ReadySession>,
+) -> Result<(Option<ReadySession>, Option<GrantedSend>)> {
+    let epoch: Option<i64> = fields.take("epoch")?;
+    let (Some(epoch), Some(ready)) = (epoch, ready.clone()) else {
+        return Ok((ready, None));
+    };
+    let granted = GrantedSend {
+        ready,
+        epoch,
+        counters: Counters {
+            next_seq: fields.take("next_seq")?,
+            // Sends behind it in the same group count as accepted later.
+            pending: 0,
+            signals: fields.take("signals")?,
+            context_version: fields.take("context_version")?,
+        },
+        spent: fields.maybe_json("spent")?,
+        agent_version: fields.take("agent_version")?,
+    };
+    Ok((None, Some(granted)))
 }
 
 /// Whether an item has nothing of what only the general statement knows. Most have not, and the general one
@@ -251,7 +282,14 @@ fn is_plain(item: &AcceptSend) -> bool {
 
 /// The arguments of the statement for plain ones.
 fn bind_plain(query: PgQuery, items: &[&AcceptSend]) -> PgQuery {
-    bind_sends(query, items).bind(deadlines(items))
+    bind_sends(query, items)
+        .bind(deadlines(items))
+        .bind(keepers(items))
+}
+
+fn keepers(items: &[&AcceptSend]) -> Vec<Option<Uuid>> {
+    let each = items.iter();
+    each.map(|item| item.keeper.map(|boot| boot.0)).collect()
 }
 
 /// What every send has.
@@ -331,7 +369,9 @@ fn bind_new(query: PgQuery, items: &[&AcceptSend]) -> PgQuery {
     for item in items {
         leaves.push(item.run.as_ref());
     }
-    leaves.bind(parents.bind(query.bind(reports)))
+    leaves
+        .bind(parents.bind(query.bind(reports)))
+        .bind(keepers(items))
 }
 
 /// Looks up what the idempotency keys of some items stand for.

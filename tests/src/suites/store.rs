@@ -33,6 +33,7 @@ pub mod firing;
 pub mod folds;
 pub mod idempotency;
 pub mod inbox;
+pub mod keepers;
 pub mod lists;
 pub mod memories;
 pub mod park;
@@ -87,6 +88,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("folds", include_str!("store/folds.rs")),
     ("idempotency", include_str!("store/idempotency.rs")),
     ("inbox", include_str!("store/inbox.rs")),
+    ("keepers", include_str!("store/keepers.rs")),
     ("lists", include_str!("store/lists.rs")),
     ("memories", include_str!("store/memories.rs")),
     ("park", include_str!("store/park.rs")),

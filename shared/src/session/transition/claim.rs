@@ -7,7 +7,7 @@ use crate::send::SendStatus;
 use crate::session::Lifecycle;
 use crate::session::hot::{HotRow, SendState};
 use crate::step::{StepKind, StepRefs};
-use crate::store::Resumed;
+use crate::store::{ReadySession, Resumed};
 use crate::time::Timestamp;
 
 /// Who claims, and on which terms.
@@ -140,6 +140,46 @@ pub fn claim(hot: &HotRow, head: Option<&SendState>, claimer: Claimer, now: Time
         dead,
         granted: Granted::Lease(lease, Some(resumed)),
     }
+}
+
+/// A session that is granted in the transaction of the accept that made it ready.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Eager {
+    /// What is stored in the place of the accept's change.
+    pub change: Change,
+    /// The grant.
+    pub lease: Lease,
+    /// What is to be enqueued where the keeper cannot be told.
+    pub ready: ReadySession,
+}
+
+/// Grants a session to the worker that keeps it: what a claim right behind the accept would do. None where the
+/// accept did not make a session at rest ready.
+pub fn grant_accepted(accepted: &Change, keeper: BootId, now: Timestamp) -> Option<Eager> {
+    let send = accepted.send.as_ref()?;
+    let ready = accepted.notify.ready.clone()?;
+    if accepted.hot.owner.is_some() || accepted.hot.pending != 1 {
+        return None;
+    }
+    let claimer = Claimer {
+        boot: keeper,
+        token: LeaseToken(send.id.0),
+        crashes_below: 1,
+        orphans: false,
+    };
+    let claim = claim(&accepted.hot, Some(send), claimer, now);
+    let Granted::Lease(lease, None) = claim.granted else {
+        return None;
+    };
+    let change = Change {
+        step: accepted.step.clone(),
+        ..claim.change
+    };
+    Some(Eager {
+        change,
+        lease,
+        ready,
+    })
 }
 
 /// Continues a send that had begun: its worker died or gave it back, or what it waited for has come.

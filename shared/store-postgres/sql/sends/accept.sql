@@ -3,7 +3,8 @@
 -- Locks the hot rows in key order; decides from them alone, because after a wait for a lock they
 -- are fresh and other rows may not be. Answers one row per item that was stored (code 0) or refused
 -- (1 not found, nor the parent of a new one, 2 closed, 3 busy, 4 full); an item without a row met its idempotency key.
--- Index: session_hot_pkey; sends_open for delayed sends, only under on_busy: reject.
+-- A session at rest is granted to the worker that keeps it, where its send names one, as claim.sql would grant it.
+-- Index: session_hot_pkey, boots_pkey, seat_limits_pkey; sends_open for delayed sends, only under on_busy: reject.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
 ),
@@ -12,23 +13,30 @@ item AS MATERIALIZED (
         i.tenant, i.session_id, i.send_id, i.input, i.options, i.queued_max, i.priority, i.delay_ms,
         i.deadline_ms, i.reject, i.key_tenant, i.route, i.key, i.body_hash, i.agent, i.agent_name,
         i.metadata, i.pool, i.reports_to, i.parent_session, i.parent_call, i.root_session, i.depth,
-        i.run_id, i.run_path, i.run_attempt, i.ord
+        i.run_id, i.run_path, i.run_attempt, i.keeper, i.ord
     FROM unnest(
         $3::integer[], $4::uuid[], $5::uuid[], $6::text[], $7::text[], $8::bigint[], $9::smallint[],
         $10::bigint[], $11::bigint[], $12::boolean[], $13::integer[], $14::text[], $15::text[],
         $16::bytea[], $17::text[], $18::text[], $19::text[], $20::text[], $21::text[], $22::uuid[],
-        $23::text[], $24::uuid[], $25::integer[], $26::uuid[], $27::text[], $28::integer[]
+        $23::text[], $24::uuid[], $25::integer[], $26::uuid[], $27::text[], $28::integer[],
+        $29::uuid[]
     ) WITH ORDINALITY AS i (
         tenant, session_id, send_id, input, options, queued_max, priority, delay_ms,
         deadline_ms, reject, key_tenant, route, key, body_hash, agent, agent_name,
         metadata, pool, reports_to, parent_session, parent_call, root_session, depth, run_id,
-        run_path, run_attempt, ord
+        run_path, run_attempt, keeper, ord
     )
+),
+-- The workers that sessions may be granted to, with their pools.
+keeper AS MATERIALIZED (
+    SELECT b.boot_id, b.pool
+    FROM clock c
+    JOIN boots b ON b.boot_id = ANY ($29::uuid[]) AND b.dead_at IS NULL AND b.lease_until >= c.now
 ),
 hot AS MATERIALIZED (
     SELECT
         h.tenant, h.session_id, h.next_position, h.next_step, h.pending, h.active, h.ready_since,
-        h.lifecycle, h.pool
+        h.lifecycle, h.pool, h.owner_boot, h.epoch, h.next_seq, h.signals, h.context_version, h.spent
     FROM (
         SELECT i.tenant, i.session_id FROM item i WHERE i.agent IS NULL
         UNION
@@ -44,7 +52,7 @@ judged AS (
         i.tenant, i.session_id, i.send_id, i.input, i.options, i.queued_max, i.priority, i.delay_ms,
         i.deadline_ms, i.key_tenant, i.route, i.key, i.body_hash, i.agent, i.agent_name,
         i.metadata, i.reports_to, i.parent_session, i.parent_call, i.root_session, i.depth,
-        i.run_id, i.run_path, i.run_attempt, i.ord,
+        i.run_id, i.run_path, i.run_attempt, i.keeper, i.ord,
         coalesce(h.pool, i.pool) AS pool,
         coalesce(h.next_position, 1) AS next_position,
         coalesce(h.next_step, 1) AS next_step,
@@ -82,7 +90,7 @@ sized AS MATERIALIZED (
         j.tenant, j.session_id, j.send_id, j.input, j.options, j.priority, j.delay_ms,
         j.deadline_ms, j.key_tenant, j.route, j.key, j.body_hash, j.agent, j.agent_name,
         j.metadata, j.reports_to, j.parent_session, j.parent_call, j.root_session, j.depth,
-        j.run_id, j.run_path, j.run_attempt, j.ord,
+        j.run_id, j.run_path, j.run_attempt, j.keeper, j.ord,
         j.pool, j.next_position, j.next_step, j.rests,
         CASE
             WHEN j.refusal = 0 AND j.agent IS NULL AND j.queued_max <= j.pending
@@ -107,7 +115,7 @@ stored AS MATERIALIZED (
     SELECT
         z.tenant, z.session_id, z.send_id, z.input, z.options, z.priority, z.deadline_ms,
         z.delay_ms, z.agent, z.agent_name, z.metadata, z.reports_to, z.parent_session,
-        z.parent_call, z.root_session, z.depth, z.run_id, z.run_path, z.run_attempt, z.ord, z.pool,
+        z.parent_call, z.root_session, z.depth, z.run_id, z.run_path, z.run_attempt, z.keeper, z.ord, z.pool,
         z.rests, c.now,
         z.delay_ms IS NULL AS placed,
         z.next_step + row_number() OVER s - 1 AS n,
@@ -120,6 +128,18 @@ stored AS MATERIALIZED (
         PARTITION BY z.tenant, z.session_id ORDER BY z.ord
         ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
     )
+),
+granted AS MATERIALIZED (
+    SELECT
+        s.ord, s.tenant, s.session_id, s.keeper, s.send_id, h.epoch + 1 AS epoch, h.next_seq,
+        h.signals, h.context_version, h.spent, x.agent_version
+    FROM stored s
+    JOIN keeper k ON k.boot_id = s.keeper AND k.pool = s.pool
+    JOIN hot h ON h.tenant = s.tenant AND h.session_id = s.session_id
+    JOIN sessions x ON x.tenant = s.tenant AND x.session_id = s.session_id
+    WHERE s.rings AND s.agent IS NULL
+      AND h.owner_boot IS NULL AND h.active = 0 AND h.pending = 0
+      AND NOT EXISTS (SELECT FROM seat_limits l WHERE l.tenant = s.tenant)
 ),
 new_session AS (
     INSERT INTO sessions (
@@ -156,22 +176,29 @@ raised AS (
     UPDATE session_hot h SET
         next_step = h.next_step + b.steps,
         next_position = h.next_position + b.places,
-        pending = h.pending + b.places,
+        pending = h.pending + b.places - CASE WHEN g.ord IS NULL THEN 0 ELSE 1 END,
         ready_since = coalesce(h.ready_since, b.ready_since),
-        priority = coalesce(b.priority, h.priority)
-    FROM bump b
+        priority = coalesce(b.priority, h.priority),
+        owner_boot = coalesce(g.keeper, h.owner_boot),
+        token = coalesce(g.send_id, h.token),
+        epoch = coalesce(g.epoch, h.epoch),
+        writes = CASE WHEN g.ord IS NULL THEN h.writes ELSE 0 END,
+        active = CASE WHEN g.ord IS NULL THEN h.active ELSE 1 END
+    FROM bump b LEFT JOIN granted g ON g.tenant = b.tenant AND g.session_id = b.session_id
     WHERE h.tenant = b.tenant AND h.session_id = b.session_id
 ),
 new_send AS (
     INSERT INTO sends (
         tenant, send_id, session_id, position, status, input, options, reports_to, run_id, run_path,
-        run_attempt, deadline_at, alarm_at, first_step, created_at
+        run_attempt, deadline_at, alarm_at, first_step, created_at, started_at, agent_version
     )
     SELECT
-        s.tenant, s.send_id, s.session_id, CASE WHEN s.placed THEN s.position END, 'queued',
+        s.tenant, s.send_id, s.session_id, CASE WHEN s.placed THEN s.position END,
+        CASE WHEN g.ord IS NULL THEN 'queued' ELSE 'running' END,
         s.input, s.options, s.reports_to, s.run_id, s.run_path, s.run_attempt, s.now + s.deadline_ms,
-        least(s.now + s.delay_ms, s.now + s.deadline_ms), s.n, s.now
-    FROM stored s
+        least(s.now + s.delay_ms, s.now + s.deadline_ms), s.n, s.now,
+        CASE WHEN g.ord IS NOT NULL THEN s.now END, g.agent_version
+    FROM stored s LEFT JOIN granted g ON g.ord = s.ord
 ),
 new_step AS (
     INSERT INTO steps (tenant, session_id, n, send_id, kind, epoch, boot, at, refs)
@@ -180,8 +207,8 @@ new_step AS (
 )
 SELECT
     s.ord, 0 AS code, CASE WHEN s.placed THEN s.position END AS position, s.n, s.now, s.rings,
-    s.pool
-FROM stored s
+    s.pool, g.epoch, g.next_seq, g.signals, g.context_version, g.spent, g.agent_version
+FROM stored s LEFT JOIN granted g ON g.ord = s.ord
 UNION ALL
-SELECT z.ord, z.refusal, NULL, NULL, NULL, NULL, NULL
+SELECT z.ord, z.refusal, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
 FROM sized z WHERE z.refusal <> 0

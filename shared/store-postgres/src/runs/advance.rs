@@ -433,6 +433,7 @@ impl Advance<'_> {
             run: None,
             idempotency: None,
             queued_max: i64::MAX,
+            keeper: None,
         };
         let outcomes = self.accept(connection, now, &[&send]).await?;
         let enqueue = outcomes.into_iter().find_map(ready_of);

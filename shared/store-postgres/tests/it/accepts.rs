@@ -1,14 +1,14 @@
 //! The two statements that accept sends: what the slim one can store, both store alike.
 
 use mainspring_shared::agent::{Priority, SendOptions};
-use mainspring_shared::id::{SessionId, SessionKey};
+use mainspring_shared::id::{BootId, SessionId, SessionKey};
 use mainspring_shared::store::{AcceptOutcome, AcceptSend, IdempotencyKey};
 use mainspring_shared::time::Span;
 use sqlx::Row;
 
 use crate::world::{TENANT, World, id, to, with_world};
 
-const SESSIONS: u64 = 6;
+const SESSIONS: u64 = 24;
 
 /// The next of a series of numbers that look random; the series is the same each time.
 fn draw(state: &mut u64, below: u64) -> u64 {
@@ -25,8 +25,13 @@ fn said(outcomes: &[AcceptOutcome]) -> Vec<String> {
         AcceptOutcome::Accepted(it) => {
             let ready = it.enqueue.as_ref();
             let ready = ready.map(|it| (it.pool.clone(), it.priority, it.ready_since));
+            let granted = it.granted.as_ref();
+            let granted = granted.map(|it| {
+                let ready = (&it.ready.pool, it.ready.priority, it.ready.ready_since);
+                (ready, it.epoch, it.counters, it.spent, it.agent_version)
+            });
             format!(
-                "{:?} {} {:?} {ready:?}",
+                "{:?} {} {:?} {ready:?} {granted:?}",
                 it.position, it.step, it.created_at
             )
         }
@@ -57,7 +62,7 @@ async fn rows(world: &World, keys: &[SessionKey]) -> Vec<String> {
     all
 }
 
-fn item(state: &mut u64, key: SessionKey) -> AcceptSend {
+fn item(state: &mut u64, key: SessionKey, keeper: BootId) -> AcceptSend {
     let priority = [Priority::High, Priority::Low][draw(state, 2) as usize];
     let deadline = (draw(state, 3) == 0).then(|| {
         let millis = 1_000 + draw(state, 5_000);
@@ -70,6 +75,7 @@ fn item(state: &mut u64, key: SessionKey) -> AcceptSend {
             ..SendOptions::default()
         },
         queued_max: draw(state, 7) as i64,
+        keeper: (draw(state, 2) == 0).then_some(keeper),
         ..to(key)
     }
 }
@@ -98,7 +104,7 @@ async fn both_statements_store_the_same() {
                 session: SessionId(id()),
             };
         }
-        let (mut stored, mut refused) = (0, 0);
+        let (mut stored, mut refused, mut granted) = (0, 0, 0);
         for turn in 0..40 {
             let seed = 77 + turn as u64;
             let group = |keys: &[SessionKey]| -> Vec<AcceptSend> {
@@ -106,7 +112,7 @@ async fn both_statements_store_the_same() {
                 let count = 1 + draw(&mut state, 12);
                 let each = (0..count).map(|_| {
                     let key = keys[draw(&mut state, SESSIONS) as usize];
-                    item(&mut state, key)
+                    item(&mut state, key, boot)
                 });
                 each.collect()
             };
@@ -127,8 +133,14 @@ async fn both_statements_store_the_same() {
             let is_stored = |it: &&AcceptOutcome| matches!(it, AcceptOutcome::Accepted(_));
             stored += slim.iter().filter(is_stored).count();
             refused += slim.iter().filter(|it| !is_stored(it)).count();
+            let is_granted = |it: &&AcceptOutcome| match it {
+                AcceptOutcome::Accepted(it) => it.granted.is_some(),
+                _ => false,
+            };
+            granted += slim.iter().filter(is_granted).count();
         }
         assert!(stored > 10 && refused > 50, "{stored} and {refused}");
+        assert!(granted > 0, "{granted}");
         assert_eq!(rows(world, &plain).await, rows(world, &general).await);
         world.assert_sound(100).await;
     })

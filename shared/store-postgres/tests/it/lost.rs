@@ -286,3 +286,32 @@ async fn the_end_of_a_child_rings_although_the_answer_was_lost() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_session_that_was_granted_with_a_send_is_told_so_again() {
+    with_wire("lost_grant", async |world, wire| {
+        let worker = world.boot(0).await;
+        let key = world.session().await;
+        world.send(1, to(key)).await;
+        let claimed = world.claim(2, worker, key).await;
+        let ended = world.try_complete(3, answer(&claimed, Then::Release)).await;
+        assert!(matches!(ended, CompleteOutcome::Completed(_)), "{ended:?}");
+        let item = AcceptSend {
+            keeper: Some(worker),
+            ..to(key)
+        };
+        wire.lose_statement();
+        let (send, accepted) = world.send(4, item).await;
+        assert_lost(wire);
+        let granted = accepted.granted.expect("it rests");
+        assert_eq!((granted.epoch, accepted.enqueue), (2, None));
+        assert_eq!(granted.counters.next_seq, claimed.counters.next_seq + 2);
+        let record = world.record(send).await;
+        assert_eq!(
+            (record.status, record.agent_version),
+            (SendStatus::Running, Some(granted.agent_version))
+        );
+        world.assert_sound(5).await;
+    })
+    .await;
+}

@@ -308,6 +308,7 @@ pub(crate) fn to_target(target: Target) -> AcceptSend {
         run: None,
         idempotency: None,
         queued_max: 100,
+        keeper: None,
     }
 }
 

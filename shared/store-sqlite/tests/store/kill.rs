@@ -29,6 +29,7 @@ async fn accepts_until_it_is_killed() {
         let item = if n == 1 { opening(n, 1) } else { sending(n, 1) };
         let item = mainspring_shared::store::AcceptSend {
             queued_max: i64::MAX,
+            keeper: None,
             ..item
         };
         accept(&store, 0, item).await;

@@ -70,6 +70,7 @@ pub(crate) fn sending(n: u128, session: u128) -> AcceptSend {
         run: None,
         idempotency: None,
         queued_max: 100,
+        keeper: None,
     }
 }
 

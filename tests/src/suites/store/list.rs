@@ -313,6 +313,16 @@ macro_rules! store_cases {
                 items_of_one_call_see_those_before_them,
                 an_inbox_is_read_piece_by_piece,
             }
+            keepers {
+                what_is_granted_is_what_a_claim_behind_the_accept_would_grant,
+                nobody_else_claims_what_was_granted_until_its_keeper_dies,
+                a_keeper_that_gives_back_has_lost_nothing,
+                nothing_is_granted_to_who_is_not_a_live_worker_of_the_pool,
+                nothing_is_granted_of_a_session_that_does_not_rest,
+                nothing_is_granted_where_seats_are_counted,
+                of_sends_of_one_call_the_first_is_granted,
+                a_keyed_send_is_granted_once,
+            }
             lists {
                 entries_are_added_changed_and_removed,
                 every_member_of_an_entry_is_kept,

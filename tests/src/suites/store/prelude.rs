@@ -106,6 +106,7 @@ pub fn sending(n: u128, session: u128) -> AcceptSend {
         run: None,
         idempotency: None,
         queued_max: 100,
+        keeper: None,
     }
 }
 

@@ -101,6 +101,7 @@ fn sending(n: u128, target: Target) -> AcceptSend {
         run: None,
         idempotency: None,
         queued_max: 10,
+        keeper: None,
     }
 }
 

@@ -105,6 +105,8 @@ pub(super) struct Offer {
     pub(super) call: Option<u8>,
     /// An idempotency key and a body.
     pub(super) request: Option<(u8, u8)>,
+    /// A worker that keeps its session.
+    pub(super) keeper: Option<u8>,
 }
 
 /// A session to claim, with where the cached part of its window begins and how long it is.
@@ -220,6 +222,7 @@ pub(super) fn opening() -> Op {
         reject: false,
         call: None,
         request: None,
+        keeper: None,
     };
     let agent = Agent {
         gpu: false,
@@ -338,9 +341,10 @@ fn offer() -> impl Strategy<Value = Offer> {
         prop::bool::weighted(0.15),
         option::weighted(0.25, proptest::num::u8::ANY),
         request(),
+        option::weighted(0.4, proptest::num::u8::ANY),
     );
     fields.prop_map(
-        |(session, new, delay, deadline, low, reject, call, request)| Offer {
+        |(session, new, delay, deadline, low, reject, call, request, keeper)| Offer {
             session,
             new,
             delay,
@@ -349,6 +353,7 @@ fn offer() -> impl Strategy<Value = Offer> {
             reject,
             call,
             request,
+            keeper,
         },
     )
 }

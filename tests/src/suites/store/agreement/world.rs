@@ -5,14 +5,15 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use mainspring_runtime::SystemClock;
-use mainspring_shared::agent::{OnBusy, Priority, SendOptions};
+use mainspring_shared::agent::{AgentSpec, OnBusy, Priority, SendOptions};
+use mainspring_shared::dispatch::{Dispatch, is_direct};
 use mainspring_shared::id::{BootId, LeaseToken, SendId, SessionKey, TenantId};
 use mainspring_shared::lease::Lease;
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::Lifecycle;
 use mainspring_shared::store::{
-    AcceptSend, ClaimOutcome, ClaimSession, Dump, DumpSession, IdempotencyKey, Inspect, NewBoot,
-    NewSession, Parent, ReleaseSession, Role, Target,
+    AcceptOutcome, AcceptSend, ClaimOutcome, ClaimSession, Dump, DumpSession, IdempotencyKey,
+    Inspect, NewBoot, NewSession, Parent, ReleaseSession, Role, Target,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallRecord;
@@ -128,9 +129,10 @@ impl<'a> World<'a> {
                     .iter()
                     .map(|offer| self.offer(&known, offer, queued_max))
                     .collect();
-                both!(self, |store| store
+                let outcomes = both!(self, |store| store
                     .at(self.at())
                     .accept_sends(small::boot(small::SCHEDULER), items.clone()));
+                self.take_granted(&items, outcomes).await?;
             }
             Op::Claim(boot, claims) => self.claim(boot, claims).await?,
             Op::Suspend(boot, claim, work, wait) => {
@@ -147,9 +149,10 @@ impl<'a> World<'a> {
                 let item = self.offer(&known, &offer, 9);
                 let id = (TenantId::DEFAULT, item.id);
                 let scheduler = small::boot(small::SCHEDULER);
-                both!(self, |store| store
+                let outcomes = both!(self, |store| store
                     .at(self.at())
                     .accept_sends(scheduler, vec![item.clone()]));
+                self.take_granted(&[item], outcomes).await?;
                 if cancel {
                     both!(self, |store| store
                         .at(self.at())
@@ -319,6 +322,7 @@ impl<'a> World<'a> {
             run: None,
             idempotency: offer.request.map(request),
             queued_max,
+            keeper: offer.keeper.map(|pick| self.boot(pick)),
         }
     }
 
@@ -359,6 +363,37 @@ impl<'a> World<'a> {
                 both!(self, |store| store.at(self.at()).stop_boot(boot));
             }
             other => unreachable!("{other:?} is no step of a boot"),
+        }
+        Ok(())
+    }
+
+    /// Holds what was granted with sends. What their keepers are told of a send is what is stored.
+    async fn take_granted(
+        &mut self,
+        items: &[AcceptSend],
+        outcomes: Vec<AcceptOutcome>,
+    ) -> Result<(), String> {
+        for (item, outcome) in items.iter().zip(outcomes) {
+            let AcceptOutcome::Accepted(accepted) = outcome else {
+                continue;
+            };
+            let Some((keeper, dispatch)) = Dispatch::of(item, &accepted) else {
+                continue;
+            };
+            let ids = vec![(item.target.key().tenant, item.id)];
+            let model: &dyn Inspect = &self.model;
+            let read = model.get_sends(ids).await.expect("it never fails");
+            let stored = read.into_iter().next().flatten().expect("it is stored");
+            let lease = dispatch.lease(keeper);
+            let told = dispatch.started(AgentSpec::default()).record;
+            if is_direct(item) {
+                same("what the keeper is told", &stored, &told)?;
+            }
+            self.held.push(Held {
+                key: stored.key,
+                lease,
+                send: stored,
+            });
         }
         Ok(())
     }
