@@ -148,6 +148,7 @@ async fn accept(
         run: None,
         idempotency: None,
         queued_max: 1,
+        keeper: None,
     };
     let id = item.id;
     let accepting = BootId(entropy.random_id());

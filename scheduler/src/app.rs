@@ -15,6 +15,7 @@ use mainspring_shared::time::Clock;
 use crate::SchedulerConfig;
 use crate::error::Error;
 use crate::services::accept::Acceptor;
+use crate::services::keepers::Keepers;
 use crate::services::limits::KnownLimits;
 use crate::services::notify::Notifier;
 use crate::services::registration::Registration;
@@ -64,6 +65,8 @@ pub struct App {
     pub registration: Registration,
     pub notifier: Notifier,
     pub watch: Watch,
+    /// Which worker keeps which session.
+    pub keepers: Keepers,
     pub acceptor: Acceptor,
     pub webhooks: WebhookParts,
     /// What tenants may have at a time.

@@ -75,6 +75,7 @@ fn notify(app: &App, key: SessionKey, outcome: DeleteOutcome) {
         n: last_step,
         settled: true,
         ended: None,
+        keeper: None,
     };
     let notices: Vec<_> = cancelled.into_iter().map(ended).collect();
     app.notifier.publish_steps(&notices);

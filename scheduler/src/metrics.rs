@@ -8,6 +8,10 @@ pub(crate) const ACCEPTED: &str = "mainspring_sends_accepted_total";
 pub(crate) const ACCEPT_GROUP: &str = "mainspring_accept_group_sends";
 /// Counter: sessions enqueued after a commit.
 pub(crate) const ENQUEUED: &str = "mainspring_sessions_rung_total";
+/// Counter: sessions that were granted with their sends to the workers that keep them.
+pub(crate) const DISPATCHED: &str = "mainspring_sessions_dispatched_total";
+/// Counter: sessions that were granted to workers that did not listen, and were given back.
+pub(crate) const UNDISPATCHED: &str = "mainspring_sessions_undispatched_total";
 /// Counter: sessions not enqueued because a buffer or the queue was full; the sweep enqueues them
 /// later.
 pub(crate) const ENQUEUES_DROPPED: &str = "mainspring_rings_dropped_total";

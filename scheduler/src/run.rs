@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::app::{App, Parts};
 use crate::loops::{alarms, blobs, journal, retention, runs, sweep, timers, webhooks};
 use crate::services::accept::Acceptor;
+use crate::services::keepers::Keepers;
 use crate::services::notify::{self, Notifier};
 use crate::services::registration::{self, Registration};
 use crate::services::watch::{self, Watch};
@@ -48,6 +49,7 @@ pub fn start(parts: Parts, lifecycle: &Lifecycle) -> (Arc<App>, Loops) {
         spending: crate::services::spending::KnownSpending::default(),
         acceptor: Acceptor::new(app, parts.store.clone(), parts.clock.clone(), &parts.config),
         watch: Watch::new(parts.store.clone()),
+        keepers: Keepers::default(),
         registration: Registration::default(),
         lifecycle: lifecycle.clone(),
         notifier,

@@ -26,10 +26,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use mainspring_runtime::Lifecycle;
 use mainspring_scheduler::services::webhooks::WebhookParts;
 use mainspring_shared::agent::{AgentSpec, OnBusy, Priority, SendOptions};
 use mainspring_shared::blob::{Blobs, Depot, Timed};
+use mainspring_shared::bus::{Bus as _, Topic};
+use mainspring_shared::dispatch::{Dispatch, is_direct};
 use mainspring_shared::entropy::Entropy;
 use mainspring_shared::event::LiveKind;
 use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey, TenantId};
@@ -41,8 +44,8 @@ use mainspring_shared::queue::{Activation, Lane, Queue as _};
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_INTERRUPT};
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, CallAnswer, CancelOutcome, DeliverItem, DeliverOutcome, Dump,
-    Inspect, NewBoot, NewSession, PostOutcome, PostResult, ReadySession, Role, Store, Target,
+    AcceptOutcome, AcceptSend, Accepted, CallAnswer, CancelOutcome, DeliverItem, DeliverOutcome,
+    Dump, Inspect, NewBoot, NewSession, PostOutcome, PostResult, ReadySession, Role, Store, Target,
 };
 use mainspring_shared::time::{Clock, Timestamp};
 use mainspring_tools::builtin::register_wakeups;
@@ -62,7 +65,7 @@ pub use replays::Replays;
 pub use script::{Asked, Script};
 pub use stores::Backing;
 pub use tools::{Act, Acts};
-pub use wires::{Wire, WireBus};
+pub use wires::{Mail, Wire, WireBus};
 
 /// Tokio's clock, which stands still while anything can run.
 #[derive(Debug, Clone, Copy)]
@@ -396,12 +399,38 @@ impl World {
             run: None,
             idempotency: None,
             queued_max: 1000,
+            keeper: None,
         };
-        let outcome = self.store.accept_sends(self.boot, vec![item]).await;
+        let item = AcceptSend {
+            keeper: self.bus.keeper(key).filter(|_| is_direct(&item)),
+            ..item
+        };
+        let outcome = self.store.accept_sends(self.boot, vec![item.clone()]).await;
         match outcome.expect("never fails").pop() {
-            Some(AcceptOutcome::Accepted(accepted)) => (id, accepted.enqueue),
+            Some(AcceptOutcome::Accepted(accepted)) => {
+                let untold = self.dispatch(&item, &accepted).await;
+                (id, accepted.enqueue.or(untold))
+            }
             other => panic!("not accepted: {other:?}"),
         }
+    }
+
+    /// Tells the keeper of a session that it was granted it. Where it does not listen, the session is given back,
+    /// and somebody else has to be told.
+    async fn dispatch(&self, item: &AcceptSend, accepted: &Accepted) -> Option<ReadySession> {
+        let (keeper, dispatch) = Dispatch::of(item, accepted)?;
+        let json = serde_json::to_vec(&[&dispatch]).expect("it is JSON");
+        let topic = Topic::Dispatches(keeper);
+        if self.bus.tell(topic, Bytes::from(json)).await {
+            return None;
+        }
+        let release = dispatch.release(keeper);
+        let released = self.store.release_sessions(vec![release]).await;
+        assert_eq!(released.expect("never fails"), [true]);
+        accepted
+            .granted
+            .as_ref()
+            .map(|granted| granted.ready.clone())
     }
 
     /// Asks a send to end, as a scheduler does.
@@ -505,6 +534,11 @@ impl World {
     /// The steps of a session that readers were told of, in order.
     pub fn told(&self, key: SessionKey) -> Vec<i64> {
         self.bus.told(key)
+    }
+
+    /// From now on this becomes of messages to the workers that were granted sessions.
+    pub fn set_mail(&self, mail: Mail) {
+        self.bus.set_mail(mail);
     }
 
     /// Tells every worker of signals of a session.

@@ -5,11 +5,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use mainspring_runtime::buggify;
+use mainspring_shared::dispatch::Dispatch;
 use mainspring_shared::id::{SendId, SessionKey};
 use mainspring_shared::queue::{Activation, Disposition, FairOrder, Handler};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::Kernel;
+use crate::boot::Life;
 use crate::send::Reach;
 use crate::session;
 
@@ -23,7 +25,28 @@ pub(crate) struct Running {
 struct Entry {
     /// Someone rang while it ran: the run that ends may have missed what that was about.
     again: bool,
+    /// The session was granted again, by an accept behind the end of the run that is leaving.
+    handed: Option<Handed>,
+    /// The send of the last grant: its message may come twice.
+    granted: Option<SendId>,
     send: Option<Control>,
+}
+
+/// A session that was granted to this process with a send.
+#[derive(Debug)]
+pub(crate) struct Handed {
+    /// The life that it was granted to.
+    pub(crate) life: Life,
+    pub(crate) dispatch: Box<Dispatch>,
+}
+
+/// What a session has to do for whoever entered it.
+#[derive(Debug)]
+pub(crate) enum Task {
+    /// To be claimed.
+    Claim,
+    /// To run what was granted.
+    Run(Handed),
 }
 
 /// How others reach a running send.
@@ -47,17 +70,34 @@ impl Running {
         true
     }
 
-    /// Leaves a session; false when someone rang meanwhile, and then it stays entered.
-    fn leave(&self, key: SessionKey) -> bool {
+    /// Gives a granted session to the run that is at it; back where none is.
+    fn join(&self, handed: Handed) -> Option<Handed> {
+        match self.lock().get_mut(&handed.dispatch.key) {
+            Some(entry) => {
+                if entry.granted.replace(handed.dispatch.send) != Some(handed.dispatch.send) {
+                    entry.handed = Some(handed);
+                }
+                None
+            }
+            None => Some(handed),
+        }
+    }
+
+    /// Leaves a session, unless it is left with something to do meanwhile: then it stays entered.
+    fn leave(&self, key: SessionKey) -> Option<Task> {
         let mut sessions = self.lock();
-        if let Some(entry) = sessions.get_mut(&key)
-            && std::mem::take(&mut entry.again)
-        {
-            entry.send = None;
-            return false;
+        if let Some(entry) = sessions.get_mut(&key) {
+            let task = match entry.handed.take() {
+                Some(handed) => Some(Task::Run(handed)),
+                None => std::mem::take(&mut entry.again).then_some(Task::Claim),
+            };
+            if task.is_some() {
+                entry.send = None;
+                return task;
+            }
         }
         sessions.remove(&key);
-        true
+        None
     }
 
     /// Names the send that a session's run is at.
@@ -167,14 +207,38 @@ fn start(kernel: &Arc<Kernel>, key: SessionKey, slot: OwnedSemaphorePermit) {
     if buggify("admit.lost") || !kernel.running.enter(key) {
         return;
     }
+    work(kernel, key, slot, Some(Task::Claim));
+}
+
+/// Begins a session that was granted with its send. Back where there is no slot for it.
+pub(crate) fn hand(kernel: &Arc<Kernel>, handed: Handed) -> Option<Handed> {
+    let handed = kernel.running.join(handed)?;
+    let key = handed.dispatch.key;
+    let Ok(slot) = kernel.slots.clone().try_acquire_owned() else {
+        return Some(handed);
+    };
+    // Somebody may have rung for it in between, who finds it granted.
+    let entered = kernel.running.enter(key);
+    let handed = kernel.running.join(handed);
+    if entered {
+        work(kernel, key, slot, None);
+    }
+    handed
+}
+
+/// Does what there is to do in a session that was entered: this, or what it was left.
+fn work(kernel: &Arc<Kernel>, key: SessionKey, slot: OwnedSemaphorePermit, first: Option<Task>) {
     let kernel = kernel.clone();
     kernel.clone().tasks.runs.spawn(async move {
-        session::run(&kernel, key).await;
-        while !kernel.running.leave(key) {
-            // What was enqueued during a stop is another worker's.
-            if !kernel.lifecycle.is_stopping() {
-                session::run(&kernel, key).await;
+        let mut next = first.or_else(|| kernel.running.leave(key));
+        while let Some(task) = next.take() {
+            match task {
+                Task::Run(handed) => session::run_granted(&kernel, handed).await,
+                // What was enqueued during a stop is another worker's.
+                Task::Claim if kernel.lifecycle.is_stopping() => {}
+                Task::Claim => session::run(&kernel, key).await,
             }
+            next = kernel.running.leave(key);
         }
         drop(slot);
     });
@@ -196,8 +260,11 @@ mod tests {
         };
         assert!(running.enter(key));
         assert!(!running.enter(key), "it runs already");
-        assert!(!running.leave(key), "someone rang meanwhile");
-        assert!(running.leave(key));
+        assert!(
+            matches!(running.leave(key), Some(Task::Claim)),
+            "someone rang meanwhile"
+        );
+        assert!(running.leave(key).is_none());
         assert_eq!(running.count(), 0);
         assert!(running.enter(key));
     }

@@ -4,6 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use lru::LruCache;
 use mainspring_runtime::buggify;
+use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::id::SessionKey;
 use mainspring_shared::session::window::Window;
 
@@ -20,6 +21,18 @@ pub(crate) struct Cache {
 pub(crate) struct Cached {
     pub(crate) window: Window,
     pub(crate) version: i64,
+    /// The session's agent, as the last send had it that had none of its own.
+    pub(crate) agent: Option<(i32, Box<AgentSpec>)>,
+}
+
+impl Cached {
+    fn weight(&self) -> usize {
+        let agent = self.agent.as_ref();
+        let prompt = agent.map(|(_, agent)| agent.system_prompt.as_ref().map_or(0, String::len));
+        // Its other texts are short.
+        let agent = prompt.map_or(0, |prompt| prompt + 2 * size_of::<AgentSpec>());
+        self.window.weight() + agent
+    }
 }
 
 #[derive(Debug)]
@@ -54,7 +67,7 @@ impl Cache {
 
     /// Keeps a window, and forgets the oldest ones that no longer fit.
     pub(crate) fn put(&self, key: SessionKey, cached: Cached) {
-        let weight = cached.window.weight();
+        let weight = cached.weight();
         let mut inner = self.lock();
         if let Some((_, (_, old))) = inner.windows.push(key, (cached, weight)) {
             inner.bytes -= old;
@@ -96,6 +109,7 @@ mod tests {
         Cached {
             window: Window::new(vec![message], 2).expect("contiguous"),
             version: 0,
+            agent: None,
         }
     }
 

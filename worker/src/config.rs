@@ -50,6 +50,9 @@ settings! {
         attempts_max: u32 = 100 => Key::integer("worker.attempts_max", 1, 1_000_000);
         /// Sends of one session in a row before others get their turn.
         sends_in_a_row_max: u32 = 16 => Key::integer("worker.sends_in_a_row_max", 1, 1_000_000);
+        /// The share of its slots, in percent, up to which it takes the next sends of the sessions that it ran last
+        /// without a claim; with 0 each is claimed.
+        direct_percent: u32 = 75 => Key::integer("worker.direct_percent", 0, 100);
         /// Bytes of messages that share one transaction; a larger step has its own.
         group_bytes_max: usize = 8 << 20 => Key::integer("worker.group_bytes_max", 1_024, 1 << 30);
         /// How long a question or a permission waits for a person, unless the question says so; for

@@ -6,6 +6,7 @@ mod cache;
 mod checks;
 mod config;
 mod content;
+mod dispatched;
 mod extracting;
 pub mod fold;
 pub mod hook;

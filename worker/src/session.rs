@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use mainspring_runtime::telemetry::carrying;
 use mainspring_runtime::telemetry::spans::{self, Invocation};
+use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::id::{LeaseToken, SendId, SessionKey};
 use mainspring_shared::lease::Lease;
@@ -17,13 +18,13 @@ use mainspring_shared::session::projection::Projected;
 use mainspring_shared::session::window::{Window, from_seq};
 use mainspring_shared::store::{
     self, CallChange, CallStep, ClaimOutcome, ClaimSession, Claimed, CompleteOutcome, CompleteSend,
-    ReadInbox, ReadMessages, ReleaseSession, SendTotals, StartedSend, Store, Then,
+    Counters, ReadInbox, ReadMessages, ReleaseSession, SendTotals, StartedSend, Store, Then,
 };
 use mainspring_shared::tool::{answers, cancelled_call};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
-use crate::admit::Control;
+use crate::admit::{Control, Handed};
 use crate::boot::Life;
 use crate::cache::Cached;
 use crate::said::Said;
@@ -53,9 +54,91 @@ pub(crate) async fn run(kernel: &Arc<Kernel>, key: SessionKey) {
         return;
     }
     // Boxed: what it takes to claim is not kept while the send waits.
-    let Some(granted) = Box::pin(claim(kernel, key)).await else {
-        return;
+    if let Some(granted) = Box::pin(claim(kernel, key)).await {
+        work(kernel, key, granted).await;
+    }
+}
+
+/// Runs a send whose session was granted with it, and those behind it.
+pub(crate) async fn run_granted(kernel: &Arc<Kernel>, handed: Handed) {
+    let key = handed.dispatch.key;
+    if let Some(granted) = Box::pin(take(kernel, handed)).await {
+        work(kernel, key, granted).await;
+    }
+}
+
+/// What was granted, with the window that the cache has; with what the database has, where that is no other than
+/// the session's now. None where it cannot be had: then the session goes back.
+async fn take(kernel: &Kernel, handed: Handed) -> Option<Granted> {
+    let Handed { life, dispatch } = handed;
+    let (key, lease) = (dispatch.key, dispatch.lease(life.id));
+    let counters = dispatch.counters();
+    let (version, spent) = (dispatch.agent_version(), dispatch.spent());
+    let mut cached = kernel.kept.cache.take(key);
+    if let Some(ahead) = cached.take_if(|cached| cached.window.next_seq() > counters.next_seq) {
+        // The message came twice: what it is about is done.
+        kernel.kept.cache.put(key, ahead);
+        return None;
+    }
+    let agent = cached.as_mut().and_then(|cached| cached.agent.take());
+    let agent = match agent.filter(|(kept, _)| *kept == version) {
+        Some((_, agent)) => Some(*agent),
+        None => agent_of(kernel, key, (version, counters)).await,
     };
+    let send = agent.map(|agent| dispatch.started(agent));
+    if let Some(send) = send {
+        let is_shown = |cached: &Cached| {
+            cached.version == counters.context_version
+                && cached.window.next_seq() == counters.next_seq
+                && cached.window.from_seq() <= send.window_from(counters.next_seq)
+        };
+        let mut cached = cached.filter(is_shown);
+        if cached.is_none() {
+            let window = reload(kernel, key, &send, counters.next_seq).await;
+            cached = window.map(|window| Cached {
+                window,
+                version: counters.context_version,
+                agent: None,
+            });
+        }
+        if let Some(cached) = cached {
+            let claimed = Claimed {
+                key,
+                lease,
+                counters,
+                send,
+                spent,
+                folds: Vec::new(),
+                projected: Projected::default(),
+                seated: false,
+                window: Vec::new(),
+            };
+            return Some(Granted {
+                claimed: Box::new(claimed),
+                life,
+                cached: Some(cached),
+                suspect: None,
+            });
+        }
+    }
+    disown(kernel, key, lease.token, false).await;
+    None
+}
+
+/// A session's agent, where it is still the one of this version and nothing was said since.
+async fn agent_of(
+    kernel: &Kernel,
+    key: SessionKey,
+    (version, counters): (i32, Counters),
+) -> Option<AgentSpec> {
+    let session = kernel.parts.store.get_session(key).await.ok()??;
+    let is_current =
+        session.agent_version == version && session.last_seq() + 1 == counters.next_seq;
+    is_current.then_some(session.agent)
+}
+
+/// Runs what was granted.
+async fn work(kernel: &Arc<Kernel>, key: SessionKey, granted: Granted) {
     let Granted {
         claimed,
         life,
@@ -328,6 +411,7 @@ async fn held(
     let writes = Arc::default();
     let mut in_a_row = 0;
     let mut trimmed = None;
+    let mut agent = None;
     while let Some(begins) = next.take() {
         let (send, counters) = &*begins;
         if Box::pin(belongs_elsewhere(kernel, key, send)).await {
@@ -377,7 +461,7 @@ async fn held(
             },
         );
         let left = Box::pin(carrying(origin, run.drive().instrument(span))).await;
-        drop(run);
+        agent = run.into_agent();
         kernel.parts.tools.left(key, id);
         let from = from_seq(window.next_seq(), bound);
         window.trim(from);
@@ -387,7 +471,12 @@ async fn held(
             Left::Lost => return,
         }
     }
-    kernel.kept.cache.put(key, Cached { window, version });
+    let cached = Cached {
+        window,
+        version,
+        agent,
+    };
+    kernel.kept.cache.put(key, cached);
 }
 
 /// The window of a session that this worker holds, read again; none where it cannot be had.

@@ -27,8 +27,8 @@ use crate::llm::Providers;
 use crate::memory::{Memories, embedding};
 use crate::suspects::Suspects;
 use crate::tool::Tools;
-use crate::writes::Writes;
-use crate::{extracting, learning, metrics, pauses, preview, signals, strays};
+use crate::writes::{Room, Writes};
+use crate::{dispatched, extracting, learning, metrics, pauses, preview, signals, strays};
 
 /// What a worker is made of.
 #[derive(Debug, Clone)]
@@ -117,8 +117,11 @@ pub async fn run(mut parts: Parts, lifecycle: Lifecycle) -> store::Result<()> {
     let boot = Arc::new(Boot::new());
     boot.begin(&parts).await?;
     let (ended, pending) = Ended::new();
+    let slots = Arc::new(Semaphore::new(parts.config.concurrency as usize));
+    let lifecycle = lifecycle.child();
+    let room = Room::new(&parts.config, slots.clone(), lifecycle.clone());
     let kernel = Arc::new(Kernel {
-        writes: Writes::spawn(&parts, &boot),
+        writes: Writes::spawn(&parts, &boot, room),
         live: Live::spawn(parts.bus.clone(), parts.clock.clone()),
         kept: Kept {
             cache: Cache::new(parts.config.cache_bytes_max),
@@ -135,11 +138,11 @@ pub async fn run(mut parts: Parts, lifecycle: Lifecycle) -> store::Result<()> {
         },
         pauses: pauses::Known::default(),
         running: Running::default(),
-        slots: Arc::new(Semaphore::new(parts.config.concurrency as usize)),
+        slots,
         turns: Turns::default(),
         tasks: Tasks::default(),
         ended,
-        lifecycle: lifecycle.child(),
+        lifecycle,
         boot,
         parts,
     });
@@ -150,6 +153,7 @@ pub async fn run(mut parts: Parts, lifecycle: Lifecycle) -> store::Result<()> {
     let listener = tokio::spawn(signals::listen(kernel.clone()));
     let poller = tokio::spawn(poll(kernel.clone()));
     let watcher = tokio::spawn(strays::watch(kernel.clone()));
+    let dispatcher = tokio::spawn(dispatched::listen(kernel.clone()));
     let previewer = tokio::spawn(preview::answer(kernel.clone()));
     let extractor = tokio::spawn(extracting::run(kernel.clone(), pending));
     let embedder = tokio::spawn(embedding::run(kernel.clone()));
@@ -166,7 +170,8 @@ pub async fn run(mut parts: Parts, lifecycle: Lifecycle) -> store::Result<()> {
     drain(&kernel).await;
     kernel.tasks.done.cancel();
     let tasks = [
-        keeper, listener, poller, watcher, previewer, extractor, embedder, learner, pauser,
+        keeper, listener, poller, watcher, dispatcher, previewer, extractor, embedder, learner,
+        pauser,
     ];
     for task in tasks {
         if let Err(error) = task.await {

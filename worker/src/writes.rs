@@ -4,10 +4,10 @@ use std::future::Future;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use mainspring_runtime::{Group, Weight};
+use mainspring_runtime::{Group, Lifecycle, Weight};
 use mainspring_shared::agent::AgentRef;
 use mainspring_shared::bus::{Ended, StepNotice, Topic};
-use mainspring_shared::id::{SendId, SessionKey};
+use mainspring_shared::id::{BootId, SendId, SessionKey};
 use mainspring_shared::queue::{Activation, Lane};
 use mainspring_shared::send::{MemoryView, SendRecord, SendView};
 use mainspring_shared::store::{
@@ -15,9 +15,11 @@ use mainspring_shared::store::{
     Error, ParkOutcome, ParkSend, ReadySession, ReleaseSession,
 };
 use mainspring_shared::time::Timestamp;
+use tokio::sync::Semaphore;
 
 use crate::Parts;
 use crate::boot::{Boot, Life};
+use crate::config::WorkerConfig;
 
 /// The database's failure, shared by all items of the group that met it.
 pub(crate) type SharedError = Arc<Error>;
@@ -86,6 +88,35 @@ impl Ending {
     }
 }
 
+/// Whether the worker takes sends without a claim: while it has slots to spare and does not stop. Beyond that the
+/// queue gives each worker what it can take, in the turns of the tenants.
+#[derive(Debug, Clone)]
+pub(crate) struct Room {
+    slots: Arc<Semaphore>,
+    /// As many of them as may be in use.
+    used_max: usize,
+    concurrency: usize,
+    lifecycle: Lifecycle,
+}
+
+impl Room {
+    pub(crate) fn new(config: &WorkerConfig, slots: Arc<Semaphore>, lifecycle: Lifecycle) -> Self {
+        let concurrency = config.concurrency as usize;
+        Self {
+            slots,
+            used_max: concurrency * config.direct_percent as usize / 100,
+            concurrency,
+            lifecycle,
+        }
+    }
+
+    fn is_some(&self) -> bool {
+        let used = self.concurrency - self.slots.available_permits().min(self.concurrency);
+        // The send that ends has its slot still.
+        used <= self.used_max && self.used_max > 0 && !self.lifecycle.is_stopping()
+    }
+}
+
 /// The grouped writes.
 #[derive(Debug, Clone)]
 pub(crate) struct Writes {
@@ -98,7 +129,7 @@ pub(crate) struct Writes {
 
 impl Writes {
     /// Starts the groups' tasks.
-    pub(crate) fn spawn(parts: &Parts, boot: &Arc<Boot>) -> Self {
+    pub(crate) fn spawn(parts: &Parts, boot: &Arc<Boot>, room: Room) -> Self {
         let bytes_max = parts.config.group_bytes_max;
         let rounds = Weight {
             bytes_max,
@@ -132,19 +163,21 @@ impl Writes {
             completions: Group::weighed(1, ends, {
                 let parts = parts.clone();
                 move |endings: Vec<Ending>| {
-                    let parts = parts.clone();
+                    let (parts, room) = (parts.clone(), room.clone());
                     async move {
                         let views: Vec<_> = endings.iter().map(Ending::view).collect();
                         let about: Vec<_> = endings
                             .iter()
-                            .map(|end| (end.item.key, end.item.send_id))
+                            .map(|end| (end.item.key, end.item.send_id, end.item.lease.boot))
                             .collect();
                         let items = endings.into_iter().map(|ending| ending.item).collect();
                         let answers = each(items, |items| parts.store.complete_sends(items));
                         let answers = answers.await;
                         let ended = about.into_iter().zip(views).zip(&answers);
                         let notices: Vec<_> = ended
-                            .filter_map(|((about, view), answer)| ended_notice(about, view, answer))
+                            .filter_map(|((about, view), answer)| {
+                                ended_notice(about, view, answer, &room)
+                            })
                             .collect();
                         tell(&parts, &notices);
                         answers
@@ -298,6 +331,7 @@ fn publish<T>(
                 n,
                 settled,
                 ended: None,
+                keeper: None,
             })
         })
         .collect();
@@ -307,9 +341,10 @@ fn publish<T>(
 /// What is told of an end once it is durable: the send itself, unless what was stored is not what was asked
 /// for.
 fn ended_notice(
-    (key, send): (SessionKey, SendId),
+    (key, send, boot): (SessionKey, SendId, BootId),
     view: Option<SendView>,
     answer: &Answer<CompleteOutcome>,
+    room: &Room,
 ) -> Option<StepNotice> {
     let Ok(CompleteOutcome::Completed(completed)) = answer else {
         return None;
@@ -325,6 +360,7 @@ fn ended_notice(
         n: completed.step,
         settled: true,
         ended: ended.as_ref().and_then(Ended::of),
+        keeper: (completed.rests() && room.is_some()).then_some(boot),
     })
 }
 
@@ -338,6 +374,7 @@ pub(crate) fn publish_step(parts: &Parts, key: SessionKey, send: SendId, n: i64)
             n,
             settled: false,
             ended: None,
+            keeper: None,
         }],
     );
 }

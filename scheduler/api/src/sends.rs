@@ -78,6 +78,7 @@ pub(super) async fn create_in_session(
             run: None,
             idempotency,
             queued_max: app.config.queued_max,
+            keeper: None,
         },
         json.whole,
         wait,
@@ -211,6 +212,7 @@ impl SendAsk {
             run: None,
             idempotency,
             queued_max: app.config.queued_max,
+            keeper: None,
         })
     }
 }

@@ -49,6 +49,7 @@ async fn serve(app: &App) -> Result<Duration, store::Error> {
             n,
             settled: true,
             ended: None,
+            keeper: None,
         })
         .collect();
     app.notifier.publish_steps(&notices);

@@ -108,6 +108,7 @@ fn announce(app: &App, fired: Fired) {
             n: fired.step,
             settled: false,
             ended: None,
+            keeper: None,
         })
         .collect();
     app.notifier.publish_steps(&notices);

@@ -22,6 +22,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::Instrument as _;
 
 use super::deliver::{Delivery, deliver, delivery};
+use super::dispatch::Dispatches;
 use super::limits::take_places;
 use super::watch::{read_and_wait, wait_for};
 use crate::SchedulerConfig;
@@ -155,7 +156,7 @@ impl Acceptor {
 
 /// Accepts the sends of one batch, which are one tenant's, in order, in transactions of at most `batch_group_max`
 /// sends. Those that find no place among its open sends are refused, and only those.
-pub async fn accept_many(app: &App, mut items: Vec<AcceptSend>) -> Vec<AcceptResult> {
+pub async fn accept_many(app: &Arc<App>, mut items: Vec<AcceptSend>) -> Vec<AcceptResult> {
     let Some(first) = items.first() else {
         return Vec::new();
     };
@@ -167,7 +168,7 @@ pub async fn accept_many(app: &App, mut items: Vec<AcceptSend>) -> Vec<AcceptRes
     accept_all(app, items).instrument(span).await
 }
 
-async fn accept_all(app: &App, items: Vec<AcceptSend>) -> Vec<AcceptResult> {
+async fn accept_all(app: &Arc<App>, items: Vec<AcceptSend>) -> Vec<AcceptResult> {
     let places = match take_places(app, &items).await {
         Ok(places) => places,
         Err(error) => return vec![Err(error); items.len()],
@@ -191,7 +192,7 @@ async fn accept_all(app: &App, items: Vec<AcceptSend>) -> Vec<AcceptResult> {
     outcomes
 }
 
-async fn accept_groups(app: &App, mut items: Vec<AcceptSend>) -> Vec<AcceptResult> {
+async fn accept_groups(app: &Arc<App>, mut items: Vec<AcceptSend>) -> Vec<AcceptResult> {
     let mut outcomes = Vec::with_capacity(items.len());
     while !items.is_empty() {
         let rest = items.split_off(group_len(&items, &app.config));
@@ -253,30 +254,35 @@ where
 }
 
 /// Commits one transaction, and then sends the notifications for it.
-async fn commit(app: &App, items: Vec<AcceptSend>) -> Vec<AcceptResult> {
+async fn commit(app: &Arc<App>, items: Vec<AcceptSend>) -> Vec<AcceptResult> {
     let count = items.len();
     let boot = match app.boot_id() {
         Ok(boot) => boot,
         Err(error) => return vec![Err(error); count],
     };
-    let sends: Vec<_> = items
-        .iter()
-        .map(|item| (item.target.key(), item.id))
-        .collect();
-    let mut outcomes = each(items, |items| app.store.accept_sends(boot, items)).await;
+    let items = if app.bus().is_available() {
+        app.keepers.name(items, app.clock.monotonic())
+    } else {
+        items
+    };
+    let mut outcomes = each(items.clone(), |items| app.store.accept_sends(boot, items)).await;
     let mut notices = Vec::with_capacity(count);
-    for ((key, send), outcome) in sends.into_iter().zip(&mut outcomes) {
+    let mut dispatches = Dispatches::default();
+    for (item, outcome) in items.iter().zip(&mut outcomes) {
         if let Ok(AcceptOutcome::Accepted(accepted)) = outcome {
             notices.push(StepNotice {
-                key,
-                send,
+                key: item.target.key(),
+                send: item.id,
                 n: accepted.step,
                 settled: false,
                 ended: None,
+                keeper: None,
             });
             app.notifier.enqueue(accepted.enqueue.take());
+            dispatches.add(item, accepted);
         }
     }
+    dispatches.tell(app);
     metrics::counter!(ACCEPTED).increment(notices.len() as u64);
     metrics::histogram!(ACCEPT_GROUP).record(count as f64);
     app.notifier.publish_steps(&notices);

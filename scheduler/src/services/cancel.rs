@@ -41,6 +41,7 @@ pub async fn send(
                 n: step,
                 settled: true,
                 ended: None,
+                keeper: None,
             };
             app.notifier.publish_steps(&[notice]);
             cancel_work_of(app, send.key, id).await?;

@@ -101,6 +101,7 @@ impl Notifier {
                         n: step,
                         settled: true,
                         ended: None,
+                        keeper: None,
                     }]);
                 }
                 CancelOutcome::Locked => all = false,

@@ -36,6 +36,7 @@ pub async fn resume(app: &App, key: SessionKey) -> Result<SendRecord, Error> {
         n: record.first_step,
         settled: false,
         ended: None,
+        keeper: None,
     }]);
     Ok(record)
 }

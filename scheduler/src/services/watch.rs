@@ -291,7 +291,14 @@ pub async fn run(app: &App, closing: CancellationToken) {
             notice = notices.next() => match notice {
                 Some(Notice::Payload(payload)) => {
                     match serde_json::from_slice::<Vec<StepNotice>>(&payload) {
-                        Ok(steps) => steps.iter().for_each(|step| app.watch.step_committed(step)),
+                        Ok(steps) => {
+                            let now = app.clock.monotonic();
+                            for step in &steps {
+                                // Before those who wait hear of it, and send the next one.
+                                app.keepers.hear(step, now);
+                                app.watch.step_committed(step);
+                            }
+                        }
                         Err(error) => tracing::debug!(error = %error, "a notification could not be parsed"),
                     }
                 }
@@ -412,6 +419,7 @@ mod tests {
             n: 1,
             settled,
             ended: None,
+            keeper: None,
         }
     }
 

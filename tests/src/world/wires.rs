@@ -8,9 +8,10 @@ use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
+use mainspring_queue_local::LocalBus;
 use mainspring_shared::bus::{Bus, Notice, StepNotice, Topic};
 use mainspring_shared::event::{LiveEvent, LiveKind};
-use mainspring_shared::id::{SendId, SessionKey, TenantId};
+use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
 use mainspring_shared::queue::{Activation, Handler, Lane, Queue};
 use mainspring_shared::send::SendView;
 use tokio::sync::{Mutex, broadcast, mpsc};
@@ -83,6 +84,29 @@ pub struct WireBus {
     asks: broadcast::Sender<(Topic, Bytes)>,
     live: Arc<std::sync::Mutex<Vec<(SessionKey, LiveEvent)>>>,
     steps: Arc<std::sync::Mutex<Vec<StepNotice>>>,
+    /// What sessions are granted with their sends.
+    dispatches: LocalBus,
+    post: Arc<std::sync::Mutex<Post>>,
+}
+
+/// What becomes of messages to the workers that were granted sessions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mail {
+    /// They arrive.
+    #[default]
+    Arrives,
+    /// They are sent, and do not arrive.
+    IsLost,
+    /// They arrive when the [next](WireBus::set_mail) rule holds.
+    IsKept,
+    /// They arrive twice.
+    Repeats,
+}
+
+#[derive(Debug, Default)]
+struct Post {
+    mail: Mail,
+    kept: Vec<(Topic, Bytes)>,
 }
 
 impl Default for WireBus {
@@ -92,6 +116,8 @@ impl Default for WireBus {
             asks: broadcast::channel(64).0,
             live: Arc::default(),
             steps: Arc::default(),
+            dispatches: LocalBus::new(),
+            post: Arc::default(),
         }
     }
 }
@@ -106,6 +132,18 @@ impl WireBus {
 }
 
 impl WireBus {
+    /// From now on this becomes of messages to the workers that were granted sessions. What was kept arrives now.
+    pub fn set_mail(&self, mail: Mail) {
+        let kept = {
+            let mut post = self.post.lock().expect("nobody panics under it");
+            post.mail = mail;
+            std::mem::take(&mut post.kept)
+        };
+        for (topic, payload) in kept {
+            self.dispatches.publish(topic, payload);
+        }
+    }
+
     /// What was streamed of a session, in order.
     pub fn live(&self, key: SessionKey) -> Vec<LiveKind> {
         let live = self.live.lock().expect("nobody panics under it");
@@ -125,6 +163,13 @@ impl WireBus {
             Some(((notice.key.tenant, notice.send), ended))
         });
         ended.collect()
+    }
+
+    /// The worker that keeps a session, as far as the last step of it that was told says.
+    pub fn keeper(&self, key: SessionKey) -> Option<BootId> {
+        let steps = self.steps.lock().expect("nobody panics under it");
+        let last = steps.iter().rev().find(|notice| notice.key == key)?;
+        last.keeper
     }
 
     /// The steps of a session that readers were told of, in order.
@@ -152,7 +197,28 @@ impl Bus for WireBus {
         }
     }
 
+    async fn tell(&self, topic: Topic, payload: Bytes) -> bool {
+        let mail = {
+            let mut post = self.post.lock().expect("nobody panics under it");
+            if post.mail == Mail::IsKept {
+                post.kept.push((topic, payload.clone()));
+            }
+            post.mail
+        };
+        match mail {
+            Mail::Arrives => self.dispatches.tell(topic, payload).await,
+            Mail::IsLost | Mail::IsKept => true,
+            Mail::Repeats => {
+                self.dispatches.tell(topic, payload.clone()).await
+                    && self.dispatches.tell(topic, payload).await
+            }
+        }
+    }
+
     async fn subscribe(&self, topic: Topic) -> BoxStream<'static, Notice> {
+        if let Topic::Dispatches(_) = topic {
+            return self.dispatches.subscribe(topic).await;
+        }
         if matches!(topic, Topic::Asks | Topic::Answers(_) | Topic::Pauses) {
             let inbox = self.asks.subscribe();
             let mine = move |heard: (Topic, Bytes)| (heard.0 == topic).then_some(heard.1);

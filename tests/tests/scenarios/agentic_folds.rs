@@ -178,7 +178,7 @@ fn a_death_at_any_write_costs_a_fold_at_rest_at_most() {
                 "{fault:?} at {at}: {noted} {folds}"
             );
             if !fired {
-                assert!(at > 20, "only {at} writes");
+                assert!(at > 15, "only {at} writes");
                 break;
             }
         }

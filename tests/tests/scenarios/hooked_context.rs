@@ -280,7 +280,7 @@ fn a_death_at_any_write_of_a_hooked_fold_changes_nothing() {
         for at in 0.. {
             let (found, fired) = disturbed(plan(at, fault));
             if !fired {
-                assert!(at > 15, "only {at} writes");
+                assert!(at > 10, "only {at} writes");
                 break;
             }
             let differ = differences(&found, &sound);

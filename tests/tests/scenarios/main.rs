@@ -10,6 +10,7 @@ mod budget;
 mod calibration;
 mod checkpoints;
 mod clocks;
+mod dispatches;
 mod ends;
 mod extractions;
 mod fired;

@@ -244,6 +244,7 @@ async fn a_run_that_cannot_be_read_ends_its_leaves_and_fails_for_whoever_waits()
         }),
         idempotency: None,
         queued_max: 10,
+        keeper: None,
     };
     let (leaf_id, leaf_key) = (leaf.id, leaf.target.key());
     let accepted = world

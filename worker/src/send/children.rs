@@ -314,6 +314,7 @@ pub(super) fn child(
             body_hash: [0; 32],
         }),
         queued_max: QUEUED_MAX,
+        keeper: None,
     };
     Ok(Child {
         item,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicI32;
 use std::time::Duration;
 
-use mainspring_shared::agent::OutputFault;
+use mainspring_shared::agent::{AgentSpec, OutputFault};
 use mainspring_shared::budget::Spent;
 use mainspring_shared::error::{Code, Coded as _, Failure};
 use mainspring_shared::event::{LiveEvent, LiveKind};
@@ -103,6 +103,17 @@ pub(crate) struct Turn<'a> {
 }
 
 impl<'a> Run<'a> {
+    /// Its session's agent with its version; none where the send had one of its own.
+    pub(crate) fn into_agent(self: Box<Self>) -> Option<(i32, Box<AgentSpec>)> {
+        let StartedSend { record, agent, .. } = self.send;
+        let version = record.agent_version?;
+        record
+            .options
+            .agent
+            .is_none()
+            .then(|| (version, Box::new(agent)))
+    }
+
     pub(crate) fn new(kernel: &'a Arc<Kernel>, turn: Turn<'a>) -> Self {
         let Turn { send, reach, .. } = turn;
         let signals = turn.counters.signals;

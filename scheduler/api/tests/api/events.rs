@@ -364,6 +364,10 @@ struct Deaf;
 impl Bus for Deaf {
     fn publish(&self, _: Topic, _: bytes::Bytes) {}
 
+    async fn tell(&self, _: Topic, _: bytes::Bytes) -> bool {
+        false
+    }
+
     async fn subscribe(&self, _: Topic) -> BoxStream<'static, Notice> {
         futures::stream::pending().boxed()
     }

@@ -161,6 +161,7 @@ async fn late_with_child(world: &World, api: &Scheduler, ms: u64) -> (String, St
         run: None,
         idempotency: None,
         queued_max: 10,
+        keeper: None,
     };
     let (above, below) = (claimed.send.record.id, child.id);
     let accepted = world.store.accept_sends(world.boot, vec![child]);

@@ -98,6 +98,10 @@ struct Away;
 impl Bus for Away {
     fn publish(&self, _topic: Topic, _payload: Bytes) {}
 
+    async fn tell(&self, _topic: Topic, _payload: Bytes) -> bool {
+        false
+    }
+
     async fn subscribe(&self, _topic: Topic) -> BoxStream<'static, Notice> {
         Box::pin(futures::stream::pending())
     }

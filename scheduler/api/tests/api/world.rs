@@ -349,6 +349,7 @@ impl World {
             n,
             settled,
             ended: None,
+            keeper: None,
         };
         let json = serde_json::to_vec(&[notice]).expect("json");
         self.bus.publish(Topic::Steps, Bytes::from(json));

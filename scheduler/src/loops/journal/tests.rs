@@ -211,6 +211,7 @@ impl World {
                 run: None,
                 idempotency: None,
                 queued_max: 10_000,
+                keeper: None,
             });
         }
         let at = Timestamp(self.clock.read().0 - ago_ms);

@@ -257,6 +257,7 @@ async fn started(
         }),
         idempotency: None,
         queued_max: i64::MAX,
+        keeper: None,
     })
 }
 

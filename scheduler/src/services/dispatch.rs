@@ -1,0 +1,69 @@
+//! Telling workers of the sessions that they were granted with their sends.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use mainspring_runtime::buggify;
+use mainspring_shared::bus::Topic;
+use mainspring_shared::dispatch::Dispatch;
+use mainspring_shared::id::BootId;
+use mainspring_shared::store::{AcceptSend, Accepted, ReadySession};
+
+use crate::app::App;
+use crate::metrics::{DISPATCHED, UNDISPATCHED};
+
+/// What a group of accepts granted, by worker.
+#[derive(Debug, Default)]
+pub struct Dispatches(BTreeMap<BootId, Vec<(Dispatch, ReadySession)>>);
+
+impl Dispatches {
+    /// Adds what an accept granted, if it did.
+    pub fn add(&mut self, item: &AcceptSend, accepted: &mut Accepted) {
+        let dispatch = Dispatch::of(item, accepted);
+        if let (Some((keeper, dispatch)), Some(granted)) = (dispatch, accepted.granted.take()) {
+            let each = self.0.entry(keeper).or_default();
+            each.push((dispatch, granted.ready));
+        }
+    }
+
+    /// Tells the workers, in the background. What one that does not listen was granted is given back at once and
+    /// enqueued. Where that fails, or this process dies before, the worker's own look at what it owns gives it
+    /// back, or the end of its lease.
+    pub fn tell(self, app: &Arc<App>) {
+        for (keeper, granted) in self.0 {
+            let app = app.clone();
+            tokio::spawn(async move { tell(&app, keeper, granted).await });
+        }
+    }
+}
+
+async fn tell(app: &App, keeper: BootId, granted: Vec<(Dispatch, ReadySession)>) {
+    if buggify("dispatch.lost") {
+        return;
+    }
+    let count = granted.len() as u64;
+    let dispatches: Vec<&Dispatch> = granted.iter().map(|(dispatch, _)| dispatch).collect();
+    let json = match serde_json::to_vec(&dispatches) {
+        Ok(json) => Bytes::from(json),
+        Err(error) => {
+            tracing::error!(%error, "a dispatch cannot be written as JSON");
+            return;
+        }
+    };
+    if app.bus().tell(Topic::Dispatches(keeper), json).await {
+        metrics::counter!(DISPATCHED).increment(count);
+        return;
+    }
+    metrics::counter!(UNDISPATCHED).increment(count);
+    app.keepers.forget(keeper);
+    let leases = dispatches.iter().map(|dispatch| dispatch.release(keeper));
+    match app.store.release_sessions(leases.collect()).await {
+        Ok(released) => {
+            let free = granted.into_iter().zip(released);
+            let free = free.filter_map(|((_, ready), released)| released.then_some(ready));
+            app.notifier.enqueue(free);
+        }
+        Err(error) => tracing::debug!(boot.id = %keeper, %error, "grants are not given back yet"),
+    }
+}

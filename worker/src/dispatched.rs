@@ -1,0 +1,90 @@
+//! Sends that come with the grant of their session.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use mainspring_runtime::buggify;
+use mainspring_shared::bus::{Notice, Topic};
+use mainspring_shared::dispatch::Dispatch;
+
+use crate::admit::{self, Handed};
+use crate::boot::Life;
+use crate::{Kernel, strays, writes};
+
+/// Between two looks for a new life.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Begins what the process is granted, until the worker has nothing left to do.
+pub(crate) async fn listen(kernel: Arc<Kernel>) {
+    while !kernel.tasks.done.is_cancelled() {
+        match kernel.boot.current() {
+            Some(life) => listen_in(&kernel, &life).await,
+            None => kernel.parts.clock.sleep(PAUSE).await,
+        }
+    }
+}
+
+/// Listens in one life: nothing is granted to it before it says that it keeps a session.
+async fn listen_in(kernel: &Arc<Kernel>, life: &Life) {
+    let mut notices = kernel.parts.bus.subscribe(Topic::Dispatches(life.id)).await;
+    loop {
+        let notice = tokio::select! {
+            biased;
+            () = kernel.tasks.done.cancelled() => return,
+            () = life.lost.cancelled() => return,
+            notice = notices.next() => notice,
+        };
+        let json = match notice {
+            Some(Notice::Payload(json)) => json,
+            // What was missed is found among what the process owns and does not run.
+            Some(Notice::Gap) => continue,
+            None => return,
+        };
+        match serde_json::from_slice::<Vec<Dispatch>>(&json) {
+            Ok(dispatches) => {
+                for dispatch in dispatches {
+                    begin(kernel, life, dispatch);
+                }
+            }
+            Err(error) => tracing::debug!(%error, "a dispatch could not be read"),
+        }
+    }
+}
+
+fn begin(kernel: &Arc<Kernel>, life: &Life, dispatch: Dispatch) {
+    if buggify("dispatch.unheard") {
+        return;
+    }
+    let age = kernel.boot.database_time(&kernel.parts).since(dispatch.at);
+    // By then it may have been found, and given back, among what the process owns and does not run.
+    if age >= strays::interval(&kernel.parts.config) / 2 {
+        tracing::debug!(session.id = %dispatch.key.session, ?age, "a grant was heard of too late");
+        return;
+    }
+    let handed = Handed {
+        life: life.clone(),
+        dispatch: Box::new(dispatch),
+    };
+    let is_closed =
+        kernel.lifecycle.is_stopping() || kernel.pauses.now().holds_pool(&kernel.parts.config.pool);
+    let declined = if is_closed {
+        Some(handed)
+    } else {
+        admit::hand(kernel, handed)
+    };
+    if let Some(handed) = declined {
+        kernel.tasks.runs.spawn(decline(kernel.clone(), handed));
+    }
+}
+
+/// Gives a session back that there is no slot for, and enqueues it for others.
+async fn decline(kernel: Arc<Kernel>, handed: Handed) {
+    let Handed { life, dispatch } = handed;
+    match kernel.writes.release(dispatch.release(life.id)).await {
+        Ok(_) => writes::enqueue(&kernel.parts, dispatch.ready(&kernel.parts.config.pool)),
+        Err(error) => {
+            tracing::debug!(session.id = %dispatch.key.session, %error, "not given back yet");
+        }
+    }
+}
