@@ -191,13 +191,11 @@ pub(super) async fn list(
             after,
             limit,
         };
-        match caller.binding().filter(|binding| binding.names_agents()) {
-            Some(binding) => own(&app, binding, wanted).await,
-            None => {
-                let page = app.store.list_agents(wanted).await?;
-                Ok((page.data, page.more))
-            }
+        if let Some(binding) = caller.binding().filter(|binding| binding.names_agents()) {
+            return own(&app, binding, wanted).await;
         }
+        let page = app.store.list_agents(wanted).await?;
+        Ok((page.data, page.more))
     };
     let place = |agent: &NamedAgent| agent.key.name.clone();
     respond::page(&app, begin, read, place, NamedAgentView::from).await

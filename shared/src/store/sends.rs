@@ -234,7 +234,7 @@ pub struct Accepted {
     /// the keeper; it gives back what it owns and was not told of. None where the keeper's
     /// lease is over, it serves another pool, or the tenant has a limit of sends in flight, and for a session that
     /// is created with the send.
-    pub granted: Option<GrantedSend>,
+    pub granted: Option<Box<GrantedSend>>,
 }
 
 /// What the keeper of a session has to know of its grant besides the send.

@@ -147,7 +147,7 @@ async fn grant(
     tx: &mut Tx,
     accepted: &Change,
     keeper: Option<BootId>,
-) -> Result<Option<GrantedSend>> {
+) -> Result<Option<Box<GrantedSend>>> {
     let eager = keeper.and_then(|boot| Some((boot, grant_accepted(accepted, boot, tx.now)?)));
     let (Some((boot, eager)), Some(send)) = (eager, accepted.send) else {
         return Ok(None);
@@ -169,13 +169,13 @@ async fn grant(
     change.step = None;
     let done = hot::commit(tx, change, Beside::default()).await?;
     pin(tx, (key.tenant, send.id), agent_version).await?;
-    Ok(Some(GrantedSend {
+    Ok(Some(Box::new(GrantedSend {
         ready: eager.ready,
         epoch: eager.lease.epoch,
         counters: done.hot.counters(),
         spent: done.hot.spent,
         agent_version,
-    }))
+    })))
 }
 
 /// Creates a session with its agent as version 1.

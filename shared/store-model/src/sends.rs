@@ -197,13 +197,13 @@ fn store(
     let position = change.send.and_then(|send| send.position);
     let enqueue = session.commit(change, Vec::new()).ready;
     let granted = eager.and_then(|(epoch, ready)| {
-        Some(GrantedSend {
+        Some(Box::new(GrantedSend {
             ready,
             epoch,
             counters: session.hot.counters(),
             spent: session.hot.spent,
             agent_version: session.pin(item.id)?,
-        })
+        }))
     });
     Accepted {
         position,

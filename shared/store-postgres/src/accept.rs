@@ -248,7 +248,7 @@ fn accepted(fields: &mut Fields<'_>, item: &AcceptSend) -> Result<Accepted> {
 fn granted(
     fields: &mut Fields<'_>,
     ready: Option<ReadySession>,
-) -> Result<(Option<ReadySession>, Option<GrantedSend>)> {
+) -> Result<(Option<ReadySession>, Option<Box<GrantedSend>>)> {
     let epoch: Option<i64> = fields.take("epoch")?;
     let (Some(epoch), Some(ready)) = (epoch, ready.clone()) else {
         return Ok((ready, None));
@@ -266,7 +266,7 @@ fn granted(
         spent: fields.maybe_json("spent")?,
         agent_version: fields.take("agent_version")?,
     };
-    Ok((None, Some(granted)))
+    Ok((None, Some(Box::new(granted))))
 }
 
 /// Whether an item has nothing of what only the general statement knows. Most have not, and the general one

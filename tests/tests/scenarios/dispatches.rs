@@ -35,11 +35,11 @@ async fn end(world: &World, key: SessionKey, id: SendId) -> End {
     let dump = world.dump().await;
     let session = dump.sessions.into_iter().find(|session| session.key == key);
     let steps = session.expect("it exists").steps;
-    let mine = steps.iter().filter(|step| step.send_id == id);
+    let mut mine = steps.iter().filter(|step| step.send_id == id);
     let resumed = mine.clone().filter(|step| step.kind == StepKind::Resumed);
     let reason = |refs: &StepRefs| refs.reason.clone().unwrap_or_default();
     let resumed = resumed.map(|step| reason(&step.refs)).collect();
-    let last = mine.last().expect("it has steps");
+    let last = mine.next_back().expect("it has steps");
     assert_eq!(last.kind, StepKind::Finished);
     End {
         epoch: last.epoch,
