@@ -105,20 +105,20 @@ impl App {
 
 /// Processes items in one batch. If the batch fails because of invalid data, each item is processed
 /// separately, so that only the invalid ones fail. Returns one result per item, in order.
-pub async fn each<T, R, F, Fut>(items: Vec<T>, step: F) -> Vec<Result<R, Error>>
+pub async fn each<T, R, F, Fut>(items: &[T], step: F) -> Vec<Result<R, Error>>
 where
     T: Clone,
     F: Fn(Vec<T>) -> Fut,
     Fut: Future<Output = store::Result<Vec<R>>>,
 {
     let count = items.len();
-    match step(items.clone()).await {
+    match step(items.to_vec()).await {
         Ok(outcomes) if outcomes.len() == count => outcomes.into_iter().map(Ok).collect(),
         Ok(_) => (0..count).map(|_| Err(Error::internal())).collect(),
         Err(error) if error.is_of_data() && count > 1 => {
             let mut outcomes = Vec::with_capacity(count);
             for item in items {
-                outcomes.push(match step(vec![item]).await {
+                outcomes.push(match step(vec![item.clone()]).await {
                     Ok(outcome) => outcome.into_iter().next().ok_or_else(Error::internal),
                     Err(error) => Err(Error::from(&error)),
                 });
@@ -146,7 +146,7 @@ mod tests {
             }
             Ok(items.into_iter().map(|n| n * 10).collect())
         };
-        let outcomes = each(vec![1, 2, 3], step).await;
+        let outcomes = each(&[1, 2, 3], step).await;
         assert_eq!(outcomes, [Ok(10), Err(Error::internal()), Ok(30)]);
     }
 
@@ -159,7 +159,7 @@ mod tests {
                 source: "away".into(),
             })
         };
-        let outcomes = each(vec![1, 2, 3], step).await;
+        let outcomes = each(&[1, 2, 3], step).await;
         assert_eq!(outcomes.len(), 3);
         assert_eq!(calls.get(), 1);
     }

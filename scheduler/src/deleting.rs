@@ -69,14 +69,7 @@ fn notify(app: &App, key: SessionKey, outcome: DeleteOutcome) {
     if owner.is_some() {
         app.notifier.signal(key, 0);
     }
-    let ended = |send: SendId| StepNotice {
-        key,
-        send,
-        n: last_step,
-        settled: true,
-        ended: None,
-        keeper: None,
-    };
+    let ended = |send: SendId| StepNotice::new(key, send, last_step, true);
     let notices: Vec<_> = cancelled.into_iter().map(ended).collect();
     app.notifier.publish_steps(&notices);
 }

@@ -66,6 +66,20 @@ pub struct StepNotice {
     pub keeper: Option<BootId>,
 }
 
+impl StepNotice {
+    /// A step, and whether its send is final, or waits, after it.
+    pub fn new(key: SessionKey, send: SendId, n: i64, settled: bool) -> Self {
+        Self {
+            key,
+            send,
+            n,
+            settled,
+            ended: None,
+            keeper: None,
+        }
+    }
+}
+
 /// A final send, a [`SendView`] as JSON.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(transparent)]

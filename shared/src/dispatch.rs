@@ -7,12 +7,12 @@
 use serde::{Deserialize, Serialize};
 
 use crate::agent::{AgentSpec, SendOptions};
-use crate::budget::{Held, Spent};
+use crate::budget::Held;
 use crate::id::{BootId, LeaseToken, SendId, SessionKey};
 use crate::lease::Lease;
 use crate::message::ContentPart;
 use crate::send::{SendRecord, SendStatus};
-use crate::store::{AcceptSend, Accepted, Counters, ReadySession, ReleaseSession, StartedSend};
+use crate::store::{AcceptSend, Accepted, GrantedSend, ReleaseSession, StartedSend};
 use crate::time::Timestamp;
 use crate::usage::Usage;
 
@@ -22,46 +22,39 @@ pub const BYTES_MAX: usize = 64 * 1024;
 /// A session that was granted to a worker with its send.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Dispatch {
-    /// The session.
-    pub key: SessionKey,
     /// The send.
     pub send: SendId,
-    /// When it was accepted, granted and started, by the database's clock.
-    pub at: Timestamp,
+    /// What its keeper was granted.
+    pub granted: GrantedSend,
     input: Vec<ContentPart>,
     options: SendOptions,
     position: i64,
     first_step: i64,
-    epoch: i64,
-    next_seq: i64,
-    pending: i64,
-    signals: i32,
-    context_version: i64,
-    agent_version: i32,
-    spent: Option<Spent>,
 }
 
 impl Dispatch {
     /// What the keeper of a send's session is to be told; none where it was not granted the session.
-    pub fn of(item: &AcceptSend, accepted: &Accepted) -> Option<(BootId, Self)> {
-        let (boot, granted) = (item.keeper?, accepted.granted.as_ref()?);
+    pub fn of(item: AcceptSend, accepted: &mut Accepted) -> Option<(BootId, Self)> {
+        let (boot, granted) = (item.keeper?, *accepted.granted.take()?);
         let dispatch = Self {
-            key: item.target.key(),
             send: item.id,
-            at: accepted.created_at,
-            input: item.input.clone(),
-            options: item.options.clone(),
+            granted,
+            input: item.input,
+            options: item.options,
             position: accepted.position?,
             first_step: accepted.step,
-            epoch: granted.epoch,
-            next_seq: granted.counters.next_seq,
-            pending: granted.counters.pending,
-            signals: granted.counters.signals,
-            context_version: granted.counters.context_version,
-            agent_version: granted.agent_version,
-            spent: granted.spent,
         };
         Some((boot, dispatch))
+    }
+
+    /// The session.
+    pub fn key(&self) -> SessionKey {
+        self.granted.ready.key
+    }
+
+    /// When it was accepted, granted and started, by the database's clock.
+    pub fn at(&self) -> Timestamp {
+        self.granted.ready.ready_since
     }
 
     /// The grant.
@@ -69,7 +62,7 @@ impl Dispatch {
         Lease {
             boot,
             token: LeaseToken(self.send.0),
-            epoch: self.epoch,
+            epoch: self.granted.epoch,
             write: 0,
         }
     }
@@ -77,55 +70,26 @@ impl Dispatch {
     /// How the grant is given back by somebody who did not begin.
     pub fn release(&self, boot: BootId) -> ReleaseSession {
         ReleaseSession {
-            key: self.key,
+            key: self.key(),
             lease: self.lease(boot),
             lost: false,
         }
     }
 
-    /// Its session, which is of this pool, to be enqueued once the grant was given back.
-    pub fn ready(&self, pool: &str) -> ReadySession {
-        ReadySession {
-            key: self.key,
-            pool: pool.to_owned(),
-            priority: self.options.priority,
-            ready_since: self.at,
-        }
-    }
-
-    /// The hot row's numbers.
-    pub fn counters(&self) -> Counters {
-        Counters {
-            next_seq: self.next_seq,
-            pending: self.pending,
-            signals: self.signals,
-            context_version: self.context_version,
-        }
-    }
-
-    /// The version of the session's agent that the send is pinned to.
-    pub fn agent_version(&self) -> i32 {
-        self.agent_version
-    }
-
-    /// What the session has spent.
-    pub fn spent(&self) -> Spent {
-        self.spent.unwrap_or_default()
-    }
-
     /// The send as it is stored, with its session's agent.
     pub fn started(self, agent: AgentSpec) -> StartedSend {
-        let deadline_at = self.options.deadline.map(|span| self.at.after(span.0));
+        let (key, at) = (self.key(), self.at());
+        let deadline_at = self.options.deadline.map(|span| at.after(span.0));
         let record = SendRecord {
             id: self.send,
-            key: self.key,
+            key,
             position: Some(self.position),
             status: SendStatus::Running,
             waiting_on: None,
             stop_reason: None,
             input: self.input,
             options: self.options,
-            agent_version: Some(self.agent_version),
+            agent_version: Some(self.granted.agent_version),
             output_text: None,
             output: None,
             error: None,
@@ -143,8 +107,8 @@ impl Dispatch {
             deadline_at,
             alarm_at: deadline_at,
             first_step: self.first_step,
-            created_at: self.at,
-            started_at: Some(self.at),
+            created_at: at,
+            started_at: Some(at),
             finished_at: None,
         };
         StartedSend::new(record, agent, None)

@@ -407,8 +407,8 @@ impl World {
         };
         let outcome = self.store.accept_sends(self.boot, vec![item.clone()]).await;
         match outcome.expect("never fails").pop() {
-            Some(AcceptOutcome::Accepted(accepted)) => {
-                let untold = self.dispatch(&item, &accepted).await;
+            Some(AcceptOutcome::Accepted(mut accepted)) => {
+                let untold = self.dispatch(item, &mut accepted).await;
                 (id, accepted.enqueue.or(untold))
             }
             other => panic!("not accepted: {other:?}"),
@@ -417,7 +417,7 @@ impl World {
 
     /// Tells the keeper of a session that it was granted it. Where it does not listen, the session is given back,
     /// and somebody else has to be told.
-    async fn dispatch(&self, item: &AcceptSend, accepted: &Accepted) -> Option<ReadySession> {
+    async fn dispatch(&self, item: AcceptSend, accepted: &mut Accepted) -> Option<ReadySession> {
         let (keeper, dispatch) = Dispatch::of(item, accepted)?;
         let json = serde_json::to_vec(&[&dispatch]).expect("it is JSON");
         let topic = Topic::Dispatches(keeper);

@@ -72,7 +72,7 @@ impl Running {
 
     /// Gives a granted session to the run that is at it; back where none is.
     fn join(&self, handed: Handed) -> Option<Handed> {
-        match self.lock().get_mut(&handed.dispatch.key) {
+        match self.lock().get_mut(&handed.dispatch.key()) {
             Some(entry) => {
                 if entry.granted.replace(handed.dispatch.send) != Some(handed.dispatch.send) {
                     entry.handed = Some(handed);
@@ -213,7 +213,7 @@ fn start(kernel: &Arc<Kernel>, key: SessionKey, slot: OwnedSemaphorePermit) {
 /// Begins a session that was granted with its send. Back where there is no slot for it.
 pub(crate) fn hand(kernel: &Arc<Kernel>, handed: Handed) -> Option<Handed> {
     let handed = kernel.running.join(handed)?;
-    let key = handed.dispatch.key;
+    let key = handed.dispatch.key();
     let Ok(slot) = kernel.slots.clone().try_acquire_owned() else {
         return Some(handed);
     };

@@ -1,5 +1,6 @@
 //! Windows of sessions that are between two sends.
 
+use std::io::{self, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use lru::LruCache;
@@ -28,11 +29,28 @@ pub(crate) struct Cached {
 impl Cached {
     fn weight(&self) -> usize {
         let agent = self.agent.as_ref();
-        let prompt = agent.map(|(_, agent)| agent.system_prompt.as_ref().map_or(0, String::len));
-        // Its other texts are short.
-        let agent = prompt.map_or(0, |prompt| prompt + 2 * size_of::<AgentSpec>());
+        let agent = agent.map_or(0, |(_, agent)| size_of::<AgentSpec>() + json_bytes(agent));
         self.window.weight() + agent
     }
+}
+
+/// About what an agent's texts take.
+fn json_bytes(agent: &AgentSpec) -> usize {
+    struct Count(usize);
+    impl Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    // What cannot be written as JSON was never read from it.
+    let _ = serde_json::to_writer(&mut count, agent);
+    count.0
 }
 
 #[derive(Debug)]
@@ -134,6 +152,22 @@ mod tests {
             cache.take(key(1)).map(|cached| cached.window.weight()),
             Some(window(2_000).window.weight())
         );
+        assert_eq!(cache.lock().bytes, 0);
+    }
+
+    #[test]
+    fn an_agent_that_is_kept_counts() {
+        let cache = Cache::new(10_000);
+        let large = AgentSpec {
+            name: Some("x".repeat(20_000)),
+            ..AgentSpec::default()
+        };
+        let cached = Cached {
+            agent: Some((1, Box::new(large))),
+            ..window(10)
+        };
+        cache.put(key(1), cached);
+        assert!(cache.take(key(1)).is_none());
         assert_eq!(cache.lock().bytes, 0);
     }
 }

@@ -56,10 +56,13 @@ fn begin(kernel: &Arc<Kernel>, life: &Life, dispatch: Dispatch) {
     if buggify("dispatch.unheard") {
         return;
     }
-    let age = kernel.boot.database_time(&kernel.parts).since(dispatch.at);
+    let age = kernel
+        .boot
+        .database_time(&kernel.parts)
+        .since(dispatch.at());
     // By then it may have been found, and given back, among what the process owns and does not run.
     if age >= strays::interval(&kernel.parts.config) / 2 {
-        tracing::debug!(session.id = %dispatch.key.session, ?age, "a grant was heard of too late");
+        tracing::debug!(session.id = %dispatch.key().session, ?age, "a grant was heard of too late");
         return;
     }
     let handed = Handed {
@@ -82,9 +85,9 @@ fn begin(kernel: &Arc<Kernel>, life: &Life, dispatch: Dispatch) {
 async fn decline(kernel: Arc<Kernel>, handed: Handed) {
     let Handed { life, dispatch } = handed;
     match kernel.writes.release(dispatch.release(life.id)).await {
-        Ok(_) => writes::enqueue(&kernel.parts, dispatch.ready(&kernel.parts.config.pool)),
+        Ok(_) => writes::enqueue(&kernel.parts, dispatch.granted.ready),
         Err(error) => {
-            tracing::debug!(session.id = %dispatch.key.session, %error, "not given back yet");
+            tracing::debug!(session.id = %dispatch.key().session, %error, "not given back yet");
         }
     }
 }

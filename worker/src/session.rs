@@ -1,5 +1,7 @@
 //! One activation of one session: claim it, run its sends while it is warm, give it back.
 
+mod window;
+
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -11,19 +13,20 @@ use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::id::{LeaseToken, SendId, SessionKey};
 use mainspring_shared::lease::Lease;
-use mainspring_shared::message::{Message, NewMessage};
+use mainspring_shared::message::NewMessage;
 use mainspring_shared::send::{SendResult, StopReason};
-use mainspring_shared::session::fold::{self, Fold};
 use mainspring_shared::session::projection::Projected;
-use mainspring_shared::session::window::{Window, from_seq};
+use mainspring_shared::session::window::from_seq;
 use mainspring_shared::store::{
-    self, CallChange, CallStep, ClaimOutcome, ClaimSession, Claimed, CompleteOutcome, CompleteSend,
-    Counters, ReadInbox, ReadMessages, ReleaseSession, SendTotals, StartedSend, Store, Then,
+    CallChange, CallStep, ClaimOutcome, ClaimSession, Claimed, CompleteOutcome, CompleteSend,
+    Counters, ReadInbox, ReadMessages, ReleaseSession, SendTotals, StartedSend, Then,
 };
 use mainspring_shared::tool::{answers, cancelled_call};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
+use self::window::{assemble, reload};
+pub(crate) use self::window::{read_messages, read_window};
 use crate::admit::{Control, Handed};
 use crate::boot::Life;
 use crate::cache::Cached;
@@ -32,9 +35,6 @@ use crate::send::{Left, Reach, Run, Turn, Unsaid};
 use crate::suspects::{Admitted, SUSPECT_FROM};
 use crate::writes::Began;
 use crate::{Kernel, metrics, writes};
-
-/// Messages read at once of a window that is read again.
-const RELOADED: u32 = 512;
 
 /// Items of the inbox that the end of a broken run tells.
 const ITEMS_MAX: u32 = 64;
@@ -61,7 +61,7 @@ pub(crate) async fn run(kernel: &Arc<Kernel>, key: SessionKey) {
 
 /// Runs a send whose session was granted with it, and those behind it.
 pub(crate) async fn run_granted(kernel: &Arc<Kernel>, handed: Handed) {
-    let key = handed.dispatch.key;
+    let key = handed.dispatch.key();
     if let Some(granted) = Box::pin(take(kernel, handed)).await {
         work(kernel, key, granted).await;
     }
@@ -71,9 +71,10 @@ pub(crate) async fn run_granted(kernel: &Arc<Kernel>, handed: Handed) {
 /// the session's now. None where it cannot be had: then the session goes back.
 async fn take(kernel: &Kernel, handed: Handed) -> Option<Granted> {
     let Handed { life, dispatch } = handed;
-    let (key, lease) = (dispatch.key, dispatch.lease(life.id));
-    let counters = dispatch.counters();
-    let (version, spent) = (dispatch.agent_version(), dispatch.spent());
+    let (key, lease) = (dispatch.key(), dispatch.lease(life.id));
+    let granted = &dispatch.granted;
+    let (counters, version) = (granted.counters, granted.agent_version);
+    let spent = granted.spent.unwrap_or_default();
     let mut cached = kernel.kept.cache.take(key);
     if let Some(ahead) = cached.take_if(|cached| cached.window.next_seq() > counters.next_seq) {
         // The message came twice: what it is about is done.
@@ -479,68 +480,6 @@ async fn held(
     kernel.kept.cache.put(key, cached);
 }
 
-/// The window of a session that this worker holds, read again; none where it cannot be had.
-async fn reload(
-    kernel: &Kernel,
-    key: SessionKey,
-    send: &StartedSend,
-    next_seq: i64,
-) -> Option<Window> {
-    let store = kernel.parts.store.as_ref();
-    let first = store.get_session(key).await.ok()??.first_seq;
-    let from = send.window_from(next_seq).max(first);
-    read_window(store, key, from, next_seq).await.ok()?
-}
-
-/// The folds of a session and its messages behind them, from this `seq` on, or from the call that a
-/// result there belongs to; none where they changed meanwhile.
-pub(crate) async fn read_window(
-    store: &dyn Store,
-    key: SessionKey,
-    from: i64,
-    next_seq: i64,
-) -> store::Result<Option<Window>> {
-    let folds = store.read_folds(key).await?;
-    let from = fold::begin(from, fold::end(&folds));
-    let window = read_messages(store, key, from, next_seq).await?;
-    Ok(window.map(|window| window.behind(folds)))
-}
-
-/// The messages of a session from this `seq` on, or from the call that a result there belongs to, up to
-/// `next_seq`; none where they are not all there.
-pub(crate) async fn read_messages(
-    store: &dyn Store,
-    key: SessionKey,
-    mut from: i64,
-    next_seq: i64,
-) -> store::Result<Option<Window>> {
-    let mut messages: Vec<Message> = Vec::new();
-    loop {
-        let after = messages.last().map_or(from - 1, |last| last.seq);
-        if after + 1 >= next_seq {
-            break;
-        }
-        let query = ReadMessages {
-            key,
-            after,
-            limit: RELOADED,
-        };
-        let mut page = store.read_messages(query).await?;
-        page.retain(|message| message.seq < next_seq);
-        let Some(first) = page.first() else {
-            return Ok(None);
-        };
-        let asked = first.asked_at_seq;
-        if let Some(asked) = asked.filter(|asked| messages.is_empty() && *asked < from) {
-            // A call is never parted from its results.
-            from = asked;
-            continue;
-        }
-        messages.extend(page);
-    }
-    Ok(Window::new(messages, next_seq).ok())
-}
-
 /// Whether the session is for workers of another pool: one that was enqueued, or was run, before its
 /// agent was given another.
 async fn belongs_elsewhere(kernel: &Kernel, key: SessionKey, send: &StartedSend) -> bool {
@@ -582,31 +521,6 @@ fn begin<'a>(kernel: &'a Arc<Kernel>, turn: Turn<'a>) -> Box<Run<'a>> {
     };
     kernel.running.at(turn.send.record.key, control);
     Box::new(Run::new(kernel, turn))
-}
-
-/// The window from what the cache held and what the claim brought; none when they do not fit.
-fn assemble(
-    cached: Option<Window>,
-    mut folds: Vec<Fold>,
-    (projected, brought): (Projected, Vec<Message>),
-    next_seq: i64,
-) -> Option<Window> {
-    if let Some(mut window) = cached {
-        let continues = brought.first().map_or(next_seq, |first| first.seq) == window.next_seq();
-        // What comes with projections is a whole window.
-        if continues && projected.shown.is_empty() && window.extend(brought.iter().cloned()).is_ok()
-        {
-            return (window.next_seq() == next_seq).then_some(window);
-        }
-        // The claim brings none where those of the cache are still the session's.
-        folds = window
-            .folds()
-            .iter()
-            .map(|fold| Fold::clone(fold))
-            .collect();
-    }
-    let window = Window::new(brought, next_seq).ok()?;
-    Some(window.projected(projected).ok()?.behind(folds))
 }
 
 /// Gives a session back as it is: it stays ready for the sweep and for others.

@@ -325,14 +325,7 @@ fn publish<T>(
         .zip(answers)
         .filter_map(|((key, send), answer)| {
             let (n, settled) = step(answer.as_ref().ok()?)?;
-            Some(StepNotice {
-                key: *key,
-                send: *send,
-                n,
-                settled,
-                ended: None,
-                keeper: None,
-            })
+            Some(StepNotice::new(*key, *send, n, settled))
         })
         .collect();
     tell(parts, &notices);
@@ -355,28 +348,15 @@ fn ended_notice(
         ..view
     });
     Some(StepNotice {
-        key,
-        send,
-        n: completed.step,
-        settled: true,
         ended: ended.as_ref().and_then(Ended::of),
         keeper: (completed.rests() && room.is_some()).then_some(boot),
+        ..StepNotice::new(key, send, completed.step, true)
     })
 }
 
 /// Tells those who watch of a step that was committed outside of groups, and settled nothing.
 pub(crate) fn publish_step(parts: &Parts, key: SessionKey, send: SendId, n: i64) {
-    tell(
-        parts,
-        &[StepNotice {
-            key,
-            send,
-            n,
-            settled: false,
-            ended: None,
-            keeper: None,
-        }],
-    );
+    tell(parts, &[StepNotice::new(key, send, n, false)]);
 }
 
 fn tell(parts: &Parts, notices: &[StepNotice]) {

@@ -43,14 +43,7 @@ async fn serve(app: &App) -> Result<Duration, store::Error> {
     app.notifier.enqueue(swept.enqueue);
     let ended = swept.finished.into_iter();
     let notices: Vec<_> = ended
-        .map(|(key, send, n)| StepNotice {
-            key,
-            send,
-            n,
-            settled: true,
-            ended: None,
-            keeper: None,
-        })
+        .map(|(key, send, n)| StepNotice::new(key, send, n, true))
         .collect();
     app.notifier.publish_steps(&notices);
     orphans::cancel_work_of(app, boot, swept.begun).await?;

@@ -102,14 +102,7 @@ fn announce(app: &App, fired: Fired) {
     app.notifier.enqueue(fired.enqueue);
     let sends = fired.sends.into_iter();
     let notices: Vec<_> = sends
-        .map(|fired| StepNotice {
-            key: fired.key,
-            send: fired.send,
-            n: fired.step,
-            settled: false,
-            ended: None,
-            keeper: None,
-        })
+        .map(|fired| StepNotice::new(fired.key, fired.send, fired.step, false))
         .collect();
     app.notifier.publish_steps(&notices);
 }

@@ -102,7 +102,7 @@ impl Acceptor {
             batches: Semaphore::new(BATCHES_IN_FLIGHT),
             creations: Group::spawn(1, move |items: Vec<Creation>| {
                 let store = store.clone();
-                async move { each(items, |items| store.create_sessions(items)).await }
+                async move { each(&items, |items| store.create_sessions(items)).await }
             }),
             tools: KnownTools::default(),
         }
@@ -265,19 +265,17 @@ async fn commit(app: &Arc<App>, items: Vec<AcceptSend>) -> Vec<AcceptResult> {
     } else {
         items
     };
-    let mut outcomes = each(items.clone(), |items| app.store.accept_sends(boot, items)).await;
+    let mut outcomes = each(&items, |items| app.store.accept_sends(boot, items)).await;
     let mut notices = Vec::with_capacity(count);
     let mut dispatches = Dispatches::default();
-    for (item, outcome) in items.iter().zip(&mut outcomes) {
+    for (item, outcome) in items.into_iter().zip(&mut outcomes) {
         if let Ok(AcceptOutcome::Accepted(accepted)) = outcome {
-            notices.push(StepNotice {
-                key: item.target.key(),
-                send: item.id,
-                n: accepted.step,
-                settled: false,
-                ended: None,
-                keeper: None,
-            });
+            notices.push(StepNotice::new(
+                item.target.key(),
+                item.id,
+                accepted.step,
+                false,
+            ));
             app.notifier.enqueue(accepted.enqueue.take());
             dispatches.add(item, accepted);
         }

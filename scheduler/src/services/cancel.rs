@@ -23,7 +23,8 @@ pub async fn send(
 ) -> Result<SendView, Error> {
     let watcher = app.watch.send(id);
     let boot = app.boot_id()?;
-    let step = |items| each(items, |items| app.store.cancel_sends(boot, items));
+    let step =
+        async |items: Vec<_>| each(&items, |items| app.store.cancel_sends(boot, items)).await;
     let is_locked = |outcome: &_| matches!(outcome, Ok(CancelOutcome::Locked));
     let items = vec![(tenant, id)];
     let outcomes = step(items.clone()).await;
@@ -35,14 +36,7 @@ pub async fn send(
             enqueue,
         }) => {
             app.notifier.enqueue(enqueue);
-            let notice = StepNotice {
-                key: send.key,
-                send: id,
-                n: step,
-                settled: true,
-                ended: None,
-                keeper: None,
-            };
+            let notice = StepNotice::new(send.key, id, step, true);
             app.notifier.publish_steps(&[notice]);
             cancel_work_of(app, send.key, id).await?;
             Ok(SendView::from(*send))

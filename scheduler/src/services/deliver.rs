@@ -51,7 +51,8 @@ pub async fn deliver(app: &App, items: Vec<DeliverItem>) -> Vec<Result<Option<De
         Err(error) => return vec![Err(error); items.len()],
     };
     let targets: Vec<_> = items.iter().map(|item| (item.key, item.mode)).collect();
-    let step = |items| each(items, |items| app.store.deliver_items(boot, items));
+    let step =
+        async |items: Vec<_>| each(&items, |items| app.store.deliver_items(boot, items)).await;
     let is_locked = |outcome: &_| matches!(outcome, Ok(DeliverOutcome::Locked));
     let outcomes = step(items.clone()).await;
     let outcomes = retry_locked(app, items, outcomes, is_locked, step).await;

@@ -8,22 +8,20 @@ use mainspring_runtime::buggify;
 use mainspring_shared::bus::Topic;
 use mainspring_shared::dispatch::Dispatch;
 use mainspring_shared::id::BootId;
-use mainspring_shared::store::{AcceptSend, Accepted, ReadySession};
+use mainspring_shared::store::{AcceptSend, Accepted};
 
 use crate::app::App;
 use crate::metrics::{DISPATCHED, UNDISPATCHED};
 
 /// What a group of accepts granted, by worker.
 #[derive(Debug, Default)]
-pub struct Dispatches(BTreeMap<BootId, Vec<(Dispatch, ReadySession)>>);
+pub struct Dispatches(BTreeMap<BootId, Vec<Dispatch>>);
 
 impl Dispatches {
     /// Adds what an accept granted, if it did.
-    pub fn add(&mut self, item: &AcceptSend, accepted: &mut Accepted) {
-        let dispatch = Dispatch::of(item, accepted);
-        if let (Some((keeper, dispatch)), Some(granted)) = (dispatch, accepted.granted.take()) {
-            let each = self.0.entry(keeper).or_default();
-            each.push((dispatch, granted.ready));
+    pub fn add(&mut self, item: AcceptSend, accepted: &mut Accepted) {
+        if let Some((keeper, dispatch)) = Dispatch::of(item, accepted) {
+            self.0.entry(keeper).or_default().push(dispatch);
         }
     }
 
@@ -38,13 +36,12 @@ impl Dispatches {
     }
 }
 
-async fn tell(app: &App, keeper: BootId, granted: Vec<(Dispatch, ReadySession)>) {
+async fn tell(app: &App, keeper: BootId, granted: Vec<Dispatch>) {
     if buggify("dispatch.lost") {
         return;
     }
     let count = granted.len() as u64;
-    let dispatches: Vec<&Dispatch> = granted.iter().map(|(dispatch, _)| dispatch).collect();
-    let json = match serde_json::to_vec(&dispatches) {
+    let json = match serde_json::to_vec(&granted) {
         Ok(json) => Bytes::from(json),
         Err(error) => {
             tracing::error!(%error, "a dispatch cannot be written as JSON");
@@ -57,11 +54,12 @@ async fn tell(app: &App, keeper: BootId, granted: Vec<(Dispatch, ReadySession)>)
     }
     metrics::counter!(UNDISPATCHED).increment(count);
     app.keepers.forget(keeper);
-    let leases = dispatches.iter().map(|dispatch| dispatch.release(keeper));
+    let leases = granted.iter().map(|dispatch| dispatch.release(keeper));
     match app.store.release_sessions(leases.collect()).await {
         Ok(released) => {
             let free = granted.into_iter().zip(released);
-            let free = free.filter_map(|((_, ready), released)| released.then_some(ready));
+            let free = free.filter(|(_, released)| *released);
+            let free = free.map(|(dispatch, _)| dispatch.granted.ready);
             app.notifier.enqueue(free);
         }
         Err(error) => tracing::debug!(boot.id = %keeper, %error, "grants are not given back yet"),

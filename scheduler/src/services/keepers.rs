@@ -104,12 +104,8 @@ mod tests {
 
     fn ended(session: u128, keeper: Option<u128>) -> StepNotice {
         StepNotice {
-            key: key(session),
-            send: SendId(Uuid::nil()),
-            n: 1,
-            settled: true,
-            ended: None,
             keeper: keeper.map(boot),
+            ..StepNotice::new(key(session), SendId(Uuid::nil()), 1, true)
         }
     }
 

@@ -95,14 +95,7 @@ impl Notifier {
                     enqueue,
                 } => {
                     self.enqueue(enqueue);
-                    self.publish_steps(&[StepNotice {
-                        key: send.key,
-                        send: send.id,
-                        n: step,
-                        settled: true,
-                        ended: None,
-                        keeper: None,
-                    }]);
+                    self.publish_steps(&[StepNotice::new(send.key, send.id, step, true)]);
                 }
                 CancelOutcome::Locked => all = false,
                 CancelOutcome::AlreadyFinal(_) | CancelOutcome::NotFound => {}

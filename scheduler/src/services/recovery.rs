@@ -30,14 +30,8 @@ pub async fn resume(app: &App, key: SessionKey) -> Result<SendRecord, Error> {
         priority: record.options.priority,
         ready_since: app.clock.now(),
     }]);
-    app.notifier.publish_steps(&[StepNotice {
-        key,
-        send: id,
-        n: record.first_step,
-        settled: false,
-        ended: None,
-        keeper: None,
-    }]);
+    app.notifier
+        .publish_steps(&[StepNotice::new(key, id, record.first_step, false)]);
     Ok(record)
 }
 

@@ -59,7 +59,7 @@ impl Watch {
             runs: Arc::default(),
             reads: Group::spawn(2, move |ids: Vec<(TenantId, SendId)>| {
                 let store = store.clone();
-                async move { each(ids, |ids| store.get_sends(ids)).await }
+                async move { each(&ids, |ids| store.get_sends(ids)).await }
             }),
         }
     }
@@ -413,14 +413,7 @@ mod tests {
             tenant: TenantId::DEFAULT,
             session: SessionId(Uuid::from_u128(n)),
         };
-        StepNotice {
-            key,
-            send: SendId(Uuid::from_u128(n)),
-            n: 1,
-            settled,
-            ended: None,
-            keeper: None,
-        }
+        StepNotice::new(key, SendId(Uuid::from_u128(n)), 1, settled)
     }
 
     #[tokio::test]

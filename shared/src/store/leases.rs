@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 
 use super::Result;
 use super::calls::{CallChange, CallStep, Delivery, NewCall};
@@ -123,7 +124,7 @@ pub enum ClaimOutcome {
 }
 
 /// The numbers of a session's hot row, after the statement that returned them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
     /// The `seq` of the next message.
     pub next_seq: i64,

@@ -11,6 +11,7 @@ use crate::send::SendRecord;
 use crate::time::Timestamp;
 use crate::workflow::run::RunLeaf;
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 
 /// Sends from outside: accepting, cancelling, talking to a busy session.
 #[async_trait]
@@ -238,7 +239,7 @@ pub struct Accepted {
 }
 
 /// What the keeper of a session has to know of its grant besides the send.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GrantedSend {
     /// The session, to be enqueued where the keeper cannot be told and the grant was given back.
     pub ready: ReadySession,

@@ -3,6 +3,7 @@
 use super::Result;
 use crate::id::BootId;
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 use uuid::Uuid;
@@ -47,7 +48,7 @@ macro_rules! sweeps_methods {
 }
 
 /// A session that someone has to enqueue.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ReadySession {
     /// The session.
     pub key: SessionKey,

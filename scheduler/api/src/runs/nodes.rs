@@ -348,7 +348,8 @@ pub(crate) async fn steer(
         items_max: ITEMS_MAX,
     };
     let boot = app.boot_id()?;
-    let step = |items| each(items, |items| app.store.deliver_items(boot, items));
+    let step =
+        async |items: Vec<_>| each(&items, |items| app.store.deliver_items(boot, items)).await;
     let is_locked = |outcome: &_| matches!(outcome, Ok(DeliverOutcome::Locked));
     let outcomes = step(vec![item.clone()]).await;
     let mut outcomes = retry_locked(&app, vec![item], outcomes, is_locked, step).await;

@@ -116,7 +116,7 @@ impl Batch for Timers {
         items: Vec<Self::Item>,
         permits: Permits,
     ) -> Vec<Result<Creation<TimerId, TimerView>, Error>> {
-        let outcomes = each(items, |items| app.store.create_timers(items)).await;
+        let outcomes = each(&items, |items| app.store.create_timers(items)).await;
         let armed: Vec<_> = outcomes
             .iter()
             .filter_map(|outcome| match outcome {

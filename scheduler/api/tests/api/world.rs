@@ -343,14 +343,7 @@ impl World {
 
     /// Tells everyone of a step.
     pub(crate) fn publish(&self, claimed: &Claimed, n: i64, settled: bool) {
-        let notice = StepNotice {
-            key: claimed.key,
-            send: claimed.send.record.id,
-            n,
-            settled,
-            ended: None,
-            keeper: None,
-        };
+        let notice = StepNotice::new(claimed.key, claimed.send.record.id, n, settled);
         let json = serde_json::to_vec(&[notice]).expect("json");
         self.bus.publish(Topic::Steps, Bytes::from(json));
     }

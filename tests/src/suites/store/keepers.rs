@@ -30,15 +30,15 @@ async fn rested(store: &dyn Inspect, session: u128, first: u128) {
 }
 
 /// What the keeper has of a granted send.
-fn held(item: &AcceptSend, accepted: &Accepted) -> Option<Claimed> {
+fn held(item: AcceptSend, accepted: &mut Accepted) -> Option<Claimed> {
     let (keeper, dispatch) = Dispatch::of(item, accepted)?;
-    let (lease, counters) = (dispatch.lease(keeper), dispatch.counters());
-    let key = dispatch.key;
+    let (key, lease) = (dispatch.key(), dispatch.lease(keeper));
+    let (counters, spent) = (dispatch.granted.counters, dispatch.granted.spent);
     Some(Claimed {
         key,
         lease,
         counters,
-        spent: dispatch.spent(),
+        spent: spent.unwrap_or_default(),
         send: dispatch.started(new_session(1).agent),
         seated: false,
         folds: Vec::new(),
@@ -61,7 +61,7 @@ pub async fn what_is_granted_is_what_a_claim_behind_the_accept_would_grant(store
     rested(store, 1, 1).await;
     rested(store, 2, 2).await;
     let item = kept(11, 1, 1);
-    let accepted = accept(store, 30, item.clone()).await;
+    let mut accepted = accept(store, 30, item.clone()).await;
     assert_eq!(accepted.enqueue, None);
     let granted = accepted.granted.clone().expect("it rests");
     let twin = accept(store, 30, sending(12, 2)).await;
@@ -91,7 +91,7 @@ pub async fn what_is_granted_is_what_a_claim_behind_the_accept_would_grant(store
     assert_eq!(stored(store, 11).await, expected);
     assert_eq!(steps(store, 1).await.len(), steps(store, 2).await.len());
     // Its keeper knows of it what a claimer does.
-    let held = held(&item, &accepted).expect("granted");
+    let held = held(item, &mut accepted).expect("granted");
     assert_eq!(held.send.record, stored(store, 11).await);
     assert_eq!(
         held.counters,
@@ -127,8 +127,8 @@ pub async fn a_keeper_that_gives_back_has_lost_nothing(store: &dyn Inspect) {
     register(store, 1).await;
     rested(store, 1, 1).await;
     let item = kept(2, 1, 1);
-    let accepted = accept(store, 30, item.clone()).await;
-    let (keeper, dispatch) = Dispatch::of(&item, &accepted).expect("granted");
+    let mut accepted = accept(store, 30, item.clone()).await;
+    let (keeper, dispatch) = Dispatch::of(item, &mut accepted).expect("granted");
     let release = dispatch.release(keeper);
     let released = store.at(time(40)).release_sessions(vec![release]).await;
     assert_eq!(released.expect("the store answers"), [true]);
@@ -213,7 +213,7 @@ pub async fn of_sends_of_one_call_the_first_is_granted(store: &dyn Inspect) {
     rested(store, 1, 1).await;
     let plain = SendOptions::default();
     let items = vec![kept(2, 1, 1), with(kept(3, 1, 1), plain), sending(4, 1)];
-    let outcomes = store
+    let mut outcomes = store
         .at(time(30))
         .accept_sends(boot(SCHEDULER), items.clone())
         .await
@@ -228,10 +228,10 @@ pub async fn of_sends_of_one_call_the_first_is_granted(store: &dyn Inspect) {
     assert_eq!(granted.collect::<Vec<_>>(), [true, false, false]);
     let hot = dumped(store, 1).await.hot;
     assert_eq!((hot.pending, hot.owner), (2, Some(boot(1))));
-    let AcceptOutcome::Accepted(first) = &outcomes[0] else {
+    let AcceptOutcome::Accepted(first) = &mut outcomes[0] else {
         panic!("accepted was expected");
     };
-    let held = held(&items[0], first).expect("granted");
+    let held = held(items[0].clone(), first).expect("granted");
     let completed = complete(store, 40, ending(&held, Then::Continue)).await;
     let (next, _) = completed.next.expect("two wait");
     assert_eq!(next.record.id, send(3));

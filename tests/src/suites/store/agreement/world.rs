@@ -374,10 +374,10 @@ impl<'a> World<'a> {
         outcomes: Vec<AcceptOutcome>,
     ) -> Result<(), String> {
         for (item, outcome) in items.iter().zip(outcomes) {
-            let AcceptOutcome::Accepted(accepted) = outcome else {
+            let AcceptOutcome::Accepted(mut accepted) = outcome else {
                 continue;
             };
-            let Some((keeper, dispatch)) = Dispatch::of(item, &accepted) else {
+            let Some((keeper, dispatch)) = Dispatch::of(item.clone(), &mut accepted) else {
                 continue;
             };
             let ids = vec![(item.target.key().tenant, item.id)];
