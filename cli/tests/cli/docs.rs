@@ -20,7 +20,7 @@ const ELSEWHERE: [(&str, &str); 10] = [
         "cargo build -p mainspring-cli\nexport",
         "has a test: e2e::storm",
     ),
-    ("cargo build --release", "measures for an hour"),
+    ("cargo build --profile dist", "measures for an hour"),
     (
         "examples/long_memory/run.py",
         "has a test: e2e::long_memory",
