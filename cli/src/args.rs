@@ -166,6 +166,12 @@ pub(crate) enum Command {
     /// Lists, shows, creates, updates and deletes tenants
     #[command(subcommand)]
     Tenants(TenantsCommand),
+    /// Erases the tenant that --tenant names, with everything that it has
+    Erase {
+        /// Returns once it has begun
+        #[arg(long)]
+        no_wait: bool,
+    },
     /// Creates, changes and deletes webhooks, lists their deliveries and makes them again
     #[command(subcommand)]
     Webhooks(WebhooksCommand),

@@ -48,6 +48,9 @@ settings! {
         /// Interval between retention passes.
         retention_interval: Duration = Duration::from_mins(1)
             => Key::span("scheduler.retention_interval", SECOND, DAY);
+        /// Maximum interval between looks for tenants that are to be erased.
+        erase_interval: Duration = Duration::from_secs(5)
+            => Key::span("scheduler.erase_interval", LOOK_MIN, HOUR);
         /// Interval between passes that remove blobs which nothing names.
         blob_interval: Duration = Duration::from_hours(1)
             => Key::span("scheduler.blob_interval", SECOND, DAY);

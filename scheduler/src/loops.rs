@@ -3,6 +3,7 @@
 
 pub(crate) mod alarms;
 pub(crate) mod blobs;
+pub(crate) mod erasures;
 pub(crate) mod journal;
 mod orphans;
 pub(crate) mod retention;

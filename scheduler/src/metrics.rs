@@ -42,6 +42,8 @@ pub(crate) const RETENTION_SKIPPED: &str = "mainspring_retention_skipped";
 pub(crate) const ERASED: &str = "mainspring_deleted_rows_total";
 /// Gauge: seconds for which the deleted session that has waited the longest has had rows to remove.
 pub(crate) const ERASING_SECONDS: &str = "mainspring_deleted_waiting_seconds";
+/// Counter: rows of tenants that were erased, once nothing of them is left.
+pub(crate) const TENANT_ROWS_ERASED: &str = "mainspring_tenant_rows_erased_total";
 /// Counter: failures of background loops, by `loop`.
 pub(crate) const LOOP_FAILURES: &str = "mainspring_loop_failures_total";
 /// Counter: advances of runs that became durable.

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::{App, Parts};
-use crate::loops::{alarms, blobs, journal, retention, runs, sweep, timers, webhooks};
+use crate::loops::{alarms, blobs, erasures, journal, retention, runs, sweep, timers, webhooks};
 use crate::services::accept::Acceptor;
 use crate::services::keepers::Keepers;
 use crate::services::notify::{self, Notifier};
@@ -79,6 +79,9 @@ pub fn start(parts: Parts, lifecycle: &Lifecycle) -> (Arc<App>, Loops) {
         retention::run(app).boxed()
     }));
     tasks.spawn(keep(app.clone(), "blobs", |app| blobs::run(app).boxed()));
+    tasks.spawn(keep(app.clone(), "erasures", |app| {
+        erasures::run(app).boxed()
+    }));
     tasks.spawn(keep(app.clone(), "webhooks", |app| {
         webhooks::run(app).boxed()
     }));

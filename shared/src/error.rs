@@ -223,6 +223,8 @@ codes! {
     TenantNotEmpty = "tenant.not_empty", Conflict, 409;
     /// Nothing of the tenant is removed at present.
     TenantHeld = "tenant.held", Conflict, 409;
+    /// The tenant is being erased, and nothing acts for it any more.
+    TenantErasing = "tenant.erasing", Conflict, 409;
     /// No key has this id.
     KeyNotFound = "key.not_found", NotFound, 404;
     /// The tenant sends more requests than its limit allows.

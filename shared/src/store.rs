@@ -29,6 +29,7 @@ mod sends;
 mod sessions;
 mod skills;
 mod sweeps;
+mod tenant_erasures;
 mod tenants;
 mod timers;
 mod tree;
@@ -96,6 +97,7 @@ pub use sweeps::{
     AlarmSweep, Orphans, ReadySession, RetireSends, Retired, SweepOrphans, SweepReady, Sweeps,
     Swept,
 };
+pub use tenant_erasures::{BeginErasureOutcome, ROWS_ERASED_AT_ONCE, TenantErasures};
 pub use tenants::{
     CalledSeats, CreateKeyOutcome, CreateTenantOutcome, DeleteTenantOutcome, ListKeys, ListTenants,
     NewKey, NewTenant, PLACE_KEPT_MS, RotateKey, TenantPatch, TenantUsage, TenantUsageQuery,
@@ -119,7 +121,8 @@ pub mod prelude {
     pub use super::{
         Agents as _, BlobRows as _, Boots as _, Calibrations as _, Calls as _, Extractions as _,
         Leases as _, Lists as _, Memories as _, Pauses as _, Reads as _, Runs as _, Sends as _,
-        Sessions as _, Skills as _, Sweeps as _, Tenants as _, Timers as _, Webhooks as _,
+        Sessions as _, Skills as _, Sweeps as _, TenantErasures as _, Tenants as _, Timers as _,
+        Webhooks as _,
     };
 }
 
@@ -147,6 +150,7 @@ pub trait Store:
     + Sessions
     + Skills
     + Sweeps
+    + TenantErasures
     + Tenants
     + Timers
     + Webhooks
@@ -171,6 +175,7 @@ impl<T> Store for T where
         + Sessions
         + Skills
         + Sweeps
+        + TenantErasures
         + Tenants
         + Timers
         + Webhooks
@@ -194,6 +199,7 @@ macro_rules! store_methods {
         $crate::memories_methods!($apply);
         $crate::pauses_methods!($apply);
         $crate::tenants_methods!($apply);
+        $crate::tenant_erasures_methods!($apply);
         $crate::webhooks_methods!($apply);
         $crate::sends_methods!($apply);
         $crate::leases_methods!($apply);

@@ -5,6 +5,7 @@
 //! another one.
 
 mod binding;
+mod erasure;
 mod retention;
 mod seats;
 
@@ -22,6 +23,7 @@ use crate::stored::Extra;
 use crate::time::Timestamp;
 
 pub use binding::{AGENTS_MAX, Binding, Narrowed, Outside, PAIRS_MAX};
+pub use erasure::{ErasureProgress, TenantErasure};
 pub use retention::Retention;
 pub use seats::{InLine, Room, SEAT_CALLED_MS, SEAT_LINE_MAX, SeatLimits, SeatsTaken};
 
@@ -188,6 +190,8 @@ pub struct Tenant {
     pub weight: u32,
     /// For how long what it has is kept.
     pub retention: Retention,
+    /// Since when it is being erased: nothing acts for it any more.
+    pub erasing_at: Option<Timestamp>,
     /// When it was created.
     pub created_at: Timestamp,
 }

@@ -282,7 +282,12 @@ impl Gatekeeper {
             Some(id) => app.store.get_tenant(id).await?,
             None => None,
         };
-        found.map(|tenant| tenant.id).ok_or_else(no_tenant)
+        let found = found.ok_or_else(no_tenant)?;
+        if found.erasing_at.is_some() {
+            let detail = "the tenant is being erased: nothing acts for it any more";
+            return Err(Error::new(Code::TenantErasing, detail));
+        }
+        Ok(found.id)
     }
 
     /// Ends a stream whose key was revoked, deleted or has expired, or whose token has, at its next piece: an event or

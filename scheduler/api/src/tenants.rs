@@ -1,5 +1,6 @@
 //! Tenants: for operators.
 
+mod erasure;
 pub(crate) mod keys;
 mod usage;
 
@@ -54,6 +55,9 @@ pub(super) struct TenantView {
     weight: u32,
     /// For how long what it has is kept.
     retention: Retention,
+    /// Since when it is being erased, if it is.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    erasing_at: Option<Timestamp>,
     /// When it was created.
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
@@ -67,6 +71,7 @@ impl From<Tenant> for TenantView {
             limits: tenant.limits,
             weight: tenant.weight,
             retention: tenant.retention,
+            erasing_at: tenant.erasing_at,
             created_at: tenant.created_at,
         }
     }
@@ -243,6 +248,8 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(list, create))
         .routes(routes!(show, change, remove))
         .routes(routes!(usage::of_tenant))
+        .routes(routes!(erasure::begin))
+        .routes(routes!(erasure::show))
 }
 
 /// Creates a tenant

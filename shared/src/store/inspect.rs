@@ -33,6 +33,9 @@ pub trait Inspect: Store {
 
     /// Reads everything, as of one moment. Fails on the first row that cannot be read.
     async fn dump(&self) -> Result<Dump>;
+
+    /// How many rows there are of a tenant, by table, its own row left out.
+    async fn rows_of(&self, tenant: TenantId) -> Result<BTreeMap<String, u64>>;
 }
 
 /// The whole content of a store in a fixed order: tenants, then ids.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use mainspring_shared::id::{SendId, SessionKey};
+use mainspring_shared::id::{SendId, SessionKey, TenantId};
 use mainspring_shared::store::{self, Dump, DumpSession, Inspect};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::usage::Usage;
@@ -17,7 +17,7 @@ use crate::hot;
 use crate::lists;
 use crate::memories;
 use crate::projections;
-use crate::query::statement;
+use crate::query::{query_as, statement};
 use crate::row::Row;
 use crate::rows::{self, Cells};
 use crate::runs;
@@ -36,6 +36,23 @@ impl Inspect for SqlStore {
 
     async fn dump(&self) -> store::Result<Dump> {
         self.snapshot(|conn| Box::pin(all(conn))).await
+    }
+
+    async fn rows_of(&self, tenant: TenantId) -> store::Result<BTreeMap<String, u64>> {
+        self.read(move |conn| {
+            Box::pin(async move {
+                let found: Vec<(String, i64)> =
+                    query_as(sql!("tenants/rows_of"), ["kind", "count"])
+                        .bind(tenant.0)
+                        .fetch_all(conn)
+                        .await?;
+                let found = found.into_iter().filter(|(_, count)| *count > 0);
+                Ok(found
+                    .map(|(table, count)| (table, count.unsigned_abs()))
+                    .collect())
+            })
+        })
+        .await
     }
 }
 

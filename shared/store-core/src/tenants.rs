@@ -138,6 +138,7 @@ fn tenant(row: &Row) -> Result<Tenant> {
         limits: cells.json("limits")?,
         weight: u32::try_from(cells.get::<i32>("weight")?).unwrap_or(1),
         retention: cells.json_opt("retention")?.unwrap_or_default(),
+        erasing_at: cells.time_opt("erasing_at")?,
         created_at: cells.time("created_at")?,
     })
 }
@@ -205,6 +206,7 @@ async fn create(
         limits: new.limits,
         weight: new.weight,
         retention: new.retention,
+        erasing_at: None,
         created_at: tx.now,
     };
     statement(sql!("tenants/create"))
@@ -225,7 +227,7 @@ async fn create(
     Ok(CreateTenantOutcome::Created(tenant))
 }
 
-async fn lock(tx: &mut Tx) -> Result<()> {
+pub(crate) async fn lock(tx: &mut Tx) -> Result<()> {
     let locked = statement(sql!("tenants/lock")).execute(tx.conn()).await;
     locked.map(drop)
 }
@@ -237,7 +239,7 @@ async fn named(conn: &mut Conn, name: &str) -> Result<Option<TenantId>> {
     Ok(found.map(TenantId))
 }
 
-async fn get(conn: &mut Conn, id: TenantId) -> Result<Option<Tenant>> {
+pub(crate) async fn get(conn: &mut Conn, id: TenantId) -> Result<Option<Tenant>> {
     let row = statement(sql!("tenants/get")).bind(id.0);
     let row = row.fetch_optional(conn).await?;
     row.as_ref().map(tenant).transpose()
@@ -395,7 +397,8 @@ async fn create_key(
             }
         }
     }
-    if get(tx.conn(), new.tenant).await?.is_none() {
+    let tenant = get(tx.conn(), new.tenant).await?;
+    if tenant.is_none_or(|tenant| tenant.erasing_at.is_some()) {
         return Ok(CreateKeyOutcome::NoTenant);
     }
     let record = KeyRecord {

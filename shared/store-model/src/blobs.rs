@@ -25,6 +25,12 @@ pub(crate) struct Blob {
 }
 
 impl Blob {
+    /// Nobody needs it any more: it is removed as one that nobody has named for long.
+    pub(crate) fn let_go(&mut self) {
+        self.holds.clear();
+        self.used_at = Timestamp(0);
+    }
+
     /// The bytes that are there.
     pub(crate) fn stored_bytes(&self) -> u64 {
         if self.state == BlobState::Stored {

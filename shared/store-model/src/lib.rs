@@ -28,6 +28,7 @@ mod sends;
 mod sessions;
 mod skills;
 mod sweeps;
+mod tenant_erasures;
 mod tenants;
 mod timers;
 mod webhooks;

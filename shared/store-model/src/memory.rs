@@ -1,9 +1,11 @@
 //! The store itself: its content behind a lock.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
+use mainspring_shared::id::TenantId;
 use mainspring_shared::store::{Dump, Inspect, Result};
 use mainspring_shared::time::{Clock, Timestamp};
 
@@ -55,6 +57,10 @@ impl Inspect for ModelStore {
 
     async fn dump(&self) -> Result<Dump> {
         Ok(self.begin().0.dump())
+    }
+
+    async fn rows_of(&self, tenant: TenantId) -> Result<BTreeMap<String, u64>> {
+        Ok(self.begin().0.rows_of(tenant))
     }
 }
 

@@ -16,7 +16,7 @@ use mainspring_shared::skill::BrokenSkill;
 use mainspring_shared::store::{
     BootRecord, Dump, Erasure, IdempotencyKey, KeyOutcome, WebhookNews,
 };
-use mainspring_shared::tenant::{KeyRecord, SeatLimits};
+use mainspring_shared::tenant::{KeyRecord, SeatLimits, TenantErasure};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::{CallRecord, Published};
 use mainspring_shared::webhook::{DeliveryRecord, WebhookRecord};
@@ -68,6 +68,8 @@ pub(crate) struct State {
     pub(crate) asks: i64,
     pub(crate) timers: BTreeMap<(TenantId, TimerId), Timer>,
     pub(crate) tenants: tenants::Kept,
+    /// Also those that have ended.
+    pub(crate) tenant_erasures: BTreeMap<TenantId, TenantErasure>,
     pub(crate) api_keys: BTreeMap<KeyId, KeyRecord>,
     pub(crate) webhooks: BTreeMap<(TenantId, WebhookId), WebhookRecord>,
     /// What steps told since somebody looked; what is for nobody goes then.

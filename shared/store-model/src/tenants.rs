@@ -29,6 +29,7 @@ impl Default for Kept {
             limits: Limits::default(),
             weight: 1,
             retention: Retention::default(),
+            erasing_at: None,
             created_at: Timestamp(0),
         };
         Self(BTreeMap::from([(default.id, Some(default))]))
@@ -44,6 +45,15 @@ impl Kept {
 
     pub(crate) fn get(&self, id: TenantId) -> Option<&Tenant> {
         self.0.get(&id)?.as_ref()
+    }
+
+    pub(crate) fn get_mut(&mut self, id: TenantId) -> Option<&mut Tenant> {
+        self.0.get_mut(&id)?.as_mut()
+    }
+
+    /// Keeps nothing of a tenant but its number.
+    pub(crate) fn forget(&mut self, id: TenantId) {
+        self.0.insert(id, None);
     }
 
     /// Whether another tenant than `id` has this name.
@@ -82,6 +92,7 @@ impl Tenants for ModelStore {
             limits: new.limits,
             weight: new.weight,
             retention: new.retention,
+            erasing_at: None,
             created_at: now,
         };
         state.tenants.0.insert(tenant.id, Some(tenant.clone()));
@@ -257,7 +268,8 @@ impl Tenants for ModelStore {
             }
             Seen::Never => {}
         }
-        if state.tenants.get(new.tenant).is_none() {
+        let tenant = state.tenants.get(new.tenant);
+        if tenant.is_none_or(|tenant| tenant.erasing_at.is_some()) {
             return Ok(CreateKeyOutcome::NoTenant);
         }
         let record = KeyRecord {

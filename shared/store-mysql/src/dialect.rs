@@ -31,6 +31,7 @@ const TEXTS: &[&str] = &[
     include_str!("../sql/stats.sql"),
     include_str!("../sql/steps.sql"),
     include_str!("../sql/tenants.sql"),
+    include_str!("../sql/tenant_rows.sql"),
     include_str!("../sql/timers.sql"),
     include_str!("../sql/usage.sql"),
     include_str!("../sql/webhooks.sql"),

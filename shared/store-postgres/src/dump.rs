@@ -14,7 +14,7 @@ use sqlx::{Connection, PgConnection};
 use crate::ledger::Hot;
 use crate::lists;
 use crate::memories;
-use crate::retry::{Attempts, Fault, Pool, Verdict, sql};
+use crate::retry::{Attempts, Fault, Pool, Verdict, fetch, sql};
 use crate::rows::Fields;
 use crate::runs;
 use crate::store::PostgresStore;
@@ -32,6 +32,17 @@ impl Inspect for PostgresStore {
 
     async fn dump(&self) -> Result<Dump> {
         dump(&self.pools.auditors).await
+    }
+
+    async fn rows_of(&self, tenant: TenantId) -> Result<BTreeMap<String, u64>> {
+        let read = || sql!("tenants/rows_of").bind(tenant.0);
+        let rows = fetch(&self.pools.auditors, read).await?;
+        let read = |row| {
+            let mut fields = Fields::new(row, "tenants");
+            let count: i64 = fields.take("count")?;
+            Ok((fields.take("kind")?, count.unsigned_abs()))
+        };
+        rows.iter().map(read).collect()
     }
 }
 

@@ -32,6 +32,7 @@ mod sends;
 mod sessions;
 mod skills;
 mod sweep;
+mod tenant_erasures;
 mod tenants;
 mod timers;
 mod webhooks;

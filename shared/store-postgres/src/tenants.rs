@@ -189,7 +189,7 @@ impl Tenants for PostgresStore {
     }
 }
 
-fn tenant(row: &PgRow) -> Result<Tenant> {
+pub(crate) fn tenant(row: &PgRow) -> Result<Tenant> {
     let mut fields = Fields::new(row, "tenants");
     Ok(Tenant {
         id: TenantId(fields.take("tenant")?),
@@ -197,6 +197,7 @@ fn tenant(row: &PgRow) -> Result<Tenant> {
         limits: fields.json("limits")?,
         weight: u32::try_from(fields.take::<i32>("weight")?).unwrap_or(1),
         retention: fields.maybe_json("retention")?.unwrap_or_default(),
+        erasing_at: fields.maybe_time("erasing_at")?,
         created_at: fields.time("created_at")?,
     })
 }
@@ -285,7 +286,7 @@ async fn create(
 }
 
 /// The row of a statement that has one at most.
-async fn one<T>(
+pub(crate) async fn one<T>(
     connection: &mut PgConnection,
     query: PgQuery,
     read: impl Fn(&PgRow) -> Result<T>,

@@ -28,6 +28,7 @@ pub mod complete;
 pub mod copies;
 pub mod deliveries;
 pub mod erase;
+pub mod erasing;
 pub mod extractions;
 pub mod firing;
 pub mod folds;
@@ -83,6 +84,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("copies", include_str!("store/copies.rs")),
     ("deliveries", include_str!("store/deliveries.rs")),
     ("erase", include_str!("store/erase.rs")),
+    ("erasing", include_str!("store/erasing.rs")),
     ("extractions", include_str!("store/extractions.rs")),
     ("firing", include_str!("store/firing.rs")),
     ("folds", include_str!("store/folds.rs")),

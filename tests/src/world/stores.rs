@@ -1,15 +1,17 @@
 //! The stores that a world's rows may be in. Simulated time stands still during each call of one with
 //! threads of its own, and it is told what time it is.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use mainspring_shared::id::TenantId;
 use mainspring_shared::store::{
     Agents, BlobRows, Boots, Calibrations, Calls, Dump, Extractions, Inspect, Leases, Lists,
-    Memories, Pauses, Reads, Result, Runs, Sends, Sessions, Skills, Sweeps, Tenants, Timers,
-    Webhooks,
+    Memories, Pauses, Reads, Result, Runs, Sends, Sessions, Skills, Sweeps, TenantErasures,
+    Tenants, Timers, Webhooks,
 };
 use mainspring_shared::time::{Clock, Timestamp};
 use mainspring_store_model::ModelStore;
@@ -181,6 +183,10 @@ impl Inspect for Timed {
 
     async fn dump(&self) -> Result<Dump> {
         self.made(|store| async move { store.dump().await })
+    }
+
+    async fn rows_of(&self, tenant: TenantId) -> Result<BTreeMap<String, u64>> {
+        self.made(|store| async move { store.rows_of(tenant).await })
     }
 }
 

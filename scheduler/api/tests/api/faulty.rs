@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use mainspring_queue_local::LocalBus;
 use mainspring_runtime::SystemClock;
+use mainspring_shared::id::TenantId;
 use mainspring_shared::store::{
     Agents, BlobRows, Boots, Calibrations, Calls, CancelOutcome, DeliverOutcome, Dump, Error,
     Extractions, Inspect, Leases, Lists, Memories, Pauses, PostOutcome, Reads, Result, Runs, Sends,
-    Sessions, Skills, Sweeps, Tenants, Timers, Webhooks,
+    Sessions, Skills, Sweeps, TenantErasures, Tenants, Timers, Webhooks,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_store_model::ModelStore;
@@ -180,5 +181,9 @@ impl Inspect for Faulty {
 
     async fn dump(&self) -> Result<Dump> {
         self.inner.dump().await
+    }
+
+    async fn rows_of(&self, tenant: TenantId) -> Result<BTreeMap<String, u64>> {
+        self.inner.rows_of(tenant).await
     }
 }

@@ -528,3 +528,48 @@ async fn a_tenant_stores_no_more_bytes_than_it_may() {
     answer.problem(429, "limit.bytes");
     assert!(answer.header("retry-after").is_some());
 }
+
+#[tokio::test]
+async fn an_erased_tenant_leaves_nothing_but_its_number() {
+    let world = World::new().await;
+    let api = locked(&world).await;
+    let (id, key) = tenant(&api, "blue", &["admin"]).await;
+    let send = ask(&api, &key, "POST", "/v1/sends", &json!({ "input": "hi" })).await;
+    send.ok(202);
+    let path = format!("/v1/tenants/{id}/erase");
+    let wrong = ask(&api, ROOT, "POST", &path, &json!({ "name": "red" })).await;
+    wrong.problem(400, "request.invalid");
+    let own = ask(&api, &key, "POST", &path, &json!({ "name": "blue" })).await;
+    own.problem(403, "auth.forbidden");
+    let hold = |hold: bool| json!({ "retention": { "hold": hold } });
+    let tenant_path = format!("/v1/tenants/{id}");
+    ask(&api, ROOT, "PATCH", &tenant_path, &hold(true))
+        .await
+        .ok(200);
+    let held = ask(&api, ROOT, "POST", &path, &json!({ "name": "blue" })).await;
+    held.problem(409, "tenant.held");
+    ask(&api, ROOT, "PATCH", &tenant_path, &hold(false))
+        .await
+        .ok(200);
+    let begun = ask(&api, ROOT, "POST", &path, &json!({ "name": "blue" })).await;
+    assert_eq!(begun.ok(202)["status"], "erasing");
+    let call = api
+        .call("GET", "/v1/sessions")
+        .header("mainspring-tenant", &id);
+    let call = call.header("authorization", &format!("Bearer {ROOT}"));
+    call.send().await.problem(409, "tenant.erasing");
+    // The loop removes what there is, a piece at a time.
+    let path = format!("/v1/tenants/{id}/erasure");
+    for _ in 0..200 {
+        let shown = ask(&api, ROOT, "GET", &path, &NONE).await.ok(200);
+        if shown["removed"]["session_hot"] == 1 {
+            let unknown = ask(&api, ROOT, "GET", "/v1/tenants/ten_9/erasure", &NONE).await;
+            unknown.problem(404, "tenant.not_found");
+            let refused = ask(&api, &key, "GET", "/v1/sessions", &NONE).await;
+            refused.problem(401, "auth.invalid");
+            return;
+        }
+        SystemClock::new().sleep(Duration::from_millis(100)).await;
+    }
+    panic!("nothing is removed");
+}

@@ -3,7 +3,7 @@
 INSERT INTO api_keys AS k (tenant, key_id, name, scopes, hash, created_at, expires_at, binding)
 SELECT
     t.tenant, $3::uuid, $4::text, $5::text, $6::bytea, coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint), $7::bigint, $8::text
-FROM tenants t WHERE t.tenant = $2::integer AND t.deleted_at IS NULL
+FROM tenants t WHERE t.tenant = $2::integer AND t.deleted_at IS NULL AND t.erasing_at IS NULL
 ON CONFLICT (tenant, key_id) DO UPDATE SET name = k.name
 RETURNING
     k.tenant, k.key_id, k.name, k.scopes, k.hash, k.previous_hash, k.previous_until, k.created_at,

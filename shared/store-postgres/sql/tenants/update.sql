@@ -4,4 +4,4 @@ UPDATE tenants t SET
     name = coalesce($2::text, t.name), limits = coalesce($3::text, t.limits),
     weight = coalesce($4::integer, t.weight), retention = coalesce($5::text, t.retention)
 WHERE t.tenant = $1::integer AND t.deleted_at IS NULL
-RETURNING t.tenant, t.name, t.limits, t.weight, t.retention, t.created_at
+RETURNING t.tenant, t.name, t.limits, t.weight, t.retention, t.erasing_at, t.created_at

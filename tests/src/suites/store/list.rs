@@ -239,6 +239,12 @@ macro_rules! store_cases {
                 a_huge_session_goes_beside_everybody_elses_work,
                 very_many_open_sends_end_page_by_page,
             }
+            erasing {
+                nothing_is_left_of_an_erased_tenant_and_everything_of_the_others,
+                what_is_written_late_is_found_before_an_erasure_ends,
+                an_erasure_begins_once_and_revokes_keys,
+                a_held_tenant_is_not_erased,
+            }
             extractions {
                 an_extraction_waits_for_the_end_of_its_send,
                 an_attempt_is_stored_once_with_what_it_cost,

@@ -181,6 +181,12 @@ async fn blue_key(store: &dyn Inspect) {
     created.expect("the store answers");
 }
 
+async fn blue_erasing(store: &dyn Inspect) {
+    blue_key(store).await;
+    let begun = store.at(time(0)).begin_tenant_erasure(BLUE).await;
+    begun.expect("the store answers");
+}
+
 writes! {
     register_boot: |_store| None, |store, _c| store.at(time(NOW)).register_boot(NewBoot {
         id: boot(7),
@@ -262,6 +268,12 @@ writes! {
         }).await;
     delete_tenant: |store| { blue(store).await; None },
         |store, _c| store.at(time(NOW)).delete_tenant(BLUE).await;
+    begin_tenant_erasure: |store| { blue_key(store).await; None },
+        |store, _c| store.at(time(NOW)).begin_tenant_erasure(BLUE).await;
+    erase_tenant_rows: |store| { blue_erasing(store).await; None },
+        |store, _c| store.at(time(NOW)).erase_tenant_rows(BLUE, 100).await;
+    note_tenant_erasure: |store| { blue_erasing(store).await; None },
+        |store, _c| store.at(time(NOW)).note_tenant_erasure(BLUE, Some("x".to_owned())).await;
     create_key: |store| { blue(store).await; None },
         |store, _c| store.at(time(NOW)).create_key(new_key(1, BLUE), None).await;
     rotate_key: |store| { blue_key(store).await; None },

@@ -1,0 +1,70 @@
+//! `mainspring erase`
+
+use std::time::Duration;
+
+use mainspring_shared::time::Clock as _;
+use serde_json::{Value, json};
+
+use super::lists;
+use crate::args::Format;
+use crate::client::{Client, Request};
+use crate::config::Config;
+use crate::failure::{Exit, Failure, usage_text};
+use crate::output;
+
+/// How often the server is asked how far it is.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// Erases the tenant that `--tenant` names, and says how far it is until nothing is left.
+pub(crate) async fn run(waits: bool, format: Format, config: &Config) -> Result<(), Failure> {
+    let Some(name) = config.tenant.clone() else {
+        return Err(usage_text(
+            "no tenant is named",
+            "say --tenant NAME: what is erased cannot be brought back",
+        ));
+    };
+    // The operator asks for itself: nothing acts for a tenant that is being erased.
+    let config = Config {
+        tenant: None,
+        ..config.clone()
+    };
+    let client = Client::new(&config)?;
+    let id = find(&client, &name).await?;
+    let request = Request::post(format!("/v1/tenants/{id}/erase"));
+    let mut erasure = client.ask(request.body(json!({ "name": name }))).await?;
+    let mut said = None;
+    while waits && erasure["status"] != "erased" {
+        let now = progress(&erasure);
+        if said.as_ref() != Some(&now) {
+            output::note(&now);
+            said = Some(now);
+        }
+        client.clock.sleep(LOOK).await;
+        let request = Request::get(format!("/v1/tenants/{id}/erasure"));
+        erasure = client.ask(request).await?;
+    }
+    output::object(format, &erasure)
+}
+
+/// The id of the tenant with this name.
+async fn find(client: &Client, name: &str) -> Result<String, Failure> {
+    let request = Request::get("/v1/tenants");
+    let tenants = lists::rows(client, &request, u32::MAX).await?;
+    let found = tenants.iter().find(|tenant| tenant["name"] == name);
+    let id = found.and_then(|tenant| tenant["id"].as_str());
+    id.map(str::to_owned)
+        .ok_or_else(|| Failure::new(Exit::NotFound, format!("no tenant has the name {name:?}")))
+}
+
+fn progress(erasure: &Value) -> String {
+    let removed = erasure["removed"].as_object().into_iter().flatten();
+    let rows: u64 = removed.filter_map(|(_, count)| count.as_u64()).sum();
+    let mut line = format!("{rows} rows removed");
+    if let Some(blobs) = erasure["blobs_left"].as_u64().filter(|blobs| *blobs > 0) {
+        line.push_str(&format!(", {blobs} blobs left"));
+    }
+    if let Some(failed) = erasure["failed"].as_str() {
+        line.push_str(&format!("; cannot be removed at present: {failed}"));
+    }
+    line
+}

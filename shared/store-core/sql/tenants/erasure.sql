@@ -1,0 +1,2 @@
+-- How far the erasure of the tenant $1 is.
+SELECT erasing_at, erased_at, erasure FROM tenants WHERE tenant = $1 AND erasing_at IS NOT NULL;

@@ -1,0 +1,3 @@
+-- Notes how far the erasure of a tenant is.
+-- Index: tenants_pkey.
+UPDATE tenants t SET erasure = $2::text WHERE t.tenant = $1::integer

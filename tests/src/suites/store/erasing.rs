@@ -1,0 +1,239 @@
+//! Tenants that are erased with everything that they have.
+
+use mainspring_shared::agent::{AgentKey, AgentSpec};
+use mainspring_shared::id::{MemoryId, SessionKey, TenantId, TimerId};
+use mainspring_shared::store::{
+    AcceptSend, BeginErasureOutcome, CreateKeyOutcome, CreateTenantOutcome, ERASED_MS_MIN,
+    IdempotencyKey, Inspect, NewKey, NewMemory, NewSession, NewTimer, PublishAgent, SaveMemory,
+    Target, TenantPatch, delete_whole,
+};
+use mainspring_shared::tenant::{Retention, TenantErasure};
+use mainspring_shared::timer::TimerTarget;
+use serde_json::Map;
+use uuid::Uuid;
+
+use super::prelude::*;
+use super::tenants::{new, new_key, tenant};
+use super::timers::once;
+use super::webhooks::new_webhook;
+
+/// The n-th session of a tenant.
+fn session_of(tenant: TenantId, n: u128) -> SessionKey {
+    SessionKey { tenant, ..key(n) }
+}
+
+/// Gives a tenant one of many things. Numbers are its own: ids of other tenants are others.
+async fn furnish(store: &dyn Inspect, tenant: TenantId, n: u128) {
+    let store = &*store.at(time(0));
+    let request = |route: &str| IdempotencyKey {
+        tenant,
+        route: route.to_owned(),
+        key: "k".to_owned(),
+        body_hash: [1; 32],
+    };
+    store
+        .create_key(new_key(n, tenant), Some(request("keys")))
+        .await
+        .expect("creates");
+    let session = NewSession {
+        key: session_of(tenant, n),
+        ..new_session(n)
+    };
+    store
+        .create_sessions(vec![(session, Some(request("sessions")))])
+        .await
+        .expect("creates");
+    let sending = AcceptSend {
+        target: Target::Existing(session_of(tenant, n)),
+        ..sending(n, n)
+    };
+    store
+        .accept_sends(boot(SCHEDULER), vec![sending])
+        .await
+        .expect("accepts");
+    let timer = once(n, n, 5_000);
+    let timer = NewTimer {
+        id: TimerId(Uuid::from_u128(n)),
+        tenant,
+        target: match timer.target {
+            TimerTarget::Send { input, options, .. } => TimerTarget::Send {
+                session: session_of(tenant, n).session,
+                input,
+                options,
+            },
+            other @ TimerTarget::Run { .. } => other,
+        },
+        ..timer
+    };
+    store
+        .create_timers(vec![(timer, None)])
+        .await
+        .expect("creates");
+    let memory = SaveMemory {
+        tenant,
+        entry: NewMemory {
+            id: MemoryId(Uuid::from_u128(n)),
+            namespace: "user/1".parse().expect("a namespace"),
+            text: "likes tea".to_owned(),
+            metadata: Map::new(),
+            source: None,
+            expires_at: None,
+        },
+        idempotency: None,
+    };
+    store.save_memory(memory).await.expect("saves");
+    let agent = PublishAgent {
+        key: AgentKey {
+            tenant,
+            name: "helper".parse().expect("a name"),
+        },
+        spec: AgentSpec::default(),
+        idempotency: None,
+    };
+    store.publish_agent(agent).await.expect("publishes");
+    let webhook = mainspring_shared::store::NewWebhook {
+        tenant,
+        ..new_webhook(n, &["*"])
+    };
+    store.create_webhook(webhook, None).await.expect("creates");
+    let places = vec![send(n + 500)];
+    store
+        .reserve_sends(tenant, places, 5)
+        .await
+        .expect("reserves");
+}
+
+async fn begin(store: &dyn Inspect, tenant: TenantId) -> TenantErasure {
+    match store.begin_tenant_erasure(tenant).await.expect("answers") {
+        BeginErasureOutcome::Begun(erasure) => erasure,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Removes rows until nothing is found, with a limit that needs several steps.
+async fn erase(store: &dyn Inspect, tenant: TenantId, ms: i64) -> TenantErasure {
+    for _ in 0..200 {
+        let step = store.at(time(ms)).erase_tenant_rows(tenant, 1).await;
+        let erasure = step.expect("erases").expect("it is under way");
+        if erasure.progress.quiet_since.is_some() {
+            return erasure;
+        }
+    }
+    panic!("it finds more and more");
+}
+
+pub async fn nothing_is_left_of_an_erased_tenant_and_everything_of_the_others(store: &dyn Inspect) {
+    let now = &*store.at(START);
+    let blue = tenant(now, "blue").await.id;
+    let red = tenant(now, "red").await.id;
+    furnish(store, blue, 1).await;
+    furnish(store, red, 2).await;
+    let others = store.rows_of(red).await.expect("counts");
+    assert!(others.len() >= 10, "{others:?}");
+    begin(now, blue).await;
+    assert_eq!(now.erasing_tenants().await.expect("lists"), [blue]);
+    // The tenant exists as long as anything of it does.
+    let shown = now.get_tenant(blue).await.expect("reads").expect("exists");
+    assert_eq!(shown.erasing_at, Some(START));
+    delete_whole(now, boot(1), session_of(blue, 1))
+        .await
+        .expect("deletes");
+    let quiet = erase(store, blue, 10).await;
+    assert_eq!(quiet.ended_at, None);
+    assert_eq!(store.rows_of(blue).await.expect("counts"), [].into());
+    assert!(quiet.progress.rows() >= 10, "{quiet:?}");
+    let late = store.at(time(10 + ERASED_MS_MIN));
+    let ended = late.erase_tenant_rows(blue, 100).await.expect("ends");
+    let ended = ended.expect("it was under way");
+    assert_eq!(ended.ended_at, at(10 + ERASED_MS_MIN));
+    assert_eq!(late.tenant_erasure(blue).await.expect("reads"), Some(ended));
+    assert_eq!(late.erasing_tenants().await.expect("lists"), []);
+    assert_eq!(late.get_tenant(blue).await.expect("reads"), None);
+    assert_eq!(
+        late.erase_tenant_rows(blue, 100).await.expect("answers"),
+        None
+    );
+    assert_eq!(store.rows_of(blue).await.expect("counts"), [].into());
+    assert_eq!(store.rows_of(red).await.expect("counts"), others);
+    // The name is free again, the number is not.
+    let again = late
+        .create_tenant(new("blue"), None)
+        .await
+        .expect("creates");
+    match again {
+        CreateTenantOutcome::Created(again) => assert_eq!(again.id, TenantId(red.0 + 1)),
+        other => panic!("{other:?}"),
+    }
+}
+
+pub async fn what_is_written_late_is_found_before_an_erasure_ends(store: &dyn Inspect) {
+    let blue = tenant(&*store.at(START), "blue").await.id;
+    begin(&*store.at(START), blue).await;
+    erase(store, blue, 10).await;
+    let memory = SaveMemory {
+        tenant: blue,
+        entry: NewMemory {
+            id: MemoryId(Uuid::from_u128(1)),
+            namespace: "late".parse().expect("a namespace"),
+            text: "x".to_owned(),
+            metadata: Map::new(),
+            source: None,
+            expires_at: None,
+        },
+        idempotency: None,
+    };
+    store.at(time(20)).save_memory(memory).await.expect("saves");
+    let late = store.at(time(10 + ERASED_MS_MIN));
+    let step = late.erase_tenant_rows(blue, 100).await.expect("erases");
+    let step = step.expect("it is under way");
+    assert_eq!((step.ended_at, step.progress.quiet_since), (None, None));
+    assert_eq!(store.rows_of(blue).await.expect("counts"), [].into());
+}
+
+pub async fn an_erasure_begins_once_and_revokes_keys(store: &dyn Inspect) {
+    let now = &*store.at(START);
+    let blue = tenant(now, "blue").await.id;
+    now.create_key(new_key(1, blue), None)
+        .await
+        .expect("creates");
+    let first = begin(now, blue).await;
+    let later = &*store.at(time(50));
+    assert_eq!(begin(later, blue).await, first);
+    let found = later.find_key(new_key(1, blue).id).await.expect("reads");
+    assert_eq!(found.and_then(|key| key.revoked_at), Some(START));
+    let another: NewKey = new_key(2, blue);
+    let refused = later.create_key(another, None).await.expect("answers");
+    assert_eq!(refused, CreateKeyOutcome::NoTenant);
+    later
+        .note_tenant_erasure(blue, Some("blobs".to_owned()))
+        .await
+        .expect("notes");
+    let noted = later.tenant_erasure(blue).await.expect("reads");
+    let noted = noted.expect("it is under way");
+    assert_eq!(noted.progress.failed.as_deref(), Some("blobs"));
+    let unknown = later.begin_tenant_erasure(TenantId(77)).await;
+    assert_eq!(unknown.expect("answers"), BeginErasureOutcome::NotFound);
+    assert_eq!(
+        later.tenant_erasure(TenantId(77)).await.expect("reads"),
+        None
+    );
+}
+
+pub async fn a_held_tenant_is_not_erased(store: &dyn Inspect) {
+    let blue = tenant(store, "blue").await.id;
+    let patch = TenantPatch {
+        retention: Some(Retention {
+            hold: true,
+            ..Retention::default()
+        }),
+        ..TenantPatch::default()
+    };
+    store.update_tenant(blue, patch).await.expect("updates");
+    let refused = store.begin_tenant_erasure(blue).await.expect("answers");
+    assert_eq!(refused, BeginErasureOutcome::Held);
+    assert_eq!(store.erasing_tenants().await.expect("lists"), []);
+    assert_eq!(
+        store.erase_tenant_rows(blue, 9).await.expect("answers"),
+        None
+    );
+}
