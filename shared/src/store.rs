@@ -97,7 +97,9 @@ pub use sweeps::{
     AlarmSweep, Orphans, ReadySession, RetireSends, Retired, SweepOrphans, SweepReady, Sweeps,
     Swept,
 };
-pub use tenant_erasures::{BeginErasureOutcome, ROWS_ERASED_AT_ONCE, TenantErasures};
+pub use tenant_erasures::{
+    BeginErasureOutcome, COUNT_TENANT_ROWS, ROWS_ERASED_AT_ONCE, TenantErasures,
+};
 pub use tenants::{
     CalledSeats, CreateKeyOutcome, CreateTenantOutcome, DeleteTenantOutcome, ListKeys, ListTenants,
     NewKey, NewTenant, PLACE_KEPT_MS, RotateKey, TenantPatch, TenantUsage, TenantUsageQuery,

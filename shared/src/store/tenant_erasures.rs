@@ -36,6 +36,73 @@ pub trait TenantErasures: Send + Sync {
     async fn note_tenant_erasure(&self, tenant: TenantId, failed: Option<String>) -> Result<()>;
 }
 
+/// Hands the tables whose rows an erasure removes to a macro, each with its primary key. What else is kept by a tenant's
+/// number goes with its bytes (`blobs`, `blob_chunks`) or with its name (`seat_limits`).
+#[macro_export]
+macro_rules! tenant_tables {
+    ($apply:ident) => {
+        $apply! {
+            "timers" by "tenant, timer_id",
+            "timer_occurrences" by "tenant, timer_id, n",
+            "runs" by "tenant, run_id",
+            "run_nodes" by "tenant, run_id, path",
+            "run_asks" by "ask_id",
+            "run_steps" by "tenant, run_id, n",
+            "webhooks" by "tenant, webhook_id",
+            "webhook_events" by "tenant, source, n",
+            "webhook_deliveries" by "tenant, webhook_id, event_id",
+            "extractions" by "tenant, send_id",
+            "api_keys" by "tenant, key_id",
+            "sessions" by "tenant, session_id",
+            "agents" by "tenant, session_id, version",
+            "session_hot" by "tenant, session_id",
+            "sends" by "tenant, send_id",
+            "messages" by "tenant, session_id, seq",
+            "steps" by "tenant, session_id, n",
+            "tool_calls" by "tenant, call_id",
+            "usage_rows" by "tenant, send_id, round, attempt",
+            "idempotency_keys" by "tenant, route, \"key\"",
+            "inbox" by "tenant, session_id, item_id",
+            "lists" by "tenant, \"list\"",
+            "list_entries" by "tenant, \"list\", id",
+            "list_writes" by "tenant, \"list\", call_id",
+            "retired_steps" by "tenant, session_id",
+            "erasures" by "tenant, session_id",
+            "agents_named" by "tenant, name",
+            "agent_versions" by "tenant, name, n",
+            "agent_aliases" by "tenant, name, alias",
+            "skills" by "tenant, name",
+            "skill_versions" by "tenant, name, hash",
+            "skill_files" by "tenant, name, hash, path",
+            "skill_faults" by "tenant, folder",
+            "memories" by "n",
+            "memory_erasures" by "tenant, erasure_id",
+            "folds" by "tenant, session_id, n",
+            "blob_holds" by "tenant, sha256, kind, owner",
+            "projections" by "tenant, session_id, from_seq",
+            "pauses" by "tenant, kind, name",
+            "pause_waits" by "tenant, send_id",
+            "open_sends" by "tenant, send_id",
+            "memory_usage" by "tenant, call_id",
+            "seats" by "tenant, session_id",
+        }
+    };
+}
+
+macro_rules! counts {
+    ($($table:literal by $key:literal),+ $(,)?) => {
+        concat!(
+            "SELECT 'blobs' AS kind, count(*) AS count FROM blobs WHERE tenant = $1\n",
+            "UNION ALL SELECT 'blob_chunks', count(*) FROM blob_chunks WHERE tenant = $1\n",
+            "UNION ALL SELECT 'seat_limits', count(*) FROM seat_limits WHERE tenant = $1",
+            $("\nUNION ALL SELECT '", $table, "', count(*) FROM ", $table, " WHERE tenant = $1"),+
+        )
+    };
+}
+
+/// Counts what is stored of the tenant `$1`: rows of `kind` and `count`, in every dialect.
+pub const COUNT_TENANT_ROWS: &str = crate::tenant_tables!(counts);
+
 /// The methods of [`TenantErasures`] as [`store_methods`](crate::store_methods) hands them over.
 #[doc(hidden)]
 #[macro_export]

@@ -39,12 +39,20 @@ pub(crate) fn joined(parts: &[Part]) -> String {
 
 /// Names the files of a statement: `sql!("sends/finish", "steps/write")`.
 macro_rules! sql {
-    ($($name:literal),+ $(,)?) => {{
+    ($($name:literal),+ $(,)?) => {
+        $crate::db::parts!($((
+            $name,
+            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/sql/", $name, ".sql"))
+        )),+)
+    };
+}
+pub(crate) use sql;
 
-        static PARTS: &[$crate::db::Part] = &[$($crate::db::Part {
-            name: $name,
-            text: include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/sql/", $name, ".sql")),
-        }),+];
+/// A statement of parts with these names and texts.
+macro_rules! parts {
+    ($(($name:expr, $text:expr)),+) => {{
+        static PARTS: &[$crate::db::Part] =
+            &[$($crate::db::Part { name: $name, text: $text }),+];
         static STATEMENT: $crate::db::Statement = $crate::db::Statement {
             parts: PARTS,
             text: ::std::sync::LazyLock::new(|| $crate::db::joined(PARTS)),
@@ -52,7 +60,7 @@ macro_rules! sql {
         &STATEMENT
     }};
 }
-pub(crate) use sql;
+pub(crate) use parts;
 
 /// What a database says of itself.
 #[derive(Debug, Clone)]

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use mainspring_shared::id::{SendId, SessionKey, TenantId};
-use mainspring_shared::store::{self, Dump, DumpSession, Inspect};
+use mainspring_shared::store::{self, COUNT_TENANT_ROWS, Dump, DumpSession, Inspect};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::usage::Usage;
 
-use crate::db::{Conn, Statement, sql};
+use crate::db::{Conn, Statement, parts, sql};
 use crate::extractions;
 use crate::fault::Result;
 use crate::folds;
@@ -41,11 +41,13 @@ impl Inspect for SqlStore {
     async fn rows_of(&self, tenant: TenantId) -> store::Result<BTreeMap<String, u64>> {
         self.read(move |conn| {
             Box::pin(async move {
-                let found: Vec<(String, i64)> =
-                    query_as(sql!("tenants/rows_of"), ["kind", "count"])
-                        .bind(tenant.0)
-                        .fetch_all(conn)
-                        .await?;
+                let found: Vec<(String, i64)> = query_as(
+                    parts!(("tenants/rows_of", COUNT_TENANT_ROWS)),
+                    ["kind", "count"],
+                )
+                .bind(tenant.0)
+                .fetch_all(conn)
+                .await?;
                 let found = found.into_iter().filter(|(_, count)| *count > 0);
                 Ok(found
                     .map(|(table, count)| (table, count.unsigned_abs()))

@@ -55,4 +55,5 @@ mod runs;
 
 pub use row::Row;
 pub use store::SqlStore;
+pub use tenant_erasures::REMOVE_ROWS;
 pub use value::Value;

@@ -6,13 +6,31 @@ use mainspring_shared::store;
 use mainspring_shared::store::{BeginErasureOutcome, ERASED_MS_MIN, TenantErasures};
 use mainspring_shared::tenant::{ErasureProgress, TenantErasure};
 
-use crate::db::{Conn, sql};
+use crate::db::{Conn, parts, sql};
 use crate::fault::Result;
 use crate::query::{query_scalar, statement};
 use crate::reads::count;
 use crate::rows::{Cells, json};
 use crate::store::{SqlStore, Tx};
 use crate::tenants;
+
+/// How the names of statements begin that remove at most `$2` rows of the tenant `$1`; the table's name follows.
+pub const REMOVE_ROWS: &str = "remove_rows/";
+
+macro_rules! removals {
+    ($($table:literal by $key:literal),+ $(,)?) => {
+        [$((
+            $table,
+            parts!((
+                concat!("remove_rows/", $table),
+                concat!(
+                    "DELETE FROM ", $table, " WHERE (", $key, ") IN (\n",
+                    "    SELECT ", $key, " FROM ", $table, " WHERE tenant = $1 LIMIT $2\n);\n",
+                )
+            )),
+        )),+]
+    };
+}
 
 #[async_trait]
 impl TenantErasures for SqlStore {
@@ -119,58 +137,12 @@ async fn erase(tx: &mut Tx, tenant: TenantId, limit: u32) -> Result<Option<Tenan
         return Ok(None);
     };
     let mut removed = Vec::new();
-    for sql in [
-        sql!("tenant_rows/timers"),
-        sql!("tenant_rows/timer_occurrences"),
-        sql!("tenant_rows/runs"),
-        sql!("tenant_rows/run_nodes"),
-        sql!("tenant_rows/run_asks"),
-        sql!("tenant_rows/run_steps"),
-        sql!("tenant_rows/webhooks"),
-        sql!("tenant_rows/webhook_events"),
-        sql!("tenant_rows/webhook_deliveries"),
-        sql!("tenant_rows/extractions"),
-        sql!("tenant_rows/api_keys"),
-        sql!("tenant_rows/sessions"),
-        sql!("tenant_rows/agents"),
-        sql!("tenant_rows/session_hot"),
-        sql!("tenant_rows/sends"),
-        sql!("tenant_rows/messages"),
-        sql!("tenant_rows/steps"),
-        sql!("tenant_rows/tool_calls"),
-        sql!("tenant_rows/usage_rows"),
-        sql!("tenant_rows/idempotency_keys"),
-        sql!("tenant_rows/inbox"),
-        sql!("tenant_rows/lists"),
-        sql!("tenant_rows/list_entries"),
-        sql!("tenant_rows/list_writes"),
-        sql!("tenant_rows/retired_steps"),
-        sql!("tenant_rows/erasures"),
-        sql!("tenant_rows/agents_named"),
-        sql!("tenant_rows/agent_versions"),
-        sql!("tenant_rows/agent_aliases"),
-        sql!("tenant_rows/skills"),
-        sql!("tenant_rows/skill_versions"),
-        sql!("tenant_rows/skill_files"),
-        sql!("tenant_rows/skill_faults"),
-        sql!("tenant_rows/memories"),
-        sql!("tenant_rows/memory_erasures"),
-        sql!("tenant_rows/folds"),
-        sql!("tenant_rows/blob_holds"),
-        sql!("tenant_rows/projections"),
-        sql!("tenant_rows/pauses"),
-        sql!("tenant_rows/pause_waits"),
-        sql!("tenant_rows/open_sends"),
-        sql!("tenant_rows/memory_usage"),
-        sql!("tenant_rows/seats"),
-    ] {
+    for (table, sql) in mainspring_shared::tenant_tables!(removals) {
         let done = statement(sql)
             .bind(tenant.0)
             .bind(i64::from(limit))
             .execute(tx.conn())
             .await?;
-        let file = sql.parts.first().map_or("", |part| part.name);
-        let table = file.rsplit_once('/').map_or(file, |(_, table)| table);
         removed.push((table.to_owned(), done.rows_affected()));
     }
     statement(sql!("tenants/age_blobs"))

@@ -1,10 +1,12 @@
 //! The core's statements in MySQL's dialect.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex};
 
 use mainspring_shared::store::columns::expand;
-use mainspring_store_core::db::Statement;
+use mainspring_store_core::REMOVE_ROWS;
+use mainspring_store_core::db::{Part, Statement};
 
 /// The texts that differ from the core's.
 const TEXTS: &[&str] = &[
@@ -31,7 +33,6 @@ const TEXTS: &[&str] = &[
     include_str!("../sql/stats.sql"),
     include_str!("../sql/steps.sql"),
     include_str!("../sql/tenants.sql"),
-    include_str!("../sql/tenant_rows.sql"),
     include_str!("../sql/timers.sql"),
     include_str!("../sql/usage.sql"),
     include_str!("../sql/webhooks.sql"),
@@ -66,10 +67,17 @@ pub(crate) fn commands(statement: &'static Statement) -> &'static [Command] {
     let mut known = TRANSLATED.lock().expect("nothing panics under the lock");
     known.entry(key).or_insert_with(|| {
         let parts = statement.parts.iter();
-        let texts = parts.map(|part| OWN.get(part.name).copied().unwrap_or(part.text));
         // Each of the few hundred statements is leaked once.
-        Box::leak(texts.flat_map(split).collect())
+        Box::leak(parts.flat_map(|part| split(&text(part))).collect())
     })
+}
+
+fn text(part: &Part) -> Cow<'static, str> {
+    if let Some(table) = part.name.strip_prefix(REMOVE_ROWS) {
+        // A deletion is limited itself: its subqueries cannot be.
+        return format!("DELETE FROM {table} WHERE tenant = $1 LIMIT $2").into();
+    }
+    OWN.get(part.name).copied().unwrap_or(part.text).into()
 }
 
 /// Splits a text into its statements, and numbers their parameters.

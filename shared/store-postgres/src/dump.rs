@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use mainspring_shared::id::{SendId, SessionKey, TenantId};
 use mainspring_shared::session::hot::HotRow;
-use mainspring_shared::store::{Dump, DumpSession, Inspect, Result};
+use mainspring_shared::store::{COUNT_TENANT_ROWS, Dump, DumpSession, Inspect, Result};
 use mainspring_shared::time::Timestamp;
 use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection};
@@ -35,7 +35,7 @@ impl Inspect for PostgresStore {
     }
 
     async fn rows_of(&self, tenant: TenantId) -> Result<BTreeMap<String, u64>> {
-        let read = || sql!("tenants/rows_of").bind(tenant.0);
+        let read = || sqlx::query(COUNT_TENANT_ROWS).bind(tenant.0);
         let rows = fetch(&self.pools.auditors, read).await?;
         let read = |row| {
             let mut fields = Fields::new(row, "tenants");

@@ -14,6 +14,24 @@ use crate::rows::Fields;
 use crate::store::PostgresStore;
 use crate::tenants::{self, one};
 
+macro_rules! removals {
+    ($($table:literal by $key:literal),+ $(,)?) => {
+        concat!(
+            "WITH ",
+            $("d_", $table, " AS (DELETE FROM ", $table, " d WHERE d.ctid = ANY (ARRAY(",
+            "SELECT r.ctid FROM ", $table, " r WHERE r.tenant = $1::integer LIMIT $2::bigint",
+            ")) RETURNING 1),\n",)+
+            "x AS (SELECT '' AS kind, 0::bigint AS count",
+            $("\nUNION ALL SELECT '", $table, "', (SELECT count(*) FROM d_", $table, ")",)+
+            ") SELECT x.kind, x.count FROM x WHERE x.count > 0"
+        )
+    };
+}
+
+/// Removes rows of a tenant that is erased, at most `$2` of each table, and says how many. Only its own rows are read: the
+/// primary keys begin with the tenant, but for those of the memory and of asks, which have an index that does.
+const ERASE_ROWS: &str = mainspring_shared::tenant_tables!(removals);
+
 #[async_trait]
 impl TenantErasures for PostgresStore {
     async fn begin_tenant_erasure(&self, tenant: TenantId) -> Result<BeginErasureOutcome> {
@@ -124,7 +142,7 @@ async fn erase(
     let Some(mut found) = load(&mut tx, tenant).await? else {
         return Ok(None);
     };
-    let erase = sql!("tenants/erase_rows")
+    let erase = sqlx::query(ERASE_ROWS)
         .bind(tenant.0)
         .bind(i64::from(limit));
     let rows = erase.fetch_all(&mut *tx).await?;

@@ -13,7 +13,7 @@ use mainspring_shared::message::ContentPart;
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, Agents, BlobRows, Boots, Calibrations, Calls, Error, Extractions,
     FindSteps, Inspect, Leases, Lists, Memories, NewSession, Pauses, ReadMessages, Reads, Result,
-    Runs, Sends, Sessions, Skills, Sweeps, Target, Tenants, Timers, Webhooks,
+    Runs, Sends, Sessions, Skills, Sweeps, Target, TenantErasures, Tenants, Timers, Webhooks,
 };
 use mainspring_shared::time::{Clock, Timestamp};
 use mainspring_store_model::ModelStore;

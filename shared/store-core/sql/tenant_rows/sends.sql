@@ -1,4 +1,0 @@
--- Removes rows of a tenant that is erased, at most $2, by the primary key.
-DELETE FROM sends WHERE rowid IN (
-    SELECT rowid FROM sends WHERE tenant = $1 LIMIT $2
-);

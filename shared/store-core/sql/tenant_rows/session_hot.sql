@@ -1,4 +1,0 @@
--- Removes rows of a tenant that is erased, at most $2, by the primary key.
-DELETE FROM session_hot WHERE (tenant, session_id) IN (
-    SELECT tenant, session_id FROM session_hot WHERE tenant = $1 LIMIT $2
-);
