@@ -123,7 +123,9 @@ struct Watch {
     folding: bool,
     calling: bool,
     deciding: bool,
-    /// Times that somebody had it go on without an answer.
+    /// Rounds that it may have: those of the rules, or those that somebody let it have in an earlier life.
+    rounds: u32,
+    /// Times that somebody had it go on.
     asked: u32,
     /// Ends, parks and releases that were not taken back.
     ends: u32,
@@ -153,7 +155,7 @@ impl Watch {
             Event::CallsOver { .. } | Event::CallsAborted => self.calling = false,
             Event::Decided(decision) => {
                 self.deciding = false;
-                self.asked += u32::from(matches!(decision, Decision::Asked { .. }));
+                self.asked += u32::from(decision != Decision::End);
             }
             Event::Woken { .. } | Event::Undelivered => self.ends -= 1,
             Event::Interrupted => self.interrupts += 1,
@@ -175,7 +177,7 @@ impl Watch {
             Command::Ask { round, attempt } => {
                 let idle = !self.asking && !self.folding && !self.calling && !self.deciding;
                 prop_assert!(idle, "asks beside other work");
-                prop_assert!(round < RULES.rounds_max + self.asked);
+                prop_assert!(round < self.rounds + self.asked);
                 let more = self.interrupts + self.parts + self.overflows;
                 prop_assert!(attempt <= RULES.retry.attempts_max + more);
                 self.asking = true;
@@ -236,7 +238,7 @@ proptest! {
         open in prop_oneof![Just(Open::Nothing), Just(Open::Passed), Just(Open::Here), Just(OUTSIDE)],
     ) {
         let mut step = Step { next: taken(rounds, crashes, open), commands: vec![] };
-        let mut watch = Watch::default();
+        let mut watch = Watch { rounds: rounds.max(RULES.rounds_max), ..Watch::default() };
         for pick in picks {
             let events = possible(&step);
             let event = *pick.get(&events);
