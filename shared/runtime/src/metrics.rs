@@ -1,8 +1,11 @@
 //! Metrics, collected in the process and rendered on demand.
 
+pub(crate) mod push;
+
 use std::time::Duration;
 
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use metrics_util::layers::FanoutBuilder;
 
 use crate::Lifecycle;
 
@@ -21,17 +24,40 @@ const UPKEEP: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub struct Metrics(PrometheusHandle);
 
-/// Another recorder is already installed in this process.
+/// Metrics cannot be collected.
 #[derive(Debug, thiserror::Error)]
-#[error("metrics cannot be collected")]
-pub struct MetricsError(#[from] metrics_exporter_prometheus::BuildError);
+pub enum MetricsError {
+    /// The buckets make no sense.
+    #[error("metrics cannot be collected")]
+    Build(#[from] metrics_exporter_prometheus::BuildError),
+    /// Another recorder is already installed in this process.
+    #[error("metrics are collected already")]
+    Installed,
+}
 
 impl Metrics {
-    /// Installs the recorder for all crates of the process. Once per process.
+    /// Installs the recorder for all crates of the process, which also tells those to whom
+    /// [`Telemetry::install`](crate::Telemetry::install) was to push. Once per process.
     pub fn install() -> Result<Self, MetricsError> {
         let seconds = Matcher::Suffix("_seconds".to_owned());
         let builder = PrometheusBuilder::new().set_buckets_for_metric(seconds, &SECONDS)?;
-        Ok(Self(builder.install_recorder()?))
+        let scraped = builder.build_recorder();
+        let handle = scraped.handle();
+        let pushed = push::take();
+        let installed = if pushed.is_empty() {
+            metrics::set_global_recorder(scraped).is_ok()
+        } else {
+            let mut all = FanoutBuilder::default().add_recorder(scraped);
+            for recorder in pushed {
+                all = all.add_recorder(recorder);
+            }
+            metrics::set_global_recorder(all.build()).is_ok()
+        };
+        if installed {
+            Ok(Self(handle))
+        } else {
+            Err(MetricsError::Installed)
+        }
     }
 
     /// Keeps memory bounded until shutdown.

@@ -1,4 +1,4 @@
-//! Logs to stderr and, where an endpoint is configured, traces over OTLP.
+//! Logs to stderr and, where an endpoint is configured, traces over OTLP; what metrics are pushed to.
 
 mod context;
 mod genai;
@@ -15,6 +15,7 @@ use opentelemetry::InstrumentationScope;
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_otlp::WithExportConfig;
 use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::metrics::SdkMeterProvider;
 use opentelemetry_sdk::trace::SdkTracerProvider;
 use tracing_subscriber::filter::{FilterExt as _, LevelFilter, filter_fn};
 use tracing_subscriber::fmt::MakeWriter;
@@ -25,6 +26,8 @@ use tracing_subscriber::{EnvFilter, Layer, Registry, fmt};
 pub use self::context::{TRACEPARENT, accepted, carrying, traceparent};
 pub use self::jsonl::{Jsonl, JsonlSettings};
 pub use self::redact::redacted;
+use crate::metrics::push;
+pub use crate::metrics::push::PushError;
 use crate::{Choice as _, Key, choice, settings};
 
 /// How long shutdown waits for the export of the last spans.
@@ -38,7 +41,7 @@ settings! {
         log: String = "info,apalis_core=off,rmcp=warn,sqlx=warn".to_owned() => Key::text("log");
         /// The format of log lines.
         log_format: LogFormat = LogFormat::Pretty => Key::choice("log_format", LogFormat::WORDS);
-        /// The endpoint for traces over OTLP/HTTP; no export if none.
+        /// The endpoint for traces, and metrics where that is asked for, over OTLP/HTTP; no export if none.
         otlp_endpoint: Option<String> => Key::url("otlp_endpoint", &["http", "https"])
             .or(&["OTEL_EXPORTER_OTLP_ENDPOINT"]);
         /// How the span of a send's work is joined to the one that accepted it.
@@ -46,6 +49,13 @@ settings! {
             => Key::choice("telemetry.queue_propagation", Propagation::WORDS);
         /// Whether spans hold what people and models say, and what tools are given and give.
         content: bool = false => Key::switch("telemetry.content");
+        /// Whether metrics are pushed to the endpoint, too.
+        otlp_metrics: bool = false => Key::switch("telemetry.otlp_metrics");
+        /// The StatsD server that metrics are pushed to; none if none.
+        statsd_address: Option<String> => Key::text("telemetry.statsd_address");
+        /// How often metrics are pushed.
+        metrics_interval: Duration = Duration::from_secs(15)
+            => Key::span("telemetry.metrics_interval", Duration::from_millis(100), Duration::from_hours(1));
         /// The file that a scheduler writes every step of every session to; none if none.
         jsonl_path: Option<PathBuf> => Key::text("telemetry.jsonl_path");
         /// Bytes of it, until it is put aside.
@@ -95,6 +105,7 @@ choice! {
 #[derive(Debug)]
 pub struct Telemetry {
     provider: Option<SdkTracerProvider>,
+    meters: Option<SdkMeterProvider>,
 }
 
 /// Logs or traces cannot be set up.
@@ -112,6 +123,14 @@ pub enum TelemetryError {
     /// The exporter of traces cannot be made.
     #[error("traces cannot be exported")]
     Exporter(#[source] opentelemetry_otlp::ExporterBuildError),
+    /// Metrics cannot be pushed where they are to be pushed.
+    #[error(transparent)]
+    Metrics(#[from] PushError),
+    /// Metrics are to be pushed to an endpoint that is not named.
+    #[error(
+        "telemetry.otlp_metrics needs an endpoint; set otlp_endpoint, or OTEL_EXPORTER_OTLP_ENDPOINT"
+    )]
+    NoEndpoint,
     /// A subscriber is already installed in this process.
     #[error("logs are set up already")]
     Installed(#[source] tracing_subscriber::util::TryInitError),
@@ -141,19 +160,45 @@ impl Telemetry {
         layers.extend(provider.as_ref().map(traces));
         let subscriber = tracing_subscriber::registry().with(layers);
         subscriber.try_init().map_err(TelemetryError::Installed)?;
-        Ok(Self { provider })
+        let meters = pushing(settings, role)?;
+        Ok(Self { provider, meters })
     }
 
-    /// Exports the last spans, within a time limit.
+    /// Exports the last spans and metrics, within a time limit.
     pub fn shut_down(self) {
-        let Some(provider) = self.provider else {
-            return;
-        };
-        if let Err(error) = provider.shutdown_with_timeout(FLUSH) {
-            // The log may be all that is left to say it with.
+        // The log may be all that is left to say it with.
+        if let Some(Err(error)) = self.provider.map(|it| it.shutdown_with_timeout(FLUSH)) {
             let _ = writeln!(io::stderr(), "the last traces were not exported: {error}");
         }
+        if let Some(Err(error)) = self.meters.map(|it| it.shutdown_with_timeout(FLUSH)) {
+            let _ = writeln!(io::stderr(), "the last metrics were not exported: {error}");
+        }
     }
+}
+
+/// Prepares what metrics are pushed to.
+fn pushing(
+    settings: &TelemetrySettings,
+    role: &str,
+) -> Result<Option<SdkMeterProvider>, TelemetryError> {
+    let interval = settings.metrics_interval;
+    if let Some(address) = &settings.statsd_address {
+        push::add(push::statsd(address, role, interval)?);
+    }
+    if !settings.otlp_metrics {
+        return Ok(None);
+    }
+    let endpoint = settings.otlp_endpoint.as_deref();
+    let endpoint = endpoint.ok_or(TelemetryError::NoEndpoint)?;
+    let (meters, recorder) = push::otlp(endpoint, resource(role), interval)?;
+    push::add(recorder);
+    Ok(Some(meters))
+}
+
+fn resource(role: &str) -> Resource {
+    Resource::builder()
+        .with_service_name(format!("mainspring-{role}"))
+        .build()
 }
 
 type Layered = Box<dyn Layer<Registry> + Send + Sync>;
@@ -211,10 +256,7 @@ fn exporter(endpoint: &str, role: &str) -> Result<SdkTracerProvider, TelemetryEr
         .with_endpoint(endpoint)
         .build()
         .map_err(TelemetryError::Exporter)?;
-    let resource = Resource::builder()
-        .with_service_name(format!("mainspring-{role}"))
-        .build();
-    let provider = SdkTracerProvider::builder().with_resource(resource);
+    let provider = SdkTracerProvider::builder().with_resource(resource(role));
     Ok(provider.with_batch_exporter(exporter).build())
 }
 
