@@ -14,6 +14,7 @@ use mainspring_shared::time::Clock;
 
 use crate::SchedulerConfig;
 use crate::error::Error;
+use crate::loops::auditor::Lately;
 use crate::services::accept::Acceptor;
 use crate::services::keepers::Keepers;
 use crate::services::limits::KnownLimits;
@@ -67,6 +68,8 @@ pub struct App {
     pub watch: Watch,
     /// Which worker keeps which session.
     pub keepers: Keepers,
+    /// What was written lately.
+    pub(crate) lately: Lately,
     pub acceptor: Acceptor,
     pub webhooks: WebhookParts,
     /// What tenants may have at a time.

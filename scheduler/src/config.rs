@@ -48,6 +48,8 @@ settings! {
         /// Interval between retention passes.
         retention_interval: Duration = Duration::from_mins(1)
             => Key::span("scheduler.retention_interval", SECOND, DAY);
+        /// Percent of the time that this process has the database check invariants; 0 turns it off.
+        audit_percent: u32 = 1 => Key::integer("scheduler.audit_percent", 0, 50);
         /// Maximum interval between looks for tenants that are to be erased.
         erase_interval: Duration = Duration::from_secs(5)
             => Key::span("scheduler.erase_interval", LOOK_MIN, HOUR);

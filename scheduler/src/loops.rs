@@ -2,6 +2,7 @@
 //! health.
 
 pub(crate) mod alarms;
+pub(crate) mod auditor;
 pub(crate) mod blobs;
 pub(crate) mod erasures;
 pub(crate) mod journal;

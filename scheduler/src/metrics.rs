@@ -42,6 +42,12 @@ pub(crate) const RETENTION_SKIPPED: &str = "mainspring_retention_skipped";
 pub(crate) const ERASED: &str = "mainspring_deleted_rows_total";
 /// Gauge: seconds for which the deleted session that has waited the longest has had rows to remove.
 pub(crate) const ERASING_SECONDS: &str = "mainspring_deleted_waiting_seconds";
+/// Counter: what the auditor has checked, by `kind`.
+pub(crate) const AUDITED: &str = "mainspring_audited_total";
+/// Counter: violations that the auditor found, each once, by `invariant`.
+pub(crate) const AUDIT_VIOLATIONS: &str = "mainspring_audit_violations_total";
+/// Gauge: seconds that the auditor's last pass over everything took.
+pub(crate) const AUDIT_PASS_SECONDS: &str = "mainspring_audit_pass_seconds";
 /// Counter: rows of tenants that were erased, once nothing of them is left.
 pub(crate) const TENANT_ROWS_ERASED: &str = "mainspring_tenant_rows_erased_total";
 /// Counter: failures of background loops, by `loop`.

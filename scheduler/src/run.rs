@@ -11,7 +11,10 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::{App, Parts};
-use crate::loops::{alarms, blobs, erasures, journal, retention, runs, sweep, timers, webhooks};
+use crate::loops::auditor::Lately;
+use crate::loops::{
+    alarms, auditor, blobs, erasures, journal, retention, runs, sweep, timers, webhooks,
+};
 use crate::services::accept::Acceptor;
 use crate::services::keepers::Keepers;
 use crate::services::notify::{self, Notifier};
@@ -50,6 +53,7 @@ pub fn start(parts: Parts, lifecycle: &Lifecycle) -> (Arc<App>, Loops) {
         acceptor: Acceptor::new(app, parts.store.clone(), parts.clock.clone(), &parts.config),
         watch: Watch::new(parts.store.clone()),
         keepers: Keepers::default(),
+        lately: Lately::default(),
         registration: Registration::default(),
         lifecycle: lifecycle.clone(),
         notifier,
@@ -79,6 +83,9 @@ pub fn start(parts: Parts, lifecycle: &Lifecycle) -> (Arc<App>, Loops) {
         retention::run(app).boxed()
     }));
     tasks.spawn(keep(app.clone(), "blobs", |app| blobs::run(app).boxed()));
+    tasks.spawn(keep(app.clone(), "auditor", |app| {
+        auditor::run(app).boxed()
+    }));
     tasks.spawn(keep(app.clone(), "erasures", |app| {
         erasures::run(app).boxed()
     }));

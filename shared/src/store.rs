@@ -9,6 +9,7 @@
 //! database's; tests set it through [`Inspect`].
 
 mod agents;
+mod audits;
 mod blobs;
 mod boots;
 mod calibrations;
@@ -42,6 +43,7 @@ pub use agents::{
     Agents, AliasOutcome, ListAgentVersions, ListAgents, PublishAgent, PublishNote, PublishOutcome,
     SetAlias,
 };
+pub use audits::{AuditKind, AuditOptions, AuditPiece, AuditPlace, AuditRange, Audited, Violation};
 pub use blobs::{
     BeginBlob, BlobRecord, BlobRows, BlobState, DumpBlob, NewBlob, RetireBlobs, RetiredBlobs,
 };
@@ -57,7 +59,7 @@ pub use extractions::{
     ClaimExtractions, EXTRACT_AGAIN_MS, EXTRACT_ROUND, EndExtraction, Extraction, ExtractionSpec,
     Extractions, NewExtraction,
 };
-pub use inspect::{Dump, DumpList, DumpRun, DumpSession, DumpSkill, Inspect};
+pub use inspect::{Dump, DumpList, DumpRun, DumpSession, DumpSkill, Inspect, audit_in_pieces};
 pub use leases::{
     AppendOutcome, AppendRound, ClaimOutcome, ClaimSession, Claimed, CompleteOutcome, CompleteSend,
     Completed, Counters, Leases, ParkOutcome, ParkSend, ParkUntil, ReleaseSession, Resumed,
@@ -73,8 +75,8 @@ pub use memories::{
 pub use paid::UsageRow;
 pub use pauses::{ListPauses, NewPause, PauseWait, Pauses, RESUMED_KEPT_MS};
 pub use reads::{
-    AuditOptions, FindMessages, FindSteps, ListSends, ListSessions, ModelUsage, Page, QueueStats,
-    ReadMessages, Reads, ScalingStats, ServerInfo, SessionUsage, StepAt, Violation,
+    FindMessages, FindSteps, ListSends, ListSessions, ModelUsage, Page, QueueStats, ReadMessages,
+    Reads, ScalingStats, ServerInfo, SessionUsage, StepAt,
 };
 pub use runs::{
     AdvanceOutcome, AdvanceRun, ClaimRuns, ClaimedRuns, CreateRunOutcome, EndedLeaf, ListRuns,

@@ -19,6 +19,10 @@ FIRES = {
     "MainspringSessionsSwept": ({'mainspring_sessions_swept_total{namespace="a"}': "0+120x40"}, {"namespace": "a"}),
     "MainspringPushesDropped": ({'mainspring_rings_dropped_total{namespace="a"}': "0+30x30"}, {"namespace": "a"}),
     "MainspringRowsUnreadable": ({'mainspring_rows_unreadable_total{namespace="a",table="sends"}': "_x20 1x20"}, {"namespace": "a", "table": "sends"}),
+    "MainspringInvariantViolated": (
+        {'mainspring_audit_violations_total{namespace="a",invariant="send.shape"}': "0x20 1x20"},
+        {"namespace": "a", "invariant": "send.shape"},
+    ),
     "MainspringRunsAside": ({'mainspring_runs_aside_total{namespace="a"}': "0+1x40"}, {"namespace": "a"}),
     "MainspringDeletionStuck": ({'mainspring_deleted_waiting_seconds{namespace="a"}': "10801x30"}, {"namespace": "a"}),
     "MainspringTimersLate": (
@@ -65,6 +69,7 @@ WELL = {
     'mainspring_queue_oldest_ready_age_seconds{namespace="a",pool="default"}': "60x40",
     'mainspring_webhook_oldest_due_seconds{namespace="a"}': "30x40",
     'mainspring_rows_unreadable_total{namespace="a",table="sends"}': "3x40",
+    'mainspring_audit_violations_total{namespace="a",invariant="send.shape"}': "0x40",
 }
 BEGUN = {'mainspring_http_requests_total{namespace="a",status="200"}': "0x40"}
 

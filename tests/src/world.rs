@@ -174,6 +174,8 @@ pub struct World {
     bus: WireBus,
     boot: BootId,
     lifecycle: Lifecycle,
+    /// Whether its rows are in a database, and not in the model.
+    has_database: bool,
 }
 
 impl World {
@@ -229,6 +231,7 @@ impl World {
             theirs: clock.clone(),
             clock,
             boot,
+            has_database: !matches!(backing, Backing::Model),
         };
         let scheduler = NewBoot {
             id: boot,

@@ -101,7 +101,8 @@ fn ci() -> anyhow::Result<()> {
         ("test", || {
             test::run(&test::Options {
                 require_all: true,
-                cargo_arguments: Vec::new(),
+                // What fails first must not hide what fails behind it.
+                cargo_arguments: vec!["--no-fail-fast".to_owned()],
             })
         }),
         ("clients", clients::check),

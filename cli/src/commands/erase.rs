@@ -59,12 +59,13 @@ async fn find(client: &Client, name: &str) -> Result<String, Failure> {
 fn progress(erasure: &Value) -> String {
     let removed = erasure["removed"].as_object().into_iter().flatten();
     let rows: u64 = removed.filter_map(|(_, count)| count.as_u64()).sum();
-    let mut line = format!("{rows} rows removed");
-    if let Some(blobs) = erasure["blobs_left"].as_u64().filter(|blobs| *blobs > 0) {
-        line.push_str(&format!(", {blobs} blobs left"));
-    }
-    if let Some(failed) = erasure["failed"].as_str() {
-        line.push_str(&format!("; cannot be removed at present: {failed}"));
-    }
-    line
+    let blobs = match erasure["blobs_left"].as_u64() {
+        None | Some(0) => String::new(),
+        Some(blobs) => format!(", {blobs} blobs left"),
+    };
+    let failed = match erasure["failed"].as_str() {
+        None => String::new(),
+        Some(failed) => format!("; cannot be removed at present: {failed}"),
+    };
+    format!("{rows} rows removed{blobs}{failed}")
 }

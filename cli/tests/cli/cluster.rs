@@ -2,7 +2,7 @@ use std::process::{Command, Stdio};
 
 use mainspring_benches::servers::{Postgres, Redis, find_program, free_port, wait_for_port};
 
-use crate::program::{Serving, ask, eventually, mainspring};
+use crate::program::{Serving, ask, eventually, mainspring, metrics};
 
 /// Whether this machine has the servers. Where all stores are required, it must.
 fn has_servers() -> bool {
@@ -209,6 +209,11 @@ fn a_schema_made_by_hand_is_accepted_and_a_violated_invariant_is_shown() {
     assert_eq!(code, Some(1));
     assert!(stdout.starts_with("session.seq_gap_free: "), "{stdout}");
     assert!(stdout.contains("\n  {"), "no row is shown: {stdout}");
+    // The scheduler finds it by itself, although nobody touches the session.
+    eventually("the live audit tells of it", || {
+        let violated = r#"mainspring_audit_violations_total{invariant="session.seq_gap_free"} 1"#;
+        metrics(&verified.url).contains(violated).then_some(())
+    });
 }
 
 #[test]

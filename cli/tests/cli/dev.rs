@@ -1,7 +1,4 @@
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
-
-use crate::program::{Serving, ask, ask_with_input, eventually, json, mainspring};
+use crate::program::{Serving, ask, ask_with_input, eventually, json, mainspring, metrics};
 
 #[test]
 fn a_newcomer_gets_an_answer_and_can_continue() {
@@ -45,16 +42,7 @@ fn metrics_say_what_models_took_and_what_waits() {
     let folder = tempfile::tempdir().expect("a folder");
     let dev = Serving::dev(folder.path(), &[]);
     assert_eq!(ask(&dev.url, &["send", "--wait", "!stream 3x1ms"]).code, 0);
-    let host = dev.url.trim_start_matches("http://").to_owned();
-    let scraped = || {
-        let mut stream = TcpStream::connect(&host).expect("it listens");
-        let request = format!("GET /metrics HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).expect("sent");
-        let mut text = String::new();
-        stream.read_to_string(&mut text).expect("UTF-8");
-        text
-    };
-    let text = scraped();
+    let text = metrics(&dev.url);
     for line in [
         r#"mainspring_worker_model_tokens_total{model="demo",purpose="round",kind="input"} "#,
         r#"mainspring_worker_model_tokens_total{model="demo",purpose="round",kind="output"} "#,
@@ -65,7 +53,7 @@ fn metrics_say_what_models_took_and_what_waits() {
     }
     eventually("what waits is measured", || {
         let ready = r#"mainspring_queue_ready_sessions{pool="default"} "#;
-        scraped().contains(ready).then_some(())
+        metrics(&dev.url).contains(ready).then_some(())
     });
 }
 

@@ -296,6 +296,7 @@ pub async fn run(app: &App, closing: CancellationToken) {
                             for step in &steps {
                                 // Before those who wait hear of it, and send the next one.
                                 app.keepers.hear(step, now);
+                                app.lately.note(step.key);
                                 app.watch.step_committed(step);
                             }
                         }

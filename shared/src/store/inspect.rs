@@ -1,11 +1,14 @@
 //! What tests and comparisons of stores ask for, and no production code.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::{BootRecord, DumpBlob, Parent, Result, RunStep, Store};
+use super::{
+    AuditKind, AuditOptions, AuditPiece, AuditPlace, BootRecord, DumpBlob, Parent, Result, RunStep,
+    Store,
+};
 use crate::agent::{AgentVersion, NamedAgent};
 use crate::id::{BootId, SendId, SessionKey, TenantId};
 use crate::inbox::InboxItem;
@@ -149,4 +152,28 @@ pub struct DumpList {
     pub list: List,
     /// The calls that it remembers, in the order of their ids.
     pub calls: Vec<String>,
+}
+
+/// Checks everything piece by piece, and returns how many of each kind there were and the invariants that are violated.
+pub async fn audit_in_pieces(
+    store: &dyn Inspect,
+    limit: u32,
+) -> Result<(BTreeMap<AuditKind, u32>, BTreeSet<String>)> {
+    let (mut counts, mut violated) = (BTreeMap::new(), BTreeSet::new());
+    for kind in AuditKind::ALL {
+        let mut next = Some(AuditPlace::START);
+        while let Some(from) = next {
+            let piece = AuditPiece {
+                kind,
+                from,
+                limit,
+                options: AuditOptions::default(),
+            };
+            let audited = store.audit_piece(piece).await?;
+            *counts.entry(kind).or_default() += audited.count;
+            violated.extend(audited.violations.into_iter().map(|found| found.invariant));
+            next = audited.next;
+        }
+    }
+    Ok((counts, violated))
 }

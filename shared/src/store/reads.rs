@@ -1,12 +1,10 @@
 //! Parameters of reads.
 
-use super::Result;
+use super::{AuditOptions, AuditPiece, Audited, Result, Violation};
 use async_trait::async_trait;
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::id::{SendId, SessionKey, TenantId};
 use crate::message::Message;
@@ -58,6 +56,11 @@ pub trait Reads: Send + Sync {
 
     /// Runs every invariant as a query; returns what violates them.
     async fn audit(&self, options: AuditOptions) -> Result<Vec<Violation>>;
+
+    /// Checks the next sessions, runs or timers against the invariants that hold of each alone
+    /// ([`piecewise`](crate::invariants::piecewise)), on one state of the database and by their own rows, so that its cost
+    /// does not grow with the others.
+    async fn audit_piece(&self, piece: AuditPiece) -> Result<Audited>;
 }
 
 /// The methods of [`Reads`] as [`store_methods`](crate::store_methods) hands them over.
@@ -82,6 +85,7 @@ macro_rules! reads_methods {
             read queue_stats() -> Vec<$crate::store::QueueStats>;
             read scaling(pool: &str) -> $crate::store::ScalingStats;
             read audit(options: $crate::store::AuditOptions) -> Vec<$crate::store::Violation>;
+            read audit_piece(piece: $crate::store::AuditPiece) -> $crate::store::Audited;
         }
     };
 }
@@ -259,33 +263,6 @@ pub struct ServerInfo {
     pub schema: i64,
     /// Its clock.
     pub now: Timestamp,
-}
-
-/// Bounds of an audit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AuditOptions {
-    /// How long a running send may be without a live lease: the takeover bound.
-    pub takeover_bound: Duration,
-    /// Rows shown of each violated invariant.
-    pub rows_max: u32,
-}
-
-impl Default for AuditOptions {
-    fn default() -> Self {
-        Self {
-            takeover_bound: Duration::from_secs(15),
-            rows_max: 20,
-        }
-    }
-}
-
-/// A violated invariant.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Violation {
-    /// The invariant's name, as in `invariants`.
-    pub invariant: String,
-    /// The rows that violate it.
-    pub rows: Vec<Value>,
 }
 
 /// What calls of one model for one purpose cost.

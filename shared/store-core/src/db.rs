@@ -28,13 +28,21 @@ pub struct Part {
 pub struct Statement {
     /// The files, in the order in which they run.
     pub parts: &'static [Part],
+    /// Whether the parts are pieces of a single statement. A semicolon at the end of a piece counts for nothing.
+    pub is_one: bool,
     /// All of them as one text, with the lists of columns that they name.
     pub text: LazyLock<String>,
 }
 
 /// The files as one text, with the lists of columns that they name.
-pub(crate) fn joined(parts: &[Part]) -> String {
-    parts.iter().map(|part| expand(part.text)).collect()
+pub(crate) fn joined(parts: &[Part], is_one: bool) -> String {
+    let text = |part: &Part| expand(if is_one { piece(part.text) } else { part.text });
+    parts.iter().map(text).collect()
+}
+
+/// A text as a piece of a larger statement.
+pub fn piece(text: &str) -> &str {
+    text.trim_end().trim_end_matches(';')
 }
 
 /// Names the files of a statement: `sql!("sends/finish", "steps/write")`.
@@ -50,12 +58,16 @@ pub(crate) use sql;
 
 /// A statement of parts with these names and texts.
 macro_rules! parts {
-    ($(($name:expr, $text:expr)),+) => {{
+    ($($part:tt),+) => {
+        $crate::db::parts!(false: $($part),+)
+    };
+    ($is_one:literal: $(($name:expr, $text:expr)),+) => {{
         static PARTS: &[$crate::db::Part] =
             &[$($crate::db::Part { name: $name, text: $text }),+];
         static STATEMENT: $crate::db::Statement = $crate::db::Statement {
             parts: PARTS,
-            text: ::std::sync::LazyLock::new(|| $crate::db::joined(PARTS)),
+            is_one: $is_one,
+            text: ::std::sync::LazyLock::new(|| $crate::db::joined(PARTS, $is_one)),
         };
         &STATEMENT
     }};

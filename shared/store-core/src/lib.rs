@@ -14,6 +14,7 @@ mod store;
 mod accept;
 mod agents;
 mod audit;
+mod audit_pieces;
 mod blobs;
 mod boots;
 mod calibrations;

@@ -9,13 +9,15 @@ use mainspring_shared::session::{SessionRecord, SessionStatus};
 use mainspring_shared::step::Step;
 use mainspring_shared::store;
 use mainspring_shared::store::{
-    AuditOptions, FindMessages, FindSteps, ListSends, ListSessions, ModelUsage, Page, QueueStats,
-    ReadMessages, Reads, ScalingStats, ServerInfo, SessionUsage, StepAt, Violation,
+    AuditOptions, AuditPiece, Audited, FindMessages, FindSteps, ListSends, ListSessions,
+    ModelUsage, Page, QueueStats, ReadMessages, Reads, ScalingStats, ServerInfo, SessionUsage,
+    StepAt, Violation,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::usage::{Purpose, Usage};
 
 use crate::audit;
+use crate::audit_pieces;
 use crate::db::{Conn, Server, sql};
 use crate::fault::{Result, skipped};
 use crate::folds;
@@ -83,6 +85,11 @@ impl Reads for SqlStore {
 
     async fn audit(&self, options: AuditOptions) -> store::Result<Vec<Violation>> {
         self.snapshot(move |conn| Box::pin(audit::all(conn, self.at, options)))
+            .await
+    }
+
+    async fn audit_piece(&self, piece: AuditPiece) -> store::Result<Audited> {
+        self.snapshot(move |conn| Box::pin(audit_pieces::check(conn, self.at, piece)))
             .await
     }
 }

@@ -5,6 +5,7 @@ mod calls;
 mod named;
 mod numbers;
 mod owners;
+pub(crate) mod pieces;
 mod runs;
 mod timers;
 

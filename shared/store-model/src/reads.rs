@@ -11,15 +11,16 @@ use mainspring_shared::session::SessionRecord;
 use mainspring_shared::session::fold::Fold;
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
-    AuditOptions, FindMessages, FindSteps, ListSends, ListSessions, ModelUsage, Page, QueueStats,
-    ReadInbox, ReadMessages, Reads, Result, ScalingStats, ServerInfo, SessionUsage, StepAt,
-    Violation,
+    AuditOptions, AuditPiece, Audited, FindMessages, FindSteps, ListSends, ListSessions,
+    ModelUsage, Page, QueueStats, ReadInbox, ReadMessages, Reads, Result, ScalingStats, ServerInfo,
+    SessionUsage, StepAt, Violation,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallRecord;
 use mainspring_shared::usage::{Purpose, Usage};
 
 use crate::audit::audit;
+use crate::audit::pieces::audit_piece;
 use crate::memory::ModelStore;
 use crate::session::Session;
 use crate::sessions::record;
@@ -87,6 +88,13 @@ impl Reads for ModelStore {
     async fn audit(&self, options: AuditOptions) -> Result<Vec<Violation>> {
         let (state, now) = self.begin();
         Ok(audit(&state.dump(), now, options))
+    }
+
+    async fn audit_piece(&self, piece: AuditPiece) -> Result<Audited> {
+        let (state, now) = self.begin();
+        let erasing = state.tenant_erasures.values();
+        let erasing: Vec<_> = erasing.map(|erasure| erasure.tenant).collect();
+        Ok(audit_piece(state.dump(), &erasing, now, piece))
     }
 }
 

@@ -87,139 +87,59 @@ fn drop_from<K: Ord, V>(map: &mut BTreeMap<K, V>, is_gone: impl Fn(&K) -> bool) 
     (before - map.len()) as u64
 }
 
+fn count<T>(rows: impl Iterator<Item = T>, is_of: impl Fn(&T) -> bool) -> u64 {
+    rows.filter(is_of).count() as u64
+}
+
+/// Hands the maps whose keys name a tenant to a macro: `table: map.what names it`.
+macro_rules! tenant_maps {
+    ($apply:ident, $state:expr, $tenant:expr) => {
+        $apply! { $state, $tenant,
+            "session_hot": sessions.tenant, "sends": homes.0, "idempotency_keys": requests.0,
+            "lists": lists.0, "skills": skills.0, "skill_faults": broken_skills.0,
+            "memories": memories.0, "extractions": extractions.0,
+            "memory_erasures": memory_erasures.0, "memory_usage": memory_usage.0,
+            "runs": runs.tenant, "timers": timers.0, "agents_named": agents.tenant,
+            "webhooks": webhooks.0, "webhook_deliveries": deliveries.0, "pauses": pauses.tenant,
+            "pause_waits": pause_waits.0, "open_sends": open_sends.0, "seats": seats.tenant,
+        }
+    };
+}
+
+macro_rules! counted {
+    ($state:expr, $tenant:expr, $($table:literal: $map:ident.$part:tt,)+) => {
+        vec![$(($table, count($state.$map.keys(), |key| key.$part == $tenant))),+]
+    };
+}
+
+macro_rules! dropped {
+    ($state:expr, $tenant:expr, $($table:literal: $map:ident.$part:tt,)+) => {
+        vec![$(($table, drop_from(&mut $state.$map, |key| key.$part == $tenant))),+]
+    };
+}
+
 impl State {
     /// How much there is of a tenant, by the tables that a database would have it in, as far as they are maps here.
     pub(crate) fn rows_of(&self, tenant: TenantId) -> BTreeMap<String, u64> {
-        let counts = [
-            (
-                "session_hot",
-                self.sessions
-                    .keys()
-                    .filter(|key| key.tenant == tenant)
-                    .count(),
-            ),
-            (
-                "sends",
-                self.homes.keys().filter(|key| key.0 == tenant).count(),
-            ),
-            (
-                "idempotency_keys",
-                self.requests.keys().filter(|key| key.0 == tenant).count(),
-            ),
-            (
-                "blobs",
-                self.blobs.keys().filter(|key| key.0 == tenant).count(),
-            ),
-            (
-                "blob_chunks",
-                self.chunks
-                    .keys()
-                    .filter(|key| key.0.tenant == tenant)
-                    .count(),
-            ),
-            (
-                "lists",
-                self.lists.keys().filter(|key| key.0 == tenant).count(),
-            ),
-            (
-                "skills",
-                self.skills.keys().filter(|key| key.0 == tenant).count(),
-            ),
-            (
-                "skill_faults",
-                self.broken_skills
-                    .keys()
-                    .filter(|key| key.0 == tenant)
-                    .count(),
-            ),
-            (
-                "memories",
-                self.memories.keys().filter(|key| key.0 == tenant).count(),
-            ),
-            (
-                "extractions",
-                self.extractions
-                    .keys()
-                    .filter(|key| key.0 == tenant)
-                    .count(),
-            ),
-            (
-                "memory_erasures",
-                self.memory_erasures
-                    .keys()
-                    .filter(|key| key.0 == tenant)
-                    .count(),
-            ),
-            (
-                "memory_usage",
-                self.memory_usage
-                    .keys()
-                    .filter(|key| key.0 == tenant)
-                    .count(),
-            ),
-            (
-                "runs",
-                self.runs.keys().filter(|key| key.tenant == tenant).count(),
-            ),
-            (
-                "timers",
-                self.timers.keys().filter(|key| key.0 == tenant).count(),
-            ),
-            (
-                "agents_named",
-                self.agents
-                    .keys()
-                    .filter(|key| key.tenant == tenant)
-                    .count(),
-            ),
+        let mut rows = tenant_maps!(counted, self, tenant);
+        rows.extend([
             (
                 "api_keys",
-                self.api_keys
-                    .values()
-                    .filter(|key| key.tenant == tenant)
-                    .count(),
-            ),
-            (
-                "webhooks",
-                self.webhooks.keys().filter(|key| key.0 == tenant).count(),
+                count(self.api_keys.values(), |key| key.tenant == tenant),
             ),
             (
                 "webhook_events",
-                self.events
-                    .iter()
-                    .filter(|news| news.tenant == tenant)
-                    .count(),
+                count(self.events.iter(), |news| news.tenant == tenant),
             ),
+            ("blobs", count(self.blobs.keys(), |key| key.0 == tenant)),
             (
-                "webhook_deliveries",
-                self.deliveries.keys().filter(|key| key.0 == tenant).count(),
+                "blob_chunks",
+                count(self.chunks.keys(), |key| key.0.tenant == tenant),
             ),
-            (
-                "pauses",
-                self.pauses
-                    .keys()
-                    .filter(|key| key.tenant == tenant)
-                    .count(),
-            ),
-            (
-                "pause_waits",
-                self.pause_waits
-                    .keys()
-                    .filter(|key| key.0 == tenant)
-                    .count(),
-            ),
-            (
-                "open_sends",
-                self.open_sends.keys().filter(|key| key.0 == tenant).count(),
-            ),
-            (
-                "seats",
-                self.seats.keys().filter(|key| key.tenant == tenant).count(),
-            ),
-        ];
-        let found = counts.into_iter().filter(|(_, count)| *count > 0);
+        ]);
+        let found = rows.into_iter().filter(|(_, count)| *count > 0);
         found
-            .map(|(table, count)| (table.to_owned(), count as u64))
+            .map(|(table, count)| (table.to_owned(), count))
             .collect()
     }
 
@@ -239,70 +159,9 @@ impl State {
         let keys = self.api_keys.len();
         self.api_keys.retain(|_, key| key.tenant != tenant);
         let keys = (keys - self.api_keys.len()) as u64;
-        let mine = |key: &TenantId| *key == tenant;
-        let removed = vec![
-            ("webhook_events", events),
-            ("api_keys", keys),
-            (
-                "session_hot",
-                drop_from(&mut self.sessions, |key| mine(&key.tenant)),
-            ),
-            ("sends", drop_from(&mut self.homes, |key| mine(&key.0))),
-            (
-                "idempotency_keys",
-                drop_from(&mut self.requests, |key| mine(&key.0)),
-            ),
-            ("lists", drop_from(&mut self.lists, |key| mine(&key.0))),
-            ("skills", drop_from(&mut self.skills, |key| mine(&key.0))),
-            (
-                "skill_faults",
-                drop_from(&mut self.broken_skills, |key| mine(&key.0)),
-            ),
-            (
-                "memories",
-                drop_from(&mut self.memories, |key| mine(&key.0)),
-            ),
-            (
-                "extractions",
-                drop_from(&mut self.extractions, |key| mine(&key.0)),
-            ),
-            (
-                "memory_erasures",
-                drop_from(&mut self.memory_erasures, |key| mine(&key.0)),
-            ),
-            (
-                "memory_usage",
-                drop_from(&mut self.memory_usage, |key| mine(&key.0)),
-            ),
-            ("runs", drop_from(&mut self.runs, |key| mine(&key.tenant))),
-            ("timers", drop_from(&mut self.timers, |key| mine(&key.0))),
-            (
-                "agents_named",
-                drop_from(&mut self.agents, |key| mine(&key.tenant)),
-            ),
-            (
-                "webhooks",
-                drop_from(&mut self.webhooks, |key| mine(&key.0)),
-            ),
-            (
-                "webhook_deliveries",
-                drop_from(&mut self.deliveries, |key| mine(&key.0)),
-            ),
-            (
-                "pauses",
-                drop_from(&mut self.pauses, |key| mine(&key.tenant)),
-            ),
-            (
-                "pause_waits",
-                drop_from(&mut self.pause_waits, |key| mine(&key.0)),
-            ),
-            (
-                "open_sends",
-                drop_from(&mut self.open_sends, |key| mine(&key.0)),
-            ),
-            ("seats", drop_from(&mut self.seats, |key| mine(&key.tenant))),
-        ];
-        for (_, blob) in self.blobs.iter_mut().filter(|((of, _), _)| mine(of)) {
+        let mut removed = tenant_maps!(dropped, self, tenant);
+        removed.extend([("webhook_events", events), ("api_keys", keys)]);
+        for (_, blob) in self.blobs.iter_mut().filter(|((of, _), _)| *of == tenant) {
             blob.let_go();
         }
         removed

@@ -6,7 +6,7 @@ use std::sync::{LazyLock, Mutex};
 
 use mainspring_shared::store::columns::expand;
 use mainspring_store_core::REMOVE_ROWS;
-use mainspring_store_core::db::{Part, Statement};
+use mainspring_store_core::db::{Part, Statement, piece};
 
 /// The texts that differ from the core's.
 const TEXTS: &[&str] = &[
@@ -25,6 +25,7 @@ const TEXTS: &[&str] = &[
     include_str!("../sql/named.sql"),
     include_str!("../sql/projections.sql"),
     include_str!("../sql/pauses.sql"),
+    include_str!("../sql/pieces.sql"),
     include_str!("../sql/runs.sql"),
     include_str!("../sql/seats.sql"),
     include_str!("../sql/sends.sql"),
@@ -68,6 +69,12 @@ pub(crate) fn commands(statement: &'static Statement) -> &'static [Command] {
     known.entry(key).or_insert_with(|| {
         let parts = statement.parts.iter();
         // Each of the few hundred statements is leaked once.
+        if statement.is_one {
+            let own = |part: &Part| OWN.get(format!("pieces/{}", part.name).as_str()).copied();
+            let whole = parts.map(|part| own(part).map_or_else(|| text(part), Cow::from));
+            let whole: Vec<_> = whole.map(|text| piece(&text).to_owned()).collect();
+            return Box::leak(split(&whole.join("\n")).into_boxed_slice());
+        }
         Box::leak(parts.flat_map(|part| split(&text(part))).collect())
     })
 }

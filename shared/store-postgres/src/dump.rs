@@ -37,12 +37,15 @@ impl Inspect for PostgresStore {
     async fn rows_of(&self, tenant: TenantId) -> Result<BTreeMap<String, u64>> {
         let read = || sqlx::query(COUNT_TENANT_ROWS).bind(tenant.0);
         let rows = fetch(&self.pools.auditors, read).await?;
-        let read = |row| {
+        let mut found = BTreeMap::new();
+        for row in &rows {
             let mut fields = Fields::new(row, "tenants");
             let count: i64 = fields.take("count")?;
-            Ok((fields.take("kind")?, count.unsigned_abs()))
-        };
-        rows.iter().map(read).collect()
+            if count > 0 {
+                found.insert(fields.take("kind")?, count.unsigned_abs());
+            }
+        }
+        Ok(found)
     }
 }
 

@@ -39,6 +39,7 @@ mod webhooks;
 
 // The invariants and the whole content.
 mod audit;
+mod audit_pieces;
 mod dump;
 mod erase;
 

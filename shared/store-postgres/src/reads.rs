@@ -9,9 +9,9 @@ use mainspring_shared::session::fold::Fold;
 use mainspring_shared::session::{SessionRecord, SessionStatus};
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
-    AuditOptions, FindMessages, FindSteps, ListSends, ListSessions, ModelUsage, Page, QueueStats,
-    ReadInbox, ReadMessages, Reads, Result, ScalingStats, ServerInfo, SessionUsage, StepAt,
-    Violation,
+    AuditOptions, AuditPiece, Audited, FindMessages, FindSteps, ListSends, ListSessions,
+    ModelUsage, Page, QueueStats, ReadInbox, ReadMessages, Reads, Result, ScalingStats, ServerInfo,
+    SessionUsage, StepAt, Violation,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallRecord;
@@ -20,6 +20,7 @@ use serde_json::{Map, Value};
 use sqlx::postgres::PgRow;
 
 use crate::audit;
+use crate::audit_pieces;
 use crate::columns::{metadata, text};
 use crate::folds;
 use crate::ledger::RoundKey;
@@ -80,6 +81,10 @@ impl Reads for PostgresStore {
 
     async fn audit(&self, options: AuditOptions) -> Result<Vec<Violation>> {
         audit::audit(&self.pools.auditors, self.at, options).await
+    }
+
+    async fn audit_piece(&self, piece: AuditPiece) -> Result<Audited> {
+        audit_pieces::audit(&self.pools.auditors, self.at, piece).await
     }
 }
 

@@ -1,7 +1,9 @@
 //! What must hold when nothing goes on any more.
 
+use std::collections::BTreeSet;
+
 use mainspring_shared::send::SendView;
-use mainspring_shared::store::AuditOptions;
+use mainspring_shared::store::{AuditKind, AuditOptions, audit_in_pieces};
 
 use super::World;
 
@@ -17,7 +19,28 @@ impl World {
             .await
             .expect("never fails");
         assert!(found.is_empty(), "{found:#?}");
+        self.audit_pieces().await;
         self.audit_notices().await;
+    }
+
+    /// What holds of everything at once also holds of a few at a time, and nobody is left out.
+    async fn audit_pieces(&self) {
+        // The model looks through everything for each piece, which is slow and shows nothing of the queries.
+        if !self.has_database {
+            return;
+        }
+        let dump = self.store.dump().await.expect("never fails");
+        let pieces = audit_in_pieces(&*self.store, 100).await;
+        let (counts, violated) = pieces.expect("never fails");
+        assert_eq!(violated, BTreeSet::new());
+        for (kind, all) in [
+            (AuditKind::Sessions, dump.sessions.len()),
+            (AuditKind::Runs, dump.runs.len()),
+            (AuditKind::Timers, dump.timers.len()),
+        ] {
+            let count = counts.get(&kind).copied().unwrap_or_default();
+            assert_eq!(count as usize, all, "{kind:?}");
+        }
     }
 
     /// A send that came with the notice of its end is the one that is read later.

@@ -1,0 +1,213 @@
+//! Checks the invariants while the system works, a piece at a time, and tells of each violation once.
+//!
+//! Two orders alternate: what was written lately comes first, as far as this process heard of it, and everything else is
+//! gone over by id, again and again. Pieces are kept so short and so far apart that they take no more than the share of
+//! the time that the settings allow. Several schedulers do the same work, each on its own.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::num::NonZeroUsize;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lru::LruCache;
+use mainspring_shared::id::SessionKey;
+use mainspring_shared::invariants::{INVARIANTS, READABLE};
+use mainspring_shared::store::{
+    self, AuditKind, AuditOptions, AuditPiece, AuditPlace, Audited, Violation,
+};
+use serde_json::Value;
+
+use super::{Health, jittered, pause};
+use crate::app::App;
+use crate::metrics::{AUDIT_PASS_SECONDS, AUDIT_VIOLATIONS, AUDITED};
+
+/// Sessions that are remembered as written lately. Those that find no room are met on the way through all of them.
+const LATELY_MAX: usize = 256;
+
+/// Of those, how many are looked at between two pieces of everything.
+const LATELY_EACH: usize = 8;
+
+/// A piece that takes less is made larger, one that takes more is made smaller.
+const PIECE: std::ops::Range<Duration> = Duration::from_millis(20)..Duration::from_millis(80);
+
+/// How many are in a piece at most: each of their rows is held in the database's memory for the moment.
+const PIECE_MAX: u32 = 256;
+
+/// How long a piece waits at least behind the last one.
+const REST_MIN: Duration = Duration::from_millis(20);
+
+/// How long passes are apart at least: a small installation need not be read all the time.
+const PASS_MIN: Duration = Duration::from_secs(20);
+
+/// Violations that are remembered, so that each is told once.
+const TOLD_MAX: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
+
+/// How often it looks for what was written lately while there is nothing else to do.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Sessions that were written lately.
+#[derive(Debug, Default)]
+pub(crate) struct Lately(Mutex<(VecDeque<SessionKey>, BTreeSet<SessionKey>)>);
+
+impl Lately {
+    /// Heard of a step of a session.
+    pub(crate) fn note(&self, key: SessionKey) {
+        let mut lately = self.lock();
+        let (order, known) = &mut *lately;
+        if order.len() < LATELY_MAX && known.insert(key) {
+            order.push_back(key);
+        }
+    }
+
+    fn take(&self) -> Option<SessionKey> {
+        let mut lately = self.lock();
+        let (order, known) = &mut *lately;
+        let key = order.pop_front()?;
+        known.remove(&key);
+        Some(key)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, (VecDeque<SessionKey>, BTreeSet<SessionKey>)> {
+        // Nothing between two statements under this lock can panic, so it is never half changed.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Audits until shutdown.
+pub(crate) async fn run(app: &App) {
+    if app.config.audit_percent == 0 {
+        app.lifecycle.stopping().await;
+        return;
+    }
+    for (invariant, _) in INVARIANTS {
+        // Alerts look at how a counter grows, which the first time needs one that is there.
+        metrics::counter!(AUDIT_VIOLATIONS, "invariant" => *invariant).increment(0);
+    }
+    let mut health = Health::new("auditor");
+    let mut auditor = Auditor::new(app);
+    loop {
+        let wait = match auditor.look().await {
+            Ok(wait) => {
+                health.succeeded();
+                wait
+            }
+            Err(error) => health.failed(&error, app.entropy.fraction()),
+        };
+        if !pause(app, wait).await {
+            return;
+        }
+    }
+}
+
+struct Auditor<'a> {
+    app: &'a App,
+    /// The kind that the way through everything has reached, and the place.
+    kind: usize,
+    from: AuditPlace,
+    /// When this way began, or is to begin.
+    begins: Duration,
+    /// How many are in its next piece.
+    limit: u32,
+    /// How many of those that were written lately may still be looked at before it.
+    lately: usize,
+    told: LruCache<String, ()>,
+}
+
+impl<'a> Auditor<'a> {
+    fn new(app: &'a App) -> Self {
+        Self {
+            app,
+            kind: 0,
+            from: AuditPlace::START,
+            begins: app.clock.monotonic(),
+            limit: 16,
+            lately: LATELY_EACH,
+            told: LruCache::new(TOLD_MAX),
+        }
+    }
+
+    /// Looks at one piece. Returns how long to wait until the next one.
+    async fn look(&mut self) -> Result<Duration, store::Error> {
+        let begin = self.app.clock.monotonic();
+        let is_due = begin >= self.begins;
+        if (self.lately > 0 || !is_due)
+            && let Some(key) = self.app.lately.take()
+        {
+            self.lately = self.lately.saturating_sub(1);
+            let from = AuditPlace::of(key.tenant.0, key.session.0);
+            self.check(AuditKind::Sessions, from, 1).await?;
+        } else if is_due {
+            self.lately = LATELY_EACH;
+            let kind = AuditKind::ALL[self.kind];
+            let audited = self.check(kind, self.from, self.limit).await?;
+            let took = self.app.clock.monotonic().saturating_sub(begin);
+            if took < PIECE.start && audited.count == self.limit {
+                self.limit = (self.limit * 2).min(PIECE_MAX);
+            } else if took > PIECE.end {
+                self.limit = (self.limit / 2).max(1);
+            }
+            self.go_on(audited.next);
+        } else {
+            return Ok(self.begins.saturating_sub(begin).min(LOOK));
+        }
+        let took = self.app.clock.monotonic().saturating_sub(begin);
+        let others = 100.0 / f64::from(self.app.config.audit_percent) - 1.0;
+        Ok(jittered(self.app, took.mul_f64(others)).max(REST_MIN))
+    }
+
+    fn go_on(&mut self, next: Option<AuditPlace>) {
+        self.from = next.unwrap_or(AuditPlace::START);
+        if next.is_some() {
+            return;
+        }
+        self.kind = (self.kind + 1) % AuditKind::ALL.len();
+        if self.kind == 0 {
+            let now = self.app.clock.monotonic();
+            let took = now.saturating_sub(self.begins);
+            metrics::gauge!(AUDIT_PASS_SECONDS).set(took.as_secs_f64());
+            self.begins = now + PASS_MIN.saturating_sub(took);
+        }
+    }
+
+    async fn check(
+        &mut self,
+        kind: AuditKind,
+        from: AuditPlace,
+        limit: u32,
+    ) -> Result<Audited, store::Error> {
+        let piece = AuditPiece {
+            kind,
+            from,
+            limit,
+            options: AuditOptions::default(),
+        };
+        let audited = self.app.store.audit_piece(piece).await?;
+        let is_unreadable = |found: &Violation| found.invariant == READABLE;
+        if limit > 1 && audited.violations.iter().any(is_unreadable) {
+            // One after the other, so that the others in the piece are checked.
+            self.limit = 1;
+            return Ok(Audited {
+                next: Some(from),
+                ..Audited::NOTHING
+            });
+        }
+        metrics::counter!(AUDITED, "kind" => kind.name()).increment(audited.count.into());
+        for Violation { invariant, rows } in &audited.violations {
+            for row in rows {
+                self.tell(invariant, row);
+            }
+        }
+        Ok(audited)
+    }
+
+    /// Tells of a violation, once.
+    fn tell(&mut self, invariant: &str, row: &Value) {
+        let what = format!("{invariant} {row}");
+        if self.told.put(what, ()).is_some() {
+            return;
+        }
+        metrics::counter!(AUDIT_VIOLATIONS, "invariant" => invariant.to_owned()).increment(1);
+        // Rows name ids and numbers, and nothing that anybody said.
+        tracing::error!(invariant, row = %row, "an invariant is violated");
+    }
+}

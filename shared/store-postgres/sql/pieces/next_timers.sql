@@ -1,0 +1,8 @@
+-- The next timers from $2 of the tenant $1 on. What is left of a tenant that is being erased contradicts itself.
+-- Index: timers_pkey, tenants_pkey.
+SELECT r.tenant, r.timer_id AS id
+FROM timers r
+WHERE (r.tenant, r.timer_id) >= ($1::integer, $2::uuid)
+  AND NOT EXISTS (SELECT FROM tenants t WHERE t.tenant = r.tenant AND t.erasing_at IS NOT NULL)
+ORDER BY r.tenant, r.timer_id
+LIMIT $3::bigint
