@@ -1,22 +1,22 @@
-//! Checks the invariants while the system works, a piece at a time, and tells of each violation once.
+//! Checks the invariants while the system works, a piece at a time, and tells once of each violation that lasts.
 //!
 //! Two orders alternate: what was written lately comes first, as far as this process heard of it, and everything else is
 //! gone over by id, again and again. Pieces are kept so short and so far apart that they take no more than the share of
 //! the time that the settings allow. Several schedulers do the same work, each on its own.
 
+mod suspects;
+
 use std::collections::{BTreeSet, VecDeque};
-use std::num::NonZeroUsize;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lru::LruCache;
 use mainspring_shared::id::SessionKey;
 use mainspring_shared::invariants::{INVARIANTS, READABLE};
 use mainspring_shared::store::{
     self, AuditKind, AuditOptions, AuditPiece, AuditPlace, Audited, Violation,
 };
-use serde_json::Value;
 
+use self::suspects::{Confirmed, Suspects};
 use super::{Health, jittered, pause};
 use crate::app::App;
 use crate::metrics::{AUDIT_PASS_SECONDS, AUDIT_VIOLATIONS, AUDITED};
@@ -38,9 +38,6 @@ const REST_MIN: Duration = Duration::from_millis(20);
 
 /// How long passes are apart at least: a small installation need not be read all the time.
 const PASS_MIN: Duration = Duration::from_secs(20);
-
-/// Violations that are remembered, so that each is told once.
-const TOLD_MAX: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 
 /// How often it looks for what was written lately while there is nothing else to do.
 const LOOK: Duration = Duration::from_secs(1);
@@ -110,11 +107,15 @@ struct Auditor<'a> {
     limit: u32,
     /// How many of those that were written lately may still be looked at before it.
     lately: usize,
-    told: LruCache<String, ()>,
+    options: AuditOptions,
+    suspects: Suspects,
 }
 
 impl<'a> Auditor<'a> {
     fn new(app: &'a App) -> Self {
+        let options = AuditOptions::default();
+        // Whoever dies is found by the end of its lease and a sweep.
+        let takeover_bound = options.takeover_bound.max(3 * app.config.lease_ttl);
         Self {
             app,
             kind: 0,
@@ -122,7 +123,11 @@ impl<'a> Auditor<'a> {
             begins: app.clock.monotonic(),
             limit: 16,
             lately: LATELY_EACH,
-            told: LruCache::new(TOLD_MAX),
+            options: AuditOptions {
+                takeover_bound,
+                ..options
+            },
+            suspects: Suspects::new(takeover_bound),
         }
     }
 
@@ -130,7 +135,12 @@ impl<'a> Auditor<'a> {
     async fn look(&mut self) -> Result<Duration, store::Error> {
         let begin = self.app.clock.monotonic();
         let is_due = begin >= self.begins;
-        if (self.lately > 0 || !is_due)
+        if let Some(piece) = self.suspects.due(begin) {
+            let audited = self.app.store.audit_piece(piece).await?;
+            for confirmed in self.suspects.confirm(&audited) {
+                tell(&confirmed);
+            }
+        } else if (self.lately > 0 || !is_due)
             && let Some(key) = self.app.lately.take()
         {
             self.lately = self.lately.saturating_sub(1);
@@ -179,7 +189,7 @@ impl<'a> Auditor<'a> {
             kind,
             from,
             limit,
-            options: AuditOptions::default(),
+            options: self.options,
         };
         let audited = self.app.store.audit_piece(piece).await?;
         let is_unreadable = |found: &Violation| found.invariant == READABLE;
@@ -192,22 +202,14 @@ impl<'a> Auditor<'a> {
             });
         }
         metrics::counter!(AUDITED, "kind" => kind.name()).increment(audited.count.into());
-        for Violation { invariant, rows } in &audited.violations {
-            for row in rows {
-                self.tell(invariant, row);
-            }
-        }
+        let now = self.app.clock.monotonic();
+        self.suspects.note(piece, &audited, now);
         Ok(audited)
     }
+}
 
-    /// Tells of a violation, once.
-    fn tell(&mut self, invariant: &str, row: &Value) {
-        let what = format!("{invariant} {row}");
-        if self.told.put(what, ()).is_some() {
-            return;
-        }
-        metrics::counter!(AUDIT_VIOLATIONS, "invariant" => invariant.to_owned()).increment(1);
-        // Rows name ids and numbers, and nothing that anybody said.
-        tracing::error!(invariant, row = %row, "an invariant is violated");
-    }
+fn tell(Confirmed { invariant, row }: &Confirmed) {
+    metrics::counter!(AUDIT_VIOLATIONS, "invariant" => invariant.clone()).increment(1);
+    // Rows name ids and numbers, and nothing that anybody said.
+    tracing::error!(invariant, row = %row, "an invariant is violated");
 }

@@ -1,13 +1,13 @@
 //! What tests and comparisons of stores ask for, and no production code.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 
 use super::{
     AuditKind, AuditOptions, AuditPiece, AuditPlace, BootRecord, DumpBlob, Parent, Result, RunStep,
-    Store,
+    Store, Violation,
 };
 use crate::agent::{AgentVersion, NamedAgent};
 use crate::id::{BootId, SendId, SessionKey, TenantId};
@@ -154,12 +154,12 @@ pub struct DumpList {
     pub calls: Vec<String>,
 }
 
-/// Checks everything piece by piece, and returns how many of each kind there were and the invariants that are violated.
+/// Checks everything piece by piece, and returns how many of each kind there were and what is violated.
 pub async fn audit_in_pieces(
     store: &dyn Inspect,
     limit: u32,
-) -> Result<(BTreeMap<AuditKind, u32>, BTreeSet<String>)> {
-    let (mut counts, mut violated) = (BTreeMap::new(), BTreeSet::new());
+) -> Result<(BTreeMap<AuditKind, u32>, Vec<Violation>)> {
+    let (mut counts, mut violated) = (BTreeMap::new(), Vec::new());
     for kind in AuditKind::ALL {
         let mut next = Some(AuditPlace::START);
         while let Some(from) = next {
@@ -171,7 +171,7 @@ pub async fn audit_in_pieces(
             };
             let audited = store.audit_piece(piece).await?;
             *counts.entry(kind).or_default() += audited.count;
-            violated.extend(audited.violations.into_iter().map(|found| found.invariant));
+            violated.extend(audited.violations);
             next = audited.next;
         }
     }
