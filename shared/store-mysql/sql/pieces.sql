@@ -77,11 +77,3 @@ WHERE (r.tenant > $1 OR r.tenant = $1 AND r.timer_id >= $2)
   AND NOT EXISTS (SELECT 1 FROM tenants t WHERE t.tenant = r.tenant AND t.erasing_at IS NOT NULL)
 ORDER BY r.tenant, r.timer_id
 LIMIT $3;
-
--- name: pieces/audit/call.one_result
--- JSON_TABLE over a common table was seen to find calls that are answered (MariaDB 10.11): left to the audit of everything.
-SELECT NULL FROM sessions WHERE FALSE
-
--- name: pieces/audit/call.asked
--- The same.
-SELECT NULL FROM sessions WHERE FALSE

@@ -70,13 +70,28 @@ pub(crate) fn commands(statement: &'static Statement) -> &'static [Command] {
         let parts = statement.parts.iter();
         // Each of the few hundred statements is leaked once.
         if statement.is_one {
-            let own = |part: &Part| OWN.get(format!("pieces/{}", part.name).as_str()).copied();
-            let whole = parts.map(|part| own(part).map_or_else(|| text(part), Cow::from));
-            let whole: Vec<_> = whole.map(|text| piece(&text).to_owned()).collect();
-            return Box::leak(split(&whole.join("\n")).into_boxed_slice());
+            return Box::leak(split(&one(statement.parts)).into_boxed_slice());
         }
         Box::leak(parts.flat_map(|part| split(&text(part))).collect())
     })
+}
+
+/// Parts that are one statement. Common tables of a subquery do not see those of the statement around it, but the tables behind
+/// their names (MariaDB 10.11): they are repeated there.
+fn one(parts: &[Part]) -> String {
+    let texts: Vec<String> = parts
+        .iter()
+        .map(|part| without_comments(piece(&text(part))))
+        .collect();
+    let around = texts.first().map_or("", String::as_str);
+    let around = around
+        .rsplit_once("\nSELECT")
+        .map_or("", |(tables, _)| tables);
+    let with = |text: &String| match text.trim_start().strip_prefix("WITH ") {
+        Some(own) if text != &texts[0] => format!("{around},\n{own}"),
+        _ => text.clone(),
+    };
+    texts.iter().map(with).collect::<Vec<_>>().join("\n")
 }
 
 fn text(part: &Part) -> Cow<'static, str> {
@@ -89,17 +104,19 @@ fn text(part: &Part) -> Cow<'static, str> {
 
 /// Splits a text into its statements, and numbers their parameters.
 pub(crate) fn split(text: &str) -> Vec<Command> {
-    let text = expand(text);
-    let lines = text.lines();
-    let code: Vec<&str> = lines
-        .map(|line| line.split("-- ").next().unwrap_or(""))
-        .collect();
-    let code = code.join("\n");
+    let code = without_comments(&expand(text));
     let statements = code.split(';').map(str::trim);
     statements
         .filter(|sql| !sql.is_empty())
         .map(numbered)
         .collect()
+}
+
+fn without_comments(text: &str) -> String {
+    let lines = text
+        .lines()
+        .map(|line| line.split("-- ").next().unwrap_or(""));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 fn numbered(sql: &str) -> Command {
