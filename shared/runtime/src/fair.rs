@@ -145,7 +145,7 @@ impl LaneState {
         self.lately = lately.min(u128::from(WINDOW_MAX) * LATELY_UNIT);
         let need = u64::try_from(self.lately / LATELY_UNIT).unwrap_or(WINDOW_MAX);
         let more = if jobs == 0 { need / 4 } else { 0 };
-        self.window = (WINDOW_MIN + need + more).min(WINDOW_MAX);
+        self.window = (need + more).clamp(WINDOW_MIN, WINDOW_MAX);
         self.room = self.window.saturating_sub(depth);
         self.looked_at = now;
         gone
