@@ -166,8 +166,10 @@ pub(crate) enum Command {
     /// Lists, shows, creates, updates and deletes tenants
     #[command(subcommand)]
     Tenants(TenantsCommand),
-    /// Erases the tenant that --tenant names, with everything that it has
+    /// Erases the tenant of --tenant, with everything that it has
     Erase {
+        /// The tenant's name, so that a wrong id is not enough
+        name: String,
         /// Returns once it has begun
         #[arg(long)]
         no_wait: bool,
@@ -219,6 +221,14 @@ pub(crate) enum Command {
 }
 
 impl Command {
+    /// Whether the process is a part of a system, and not one that asks it.
+    pub(crate) fn serves(&self) -> bool {
+        matches!(
+            self,
+            Self::Dev(_) | Self::Scheduler(_) | Self::Worker(_) | Self::Serve(_)
+        )
+    }
+
     /// What the process calls itself in traces.
     pub(crate) fn role(&self) -> &'static str {
         match self {

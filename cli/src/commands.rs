@@ -86,7 +86,7 @@ pub(crate) fn run(
         Command::Keys(args) => asking(keys::run(args, format, Client::new(config)?)),
         Command::Webhooks(args) => asking(webhooks::run(args, format, Client::new(config)?)),
         Command::Tenants(args) => asking(tenants::run(args, format, Client::new(config)?)),
-        Command::Erase { no_wait } => asking(erase::run(!no_wait, format, config)),
+        Command::Erase { name, no_wait } => asking(erase::run(name, !no_wait, format, config)),
         Command::Pause(args) => asking(pauses::pause(args, format, Client::new(config)?)),
         Command::Resume(args) => asking(pauses::resume(args, Client::new(config)?)),
         Command::Pauses { page } => asking(pauses::list(page, format, Client::new(config)?)),

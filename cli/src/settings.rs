@@ -77,8 +77,17 @@ pub(crate) fn names_server(cli: &Cli, environment: &Environment, config: &Config
     cli.server.is_some() || variable.is_some() || config.server != SERVER_DEFAULT
 }
 
-/// Where the whole system runs only for one command, its log lines would hide what it says.
+/// Where the whole system runs only for one command, its log lines would hide what it says. What only asks a server has nothing to
+/// measure.
 pub(crate) fn quieten(cli: &Cli, config: &mut Config) {
+    if cli
+        .command
+        .as_ref()
+        .is_some_and(|command| !command.serves())
+    {
+        config.telemetry.otlp_metrics = false;
+        config.telemetry.statsd_address = None;
+    }
     if matches!(cli.command, Some(Command::Run(_))) && config.telemetry.log == LOG_DEFAULT {
         "error".clone_into(&mut config.telemetry.log);
     }

@@ -5,31 +5,33 @@ use std::time::Duration;
 use mainspring_shared::time::Clock as _;
 use serde_json::{Value, json};
 
-use super::lists;
 use crate::args::Format;
 use crate::client::{Client, Request};
 use crate::config::Config;
-use crate::failure::{Exit, Failure, usage_text};
+use crate::failure::{Failure, usage_text};
 use crate::output;
 
 /// How often the server is asked how far it is.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// Erases the tenant that `--tenant` names, and says how far it is until nothing is left.
-pub(crate) async fn run(waits: bool, format: Format, config: &Config) -> Result<(), Failure> {
-    let Some(name) = config.tenant.clone() else {
+/// Erases the tenant of `--tenant`, whose name has to be this one, and says how far it is until nothing is left.
+pub(crate) async fn run(
+    name: &str,
+    waits: bool,
+    format: Format,
+    config: &Config,
+) -> Result<(), Failure> {
+    let Some(id) = &config.tenant else {
         return Err(usage_text(
-            "no tenant is named",
-            "say --tenant NAME: what is erased cannot be brought back",
+            "no tenant is said",
+            "say --tenant ID: mainspring tenants list has them",
         ));
     };
     // The operator asks for itself: nothing acts for a tenant that is being erased.
-    let config = Config {
+    let client = Client::new(&Config {
         tenant: None,
         ..config.clone()
-    };
-    let client = Client::new(&config)?;
-    let id = find(&client, &name).await?;
+    })?;
     let request = Request::post(format!("/v1/tenants/{id}/erase"));
     let mut erasure = client.ask(request.body(json!({ "name": name }))).await?;
     let mut said = None;
@@ -44,16 +46,6 @@ pub(crate) async fn run(waits: bool, format: Format, config: &Config) -> Result<
         erasure = client.ask(request).await?;
     }
     output::object(format, &erasure)
-}
-
-/// The id of the tenant with this name.
-async fn find(client: &Client, name: &str) -> Result<String, Failure> {
-    let request = Request::get("/v1/tenants");
-    let tenants = lists::rows(client, &request, u32::MAX).await?;
-    let found = tenants.iter().find(|tenant| tenant["name"] == name);
-    let id = found.and_then(|tenant| tenant["id"].as_str());
-    id.map(str::to_owned)
-        .ok_or_else(|| Failure::new(Exit::NotFound, format!("no tenant has the name {name:?}")))
 }
 
 fn progress(erasure: &Value) -> String {

@@ -80,7 +80,10 @@ async fn piece(app: &App, boot: BootId, tenant: TenantId) -> Result<bool, store:
     if found.is_none_or(|tenant| tenant.retention.hold) {
         return Ok(false);
     }
-    if end_work(app, boot, tenant).await? {
+    // Rows are removed once there is no more work; what comes late goes with its rows.
+    let begun = app.store.tenant_erasure(tenant).await?;
+    let has_work = begun.is_none_or(|erasure| erasure.progress.removed.is_empty());
+    if has_work && end_work(app, boot, tenant).await? {
         return Ok(true);
     }
     let step = app.store.erase_tenant_rows(tenant, ROWS_ERASED_AT_ONCE);

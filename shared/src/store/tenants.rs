@@ -26,7 +26,7 @@ pub trait Tenants: Send + Sync {
     /// Reads a tenant; none where it is unknown or deleted.
     async fn get_tenant(&self, id: TenantId) -> Result<Option<Tenant>>;
 
-    /// The tenant with this name; none where no tenant has it.
+    /// The tenant with this name, to act for it; none where no tenant has it, or that one is being erased.
     async fn named_tenant(&self, name: String) -> Result<Option<TenantId>>;
 
     /// Lists tenants by number.

@@ -109,7 +109,7 @@ impl Tenants for ModelStore {
         let (state, _) = self.begin();
         let mut live = state.tenants.0.values().flatten();
         Ok(live
-            .find(|tenant| tenant.name == name)
+            .find(|tenant| tenant.name == name && tenant.erasing_at.is_none())
             .map(|tenant| tenant.id))
     }
 

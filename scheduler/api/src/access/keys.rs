@@ -80,12 +80,7 @@ impl Keys {
         if let Some(found) = fresh(&self.names, &name, now, self.believed) {
             return Ok(found);
         }
-        let mut found = app.store.named_tenant(name.clone()).await?;
-        if let Some(id) = found {
-            // Nothing acts for one that is being erased.
-            let tenant = app.store.get_tenant(id).await?;
-            found = tenant.filter(|it| it.erasing_at.is_none()).map(|it| it.id);
-        }
+        let found = app.store.named_tenant(name.clone()).await?;
         remember(&self.names, name, now, found);
         Ok(found)
     }

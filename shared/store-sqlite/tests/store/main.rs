@@ -9,6 +9,7 @@ mod opened;
 mod path;
 mod statements;
 mod steps;
+mod tenant_tables;
 mod unreadable;
 
 /// The version that the newest migration brings.

@@ -199,6 +199,9 @@ pub async fn an_erasure_begins_once_and_revokes_keys(store: &dyn Inspect) {
     let first = begin(now, blue).await;
     let later = &*store.at(time(50));
     assert_eq!(begin(later, blue).await, first);
+    // Its name is still taken, but stands for nobody who acts.
+    let named = later.named_tenant("blue".to_owned()).await;
+    assert_eq!(named.expect("reads"), None);
     let found = later.find_key(new_key(1, blue).id).await.expect("reads");
     assert_eq!(found.and_then(|key| key.revoked_at), Some(START));
     let another: NewKey = new_key(2, blue);

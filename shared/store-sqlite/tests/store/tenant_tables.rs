@@ -1,0 +1,36 @@
+//! What an erased tenant must not leave behind.
+
+use std::collections::BTreeSet;
+
+use sqlx::Row;
+
+use crate::file::beside;
+use crate::steps::*;
+
+/// What goes otherwise: bytes with their blobs, the rest with the tenant's name.
+const OTHERWISE: [&str; 4] = ["blobs", "blob_chunks", "seat_limits", "tenants"];
+
+macro_rules! names {
+    ($($table:literal by $key:literal),+ $(,)?) => {
+        [$($table),+]
+    };
+}
+
+#[tokio::test]
+async fn every_table_with_rows_of_tenants_is_among_those_that_are_erased() {
+    let Opened {
+        store: _store,
+        place: dir,
+    } = open().await;
+    let mut conn = beside(&dir).await;
+    let query = "SELECT m.name FROM sqlite_schema m JOIN pragma_table_info(m.name) c
+                 WHERE m.type = 'table' AND c.name = 'tenant'";
+    let rows = sqlx::query(query)
+        .fetch_all(&mut conn)
+        .await
+        .expect("lists");
+    let stored: BTreeSet<String> = rows.iter().map(|row| row.get("name")).collect();
+    let erased = mainspring_shared::tenant_tables!(names);
+    let known = erased.into_iter().chain(OTHERWISE).map(str::to_owned);
+    assert_eq!(stored, known.collect());
+}
