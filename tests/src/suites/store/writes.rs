@@ -1,6 +1,8 @@
 //! Every writing method of the port, in one place: what is sent again takes effect once, and a
 //! stale writer changes nothing.
 
+mod beginnings;
+
 use std::future::Future;
 use std::time::Duration;
 
@@ -8,7 +10,6 @@ use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use mainspring_shared::agent::OnBusy;
-use mainspring_shared::blob::{BlobHash, BlobPlace};
 use mainspring_shared::id::{ErasureId, LeaseToken, MemoryId, TenantId};
 use mainspring_shared::lease::Lease;
 use mainspring_shared::list::{Bounds, Change, List, ListName, NewEntry, WhenFull};
@@ -17,15 +18,18 @@ use mainspring_shared::send::WaitingOn;
 use mainspring_shared::store::{
     CallAnswer, CallBegin, ChangeMemory, ChangeTimer, ChangeWebhook, ClaimDeliveries, ClaimRuns,
     ClaimUnembedded, Claimed, DeliveryEnd, Dump, EXTRACT_ROUND, EraseMemories, FoldAtRest,
-    IdempotencyKey, ImportSession, Inspect, NewBlob, NewBoot, NewMemory, ParkUntil, PostResult,
-    PruneSession, PruneTo, ReleaseSession, RetireBlobs, RetireSends, Role, RotateKey, SaveMemory,
-    SessionPatch, SetEmbedding, SettleDelivery, TenantPatch, Then, TimerChange, WriteList,
+    IdempotencyKey, ImportSession, Inspect, NewBoot, ParkUntil, PostResult, PruneSession, PruneTo,
+    ReleaseSession, RetireSends, Role, RotateKey, SessionPatch, SetEmbedding, SettleDelivery,
+    TenantPatch, TimerChange, WriteList,
 };
-use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallResult;
 use mainspring_shared::webhook::event_id;
 use mainspring_shared::workflow::run::{DSL_VERSION, RunAsk};
 
+use self::beginnings::{
+    BLUE, RETIRE_BLOBS, answered, asked, blob_begun, blob_stored, blue, blue_erasing, blue_key,
+    claimed, new_blob, remember, remembered, run_under_way,
+};
 use super::accounts::paid_vectors;
 use super::agents::{agent_key, pointing, publish, publishing};
 use super::calibrations::learned;
@@ -35,7 +39,7 @@ use super::harness::Opened;
 use super::pauses::{agent_key as paused_agent, awaiting, parked, pausing};
 use super::prelude::*;
 use super::projections::projected;
-use super::runs::{advance_of, claim_runs, created, new_run, read_run, run_key, under_way};
+use super::runs::{advance_of, claim_runs, created, new_run, read_run, run_key};
 use super::seats::one_waits;
 use super::skills::{skill, uploaded};
 use super::tenants::{new, new_key};
@@ -82,109 +86,6 @@ const fn has(flags: &[&str], flag: &str) -> bool {
 
 fn held(claimed: Option<&Claimed>) -> &Claimed {
     claimed.expect("a session was claimed")
-}
-
-/// Session 1 at rest behind a send that was answered, and process 1.
-async fn answered(store: &dyn Inspect) -> Option<Claimed> {
-    let claimed = running(store).await;
-    complete(store, 20, ending(&claimed, Then::Release)).await;
-    None
-}
-
-/// Send 1 runs.
-async fn claimed(store: &dyn Inspect) -> Option<Claimed> {
-    Some(running(store).await)
-}
-
-/// Send 1 waits for one call from outside.
-async fn asked(store: &dyn Inspect) -> Option<Claimed> {
-    let claimed = running(store).await;
-    let begins = vec![waits(WaitingOn::Tool)];
-    wait_for_calls(store, 20, &claimed, WaitingOn::Tool, begins).await;
-    Some(claimed)
-}
-
-/// A blob.
-fn new_blob() -> NewBlob {
-    NewBlob {
-        place: BlobPlace {
-            tenant: TenantId::DEFAULT,
-            sha256: BlobHash([7; 32]),
-            generation: Uuid::from_u128(1),
-        },
-        media_type: "a/b".to_owned(),
-        bytes: 1,
-        owner: None,
-    }
-}
-
-/// Everything that nothing holds goes soon.
-const RETIRE_BLOBS: RetireBlobs = RetireBlobs {
-    grace: Duration::from_millis(10),
-    after: None,
-    limit: 100,
-};
-
-/// The bytes of a blob may be there.
-async fn blob_begun(store: &dyn Inspect) -> Option<Claimed> {
-    let begun = store.at(time(10)).begin_blob(new_blob()).await;
-    begun.expect("the store answers");
-    None
-}
-
-/// The bytes of a blob are there.
-async fn blob_stored(store: &dyn Inspect) -> Option<Claimed> {
-    blob_begun(store).await;
-    let stored = store.at(time(10)).finish_blob(new_blob().place, None).await;
-    assert!(stored.expect("the store answers"));
-    None
-}
-
-/// Run 1 is under way with one leaf.
-async fn run_under_way(store: &dyn Inspect) -> Option<Claimed> {
-    under_way(store, 1..2).await;
-    None
-}
-
-/// An entry of the memory.
-fn remembered(expires_at: Option<Timestamp>) -> SaveMemory {
-    SaveMemory {
-        tenant: TenantId::DEFAULT,
-        entry: NewMemory {
-            id: MemoryId(Uuid::from_u128(1)),
-            namespace: "user/1".parse().expect("a namespace"),
-            text: "likes tea".to_owned(),
-            metadata: serde_json::Map::new(),
-            source: None,
-            expires_at,
-        },
-        idempotency: None,
-    }
-}
-
-async fn remember(store: &dyn Inspect) {
-    let saved = store.at(time(0)).save_memory(remembered(None)).await;
-    saved.expect("the store answers");
-}
-
-/// The first tenant that is created.
-const BLUE: TenantId = TenantId(2);
-
-async fn blue(store: &dyn Inspect) {
-    let created = store.at(time(0)).create_tenant(new("blue"), None).await;
-    created.expect("the store answers");
-}
-
-async fn blue_key(store: &dyn Inspect) {
-    blue(store).await;
-    let created = store.at(time(0)).create_key(new_key(1, BLUE), None).await;
-    created.expect("the store answers");
-}
-
-async fn blue_erasing(store: &dyn Inspect) {
-    blue_key(store).await;
-    let begun = store.at(time(0)).begin_tenant_erasure(BLUE).await;
-    begun.expect("the store answers");
 }
 
 writes! {
