@@ -11,6 +11,7 @@ use std::time::Duration;
 use mainspring_shared::id::{BootId, SessionKey};
 use mainspring_shared::store::{NewBoot, Renewal, Role};
 use mainspring_shared::time::Timestamp;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::Parts;
@@ -39,6 +40,8 @@ pub(crate) struct Life {
 #[derive(Debug)]
 pub(crate) struct Boot {
     state: Mutex<State>,
+    /// Told of each new life.
+    begun: Notify,
 }
 
 #[derive(Debug)]
@@ -58,6 +61,7 @@ impl Boot {
                 clock_offset_ms: 0,
                 orphans_from: Some(Duration::ZERO),
             }),
+            begun: Notify::new(),
         }
     }
 
@@ -66,9 +70,26 @@ impl Boot {
         self.lock().life.clone()
     }
 
+    /// The present life, or else the next one.
+    pub(crate) async fn life(&self) -> Life {
+        loop {
+            // Made before the look, so that it hears of a life that begins behind it.
+            let begun = self.begun.notified();
+            if let Some(life) = self.current() {
+                return life;
+            }
+            begun.await;
+        }
+    }
+
     /// The database's time, as of the last renewal's comparison.
     pub(crate) fn database_time(&self, parts: &Parts) -> Timestamp {
         Timestamp(parts.clock.now().0 + self.lock().clock_offset_ms)
+    }
+
+    fn lives(&self, life: Life) {
+        self.lock().life = Some(life);
+        self.begun.notify_waiters();
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -86,7 +107,7 @@ impl Boot {
         if let Ok(now) = parts.store.now().await {
             self.lock().clock_offset_ms = now.0 - parts.clock.now().0;
         }
-        self.lock().life = Some(life);
+        self.lives(life);
         Ok(())
     }
 
@@ -216,7 +237,7 @@ impl Boot {
         self.settles(parts);
         tracing::info!(boot.id = %life.id, boot.before = %old.id, "going on under a new boot id");
         let fence_at = life.fence_at;
-        self.lock().life = Some(life);
+        self.lives(life);
         Some(fence_at)
     }
 

@@ -12,15 +12,20 @@ use crate::admit::{self, Handed};
 use crate::boot::Life;
 use crate::{Kernel, strays, writes};
 
-/// Between two looks for a new life.
+/// Before it listens again where a subscription has ended.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Begins what the process is granted, until the worker has nothing left to do.
 pub(crate) async fn listen(kernel: Arc<Kernel>) {
-    while !kernel.tasks.done.is_cancelled() {
-        match kernel.boot.current() {
-            Some(life) => listen_in(&kernel, &life).await,
-            None => kernel.parts.clock.sleep(PAUSE).await,
+    loop {
+        let life = tokio::select! {
+            biased;
+            () = kernel.tasks.done.cancelled() => return,
+            life = kernel.boot.life() => life,
+        };
+        listen_in(&kernel, &life).await;
+        if !life.lost.is_cancelled() {
+            kernel.parts.clock.sleep(PAUSE).await;
         }
     }
 }
