@@ -3,6 +3,7 @@
 mod agents;
 mod memories;
 mod pauses;
+mod provider_keys;
 mod replay;
 mod runs;
 mod sends;
@@ -20,6 +21,7 @@ use mainspring_shared::time::Span;
 pub(crate) use self::agents::{AgentsCommand, ApplyArgs};
 pub(crate) use self::memories::MemoriesCommand;
 pub(crate) use self::pauses::{PauseArgs, PausedArgs, PausedKind};
+pub(crate) use self::provider_keys::ProviderKeysCommand;
 pub(crate) use self::replay::ReplayArgs;
 pub(crate) use self::runs::{RunArgs, RunsCommand};
 pub(crate) use self::sends::{SendsCommand, Verdict};
@@ -163,6 +165,9 @@ pub(crate) enum Command {
     /// Lists, creates, rotates and revokes API keys
     #[command(subcommand)]
     Keys(KeysCommand),
+    /// Sets, lists and removes keys that a tenant brings for model providers
+    #[command(subcommand)]
+    ProviderKeys(ProviderKeysCommand),
     /// Lists, shows, creates, updates and deletes tenants
     #[command(subcommand)]
     Tenants(TenantsCommand),

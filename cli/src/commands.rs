@@ -20,6 +20,7 @@ mod memories;
 mod migrate;
 mod pauses;
 mod progress;
+mod provider_keys;
 mod replay;
 mod reply;
 mod run;
@@ -84,6 +85,9 @@ pub(crate) fn run(
         }
         Command::Import { file } => asking(transfers::import(file, format, Client::new(config)?)),
         Command::Keys(args) => asking(keys::run(args, format, Client::new(config)?)),
+        Command::ProviderKeys(args) => {
+            asking(provider_keys::run(args, format, Client::new(config)?))
+        }
         Command::Webhooks(args) => asking(webhooks::run(args, format, Client::new(config)?)),
         Command::Tenants(args) => asking(tenants::run(args, format, Client::new(config)?)),
         Command::Erase { name, no_wait } => asking(erase::run(name, !no_wait, format, config)),

@@ -185,7 +185,8 @@ pub(crate) fn next_of(code: Code) -> String {
         Code::KeyNotFound => "`mainspring keys list` shows what exists",
         Code::WebhookNotFound => "`mainspring webhooks list` shows what exists",
         Code::WebhookDeliveryNotFound => "`mainspring webhooks deliveries ID` shows what exists",
-        Code::WebhookNoKey => {
+        Code::ProviderKeyNotFound => "`mainspring provider-keys list` shows what exists",
+        Code::WebhookNoKey | Code::ProviderKeyNoSeal => {
             "set MAINSPRING_SECRETS_KEY on the scheduler to what `openssl rand -base64 32` prints"
         }
         Code::TenantNotFound => "`mainspring tenants list` shows what exists",

@@ -26,6 +26,8 @@ mod logs;
 mod memories;
 #[path = "cli/program.rs"]
 mod program;
+#[path = "cli/provider_keys.rs"]
+mod provider_keys;
 #[path = "cli/replies.rs"]
 mod replies;
 #[path = "cli/runs.rs"]

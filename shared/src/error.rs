@@ -109,6 +109,12 @@ codes! {
     WebhookTooMany = "webhook.too_many", Conflict, 409;
     /// The server cannot keep a webhook's secret.
     WebhookNoKey = "webhook.no_key", Conflict, 409;
+    /// The tenant has no key for this provider.
+    ProviderKeyNotFound = "provider_key.not_found", NotFound, 404;
+    /// The tenant has keys for as many providers as it may have.
+    ProviderKeyTooMany = "provider_key.too_many", Conflict, 409;
+    /// The server cannot keep a provider's key.
+    ProviderKeyNoSeal = "provider_key.no_seal", Conflict, 409;
     /// No run has this id.
     RunNotFound = "run.not_found", NotFound, 404;
     /// No skill has this name, or no version of it this hash.

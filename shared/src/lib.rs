@@ -18,6 +18,7 @@ pub mod list;
 pub mod message;
 pub mod model;
 pub mod pause;
+pub mod provider_key;
 pub mod session;
 pub mod skill;
 pub mod step;

@@ -24,6 +24,7 @@ mod lists;
 mod memories;
 mod paid;
 mod pauses;
+mod provider_keys;
 mod reads;
 mod runs;
 mod sends;
@@ -74,6 +75,7 @@ pub use memories::{
 };
 pub use paid::UsageRow;
 pub use pauses::{ListPauses, NewPause, PauseWait, Pauses, RESUMED_KEPT_MS};
+pub use provider_keys::{ListProviderKeys, ProviderKeys, SetProviderKey};
 pub use reads::{
     FindMessages, FindSteps, ListSends, ListSessions, ModelUsage, Page, QueueStats, ReadMessages,
     Reads, ScalingStats, ServerInfo, SessionUsage, StepAt,
@@ -124,9 +126,9 @@ pub use webhooks::{
 pub mod prelude {
     pub use super::{
         Agents as _, BlobRows as _, Boots as _, Calibrations as _, Calls as _, Extractions as _,
-        Leases as _, Lists as _, Memories as _, Pauses as _, Reads as _, Runs as _, Sends as _,
-        Sessions as _, Skills as _, Sweeps as _, TenantErasures as _, Tenants as _, Timers as _,
-        Webhooks as _,
+        Leases as _, Lists as _, Memories as _, Pauses as _, ProviderKeys as _, Reads as _,
+        Runs as _, Sends as _, Sessions as _, Skills as _, Sweeps as _, TenantErasures as _,
+        Tenants as _, Timers as _, Webhooks as _,
     };
 }
 
@@ -148,6 +150,7 @@ pub trait Store:
     + Lists
     + Memories
     + Pauses
+    + ProviderKeys
     + Reads
     + Runs
     + Sends
@@ -173,6 +176,7 @@ impl<T> Store for T where
         + Lists
         + Memories
         + Pauses
+        + ProviderKeys
         + Reads
         + Runs
         + Sends
@@ -202,6 +206,7 @@ macro_rules! store_methods {
         $crate::extractions_methods!($apply);
         $crate::memories_methods!($apply);
         $crate::pauses_methods!($apply);
+        $crate::provider_keys_methods!($apply);
         $crate::tenants_methods!($apply);
         $crate::tenant_erasures_methods!($apply);
         $crate::webhooks_methods!($apply);

@@ -14,9 +14,11 @@ mod error;
 pub mod json;
 mod providers;
 mod secret;
+mod tenant_keys;
 mod traced;
 
 use std::fmt::Debug;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -124,9 +126,44 @@ pub trait Model: Send + Sync + Debug {
         &[]
     }
 
+    /// How to ask it with another key; none where it takes none.
+    fn keyed(&self) -> Option<&dyn Keyed> {
+        None
+    }
+
     /// The request as its provider would get it, as JSON; none where there is no such form. Asks nobody.
     fn wire(&self, request: &Request) -> Option<Result<Vec<u8>, Error>> {
         let _ = request;
         None
+    }
+}
+
+/// A model that can be asked with other keys than the operator's.
+pub trait Keyed: Sync {
+    /// The same model with this key. What is learned of limits and outages under it concerns no other key.
+    fn with_key(&self, key: &Secret) -> Result<Arc<dyn Model>, Error>;
+}
+
+/// A request that says nothing, for tests.
+#[cfg(test)]
+pub(crate) fn bare_request() -> Request {
+    Request {
+        model: String::new(),
+        system: None,
+        messages: Vec::new(),
+        max_tokens: 1,
+        settled: 0,
+        settled_before: None,
+        background: InBackground::No,
+        tail: None,
+        cache_key: None,
+        temperature: None,
+        top_p: None,
+        stop: Vec::new(),
+        reasoning_effort: None,
+        thinking_tokens: None,
+        images_max_edge: None,
+        tools: Vec::new(),
+        output: None,
     }
 }

@@ -157,7 +157,7 @@ async fn preview(kernel: &Arc<Kernel>, ask: &Ask) -> Result<Preview, Answered> {
     let foreseen = foreseen::of(kernel, &question, (&window, from), &resolved);
     let request = foreseen.request;
     limits.extend(held::pauses(kernel, &send, &resolved, &offers));
-    limits.extend(held::gate(&resolved, &request));
+    limits.extend(held::gate(kernel, (record.key.tenant, &resolved), &request));
     let facts = resolved.facts;
     let calibrations = parts.providers.calibrations();
     let calibration = calibrations.of((&resolved.provider, &resolved.model), &facts);

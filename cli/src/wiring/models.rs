@@ -12,6 +12,7 @@ use mainspring_shared::model::FactsOverride;
 use mainspring_shared::time::Clock;
 use mainspring_worker::llm::{Providers, Secret};
 
+use super::webhooks::sealer;
 use crate::failure::{Failure, usage};
 
 /// Every configured provider; the default one is called by its kind.
@@ -31,7 +32,8 @@ pub(crate) fn providers(config: &Config, clock: &Arc<dyn Clock>) -> Result<Provi
     };
     settings.push(waiting(default, &config.llm, config));
     let providers = mainspring_providers::open(&settings, default, clock).map_err(usage)?;
-    Ok(providers.with_facts(facts(config)))
+    let sealer = sealer(config)?.map(Arc::new);
+    Ok(providers.with_facts(facts(config)).with_sealer(sealer))
 }
 
 /// What the configuration says of models: `prices`, and `[models]`, which wins.

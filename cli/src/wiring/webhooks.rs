@@ -36,7 +36,8 @@ pub(crate) fn webhooks(config: &Config, clock: &Arc<dyn Clock>) -> Result<Webhoo
     })
 }
 
-fn sealer(config: &Config) -> Result<Option<Sealer>, Failure> {
+/// What opens secrets of the database, if there are keys for it.
+pub(super) fn sealer(config: &Config) -> Result<Option<Sealer>, Failure> {
     let text = match (&config.secrets_key, &config.secrets_key_file) {
         (None, None) => return Ok(None),
         (Some(key), None) => key.reveal().to_owned(),

@@ -27,6 +27,7 @@ mod openapi;
 mod operations;
 mod pauses;
 mod problem;
+mod provider_keys;
 mod prune;
 mod respond;
 mod router;

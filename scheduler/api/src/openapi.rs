@@ -57,7 +57,7 @@ pub(super) async fn show() -> Result<Response, Problem> {
 }
 
 /// What the operations are sorted by: the first part of a path, and what it is about.
-const TAGS: [(&str, &str); 12] = [
+const TAGS: [(&str, &str); 13] = [
     (
         "agents",
         "Agents that are published under names, in versions.",
@@ -77,6 +77,10 @@ const TAGS: [(&str, &str); 12] = [
     ("memories", "What agents remember beyond a session."),
     ("blobs", "Content by its SHA-256."),
     ("keys", "API keys of a tenant."),
+    (
+        "provider-keys",
+        "Keys that a tenant brings for model providers.",
+    ),
     ("tenants", "Tenants, for operators."),
     ("operations", "For operators, autoscalers and probes."),
 ];

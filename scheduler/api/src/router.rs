@@ -12,8 +12,8 @@ use crate::access::{Access, Gatekeeper};
 use crate::run::RenderMetrics;
 use crate::{
     agents, batch, blobs, calls, context, copies, deliver, events, exports, gate, health, memories,
-    messages, openapi, operations, pauses, problem, prune, runs, sends, sessions, skills, tenants,
-    timers, usage, waiting, webhooks, workflows,
+    messages, openapi, operations, pauses, problem, provider_keys, prune, runs, sends, sessions,
+    skills, tenants, timers, usage, waiting, webhooks, workflows,
 };
 
 /// The scheduler and the limits of requests in flight. Derefs to the scheduler.
@@ -124,6 +124,7 @@ pub(crate) fn paths() -> OpenApiRouter<Arc<Api>> {
         .merge(skills::routes())
         .merge(tenants::routes())
         .merge(tenants::keys::routes())
+        .merge(provider_keys::routes())
         .merge(webhooks::routes())
         .merge(pauses::routes())
         .merge(operations::routes())

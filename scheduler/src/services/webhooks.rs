@@ -7,6 +7,7 @@ use mainspring_runtime::Sealer;
 use mainspring_shared::entropy::Entropy;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{RunId, RunKey, SendId, TenantId, WebhookId};
+use mainspring_shared::provider_key;
 use mainspring_shared::send::SendView;
 use mainspring_shared::store;
 use mainspring_shared::webhook::{DeliveryRecord, Poster, SigningKey, WebhookRecord, seal_context};
@@ -16,6 +17,10 @@ use serde_json::Value;
 
 use crate::app::App;
 use crate::error::Error;
+
+/// Why no secret can be kept, and what to do.
+const NO_SEALER: &str = "the server has no key to seal secrets with: its operator sets MAINSPRING_SECRETS_KEY, or \
+     MAINSPRING_SECRETS_KEY_FILE, to what `openssl rand -base64 32` prints, on every scheduler and every worker";
 
 /// What a scheduler needs to tell endpoints. Without a poster nothing is posted; without a sealer no
 /// endpoint can be created, and none that there is can be told.
@@ -39,13 +44,23 @@ impl fmt::Debug for WebhookParts {
 impl WebhookParts {
     /// Why no secret can be kept.
     fn sealer(&self) -> Result<&Sealer, Error> {
-        self.sealer.as_deref().ok_or_else(|| {
-            Error::new(
-                Code::WebhookNoKey,
-                "the server has no key to seal secrets with: its operator sets MAINSPRING_SECRETS_KEY, or \
-                 MAINSPRING_SECRETS_KEY_FILE, to what `openssl rand -base64 32` prints, on every scheduler",
-            )
-        })
+        let sealer = self.sealer.as_deref();
+        sealer.ok_or_else(|| Error::new(Code::WebhookNoKey, NO_SEALER))
+    }
+
+    /// Seals a tenant's key for a provider; it opens for no other.
+    pub fn seal_provider_key(
+        &self,
+        entropy: &dyn Entropy,
+        tenant: TenantId,
+        provider: &str,
+        key: &str,
+    ) -> Result<String, Error> {
+        let Some(sealer) = self.sealer.as_deref() else {
+            return Err(Error::new(Code::ProviderKeyNoSeal, NO_SEALER));
+        };
+        let context = provider_key::seal_context(tenant, provider);
+        Ok(sealer.seal(entropy, &context, key.as_bytes()))
     }
 
     /// Whether messages may go to this URL, as far as it can be told now; why not.

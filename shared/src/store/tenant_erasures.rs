@@ -82,6 +82,7 @@ macro_rules! tenant_tables {
             "projections" by "tenant, session_id, from_seq",
             "pauses" by "tenant, kind, name",
             "pause_waits" by "tenant, send_id",
+            "provider_keys" by "tenant, provider",
             "open_sends" by "tenant, send_id",
             "memory_usage" by "tenant, call_id",
             "seats" by "tenant, session_id",

@@ -34,6 +34,7 @@ mod park;
 mod pauses;
 mod post;
 mod projections;
+mod provider_keys;
 mod reads;
 mod report;
 mod rounds;

@@ -21,6 +21,7 @@ mod lists;
 mod memories;
 mod pauses;
 mod posts;
+mod provider_keys;
 mod reads;
 mod runs;
 mod seats;

@@ -11,6 +11,7 @@ use mainspring_shared::id::{
 };
 use mainspring_shared::memory::PaidCall;
 use mainspring_shared::pause::PauseKey;
+use mainspring_shared::provider_key::ProviderKeyRecord;
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::skill::BrokenSkill;
 use mainspring_shared::store::{
@@ -83,6 +84,7 @@ pub(crate) struct State {
     pub(crate) seat_limits: BTreeMap<TenantId, (SeatLimits, Timestamp)>,
     pub(crate) seats: BTreeMap<SessionKey, Seat>,
     pub(crate) pauses: BTreeMap<PauseKey, pauses::Kept>,
+    pub(crate) provider_keys: BTreeMap<(TenantId, String), ProviderKeyRecord>,
     /// What sends wait for.
     pub(crate) pause_waits: BTreeMap<(TenantId, SendId), PauseKey>,
 }

@@ -170,6 +170,7 @@ impl Tenants for ModelStore {
         state.extractions.retain(|(tenant, _), _| *tenant != id);
         state.agents.retain(|key, _| key.tenant != id);
         state.pauses.retain(|key, _| key.tenant != id);
+        state.provider_keys.retain(|(tenant, _), _| *tenant != id);
         state.open_sends.retain(|(tenant, _), _| *tenant != id);
         state.follow_limits(id, &Limits::default(), now);
         state.pause_waits.retain(|(tenant, _), _| *tenant != id);

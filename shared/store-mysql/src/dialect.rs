@@ -26,6 +26,7 @@ const TEXTS: &[&str] = &[
     include_str!("../sql/projections.sql"),
     include_str!("../sql/pauses.sql"),
     include_str!("../sql/pieces.sql"),
+    include_str!("../sql/provider_keys.sql"),
     include_str!("../sql/runs.sql"),
     include_str!("../sql/seats.sql"),
     include_str!("../sql/sends.sql"),

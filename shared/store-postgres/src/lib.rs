@@ -24,6 +24,7 @@ mod lists;
 mod memories;
 mod park;
 mod pauses;
+mod provider_keys;
 mod reads;
 mod report;
 mod rounds;

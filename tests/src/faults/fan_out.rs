@@ -187,7 +187,13 @@ impl Cluster {
     pub fn all_completed(&self) -> Result<()> {
         let rows = self.query("SELECT status, count(*) FROM sends GROUP BY status")?;
         let only = rows.lines().all(|row| row.starts_with("completed|"));
-        ensure!(only, "sends ended otherwise: {rows}");
+        if !only {
+            let others = self.query(
+                "SELECT send_id, status, crashes, left(error::text, 300) FROM sends \
+                 WHERE status <> 'completed'",
+            )?;
+            bail!("sends ended otherwise: {rows}\n{others}");
+        }
         Ok(())
     }
 }

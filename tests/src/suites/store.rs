@@ -42,6 +42,7 @@ pub mod pauses;
 pub mod places;
 pub mod posts;
 pub mod projections;
+pub mod provider_keys;
 pub mod prune;
 pub mod reads;
 pub mod ready;
@@ -95,6 +96,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("memories", include_str!("store/memories.rs")),
     ("park", include_str!("store/park.rs")),
     ("pauses", include_str!("store/pauses.rs")),
+    ("provider_keys", include_str!("store/provider_keys.rs")),
     ("places", include_str!("store/places.rs")),
     ("posts", include_str!("store/posts.rs")),
     ("projections", include_str!("store/projections.rs")),

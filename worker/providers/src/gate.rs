@@ -13,13 +13,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use mainspring_shared::time::Clock;
 use mainspring_worker::llm::estimate_request_tokens;
-use mainspring_worker::llm::{Chunk, Error, Hold, Model, Reply, Request};
+use mainspring_worker::llm::{Chunk, Error, Hold, Keyed, Model, Reply, Request, Secret};
 use reqwest::header::HeaderMap;
 
 use self::breaker::{Breaker, Turn};
 use self::rate::Rates;
-use crate::metrics;
 use crate::settings::{Limits, ProviderSettings};
+use crate::{metrics, open};
 
 /// A provider's gate.
 #[derive(Debug)]
@@ -166,6 +166,20 @@ impl Drop for Permit<'_> {
 pub(super) struct Guarded<M> {
     pub(super) model: M,
     pub(super) gate: Arc<Gate>,
+    /// What it was made of, for others with other keys.
+    pub(super) settings: ProviderSettings,
+}
+
+impl<M: Model> Keyed for Guarded<M> {
+    fn with_key(&self, key: &Secret) -> Result<Arc<dyn Model>, Error> {
+        let mut settings = self.settings.clone();
+        settings.api_key = key.clone();
+        let made = open::made(&settings, &self.gate.clock);
+        // An error of the setup never shows a key.
+        made.map_err(|error| Error::Auth {
+            message: error.to_string(),
+        })
+    }
 }
 
 #[async_trait]
@@ -209,6 +223,10 @@ impl<M: Model> Model for Guarded<M> {
         }
         let wait = state.breaker.wait(now)?;
         Some((Hold::Outage, wait))
+    }
+
+    fn keyed(&self) -> Option<&dyn Keyed> {
+        Some(self)
     }
 
     fn keeps_prompts(&self) -> bool {

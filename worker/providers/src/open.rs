@@ -72,14 +72,7 @@ pub fn open(
                 provider: each.name.clone(),
             });
         }
-        let gate = Arc::new(Gate::new(each, Arc::clone(clock)));
-        let client = match each.kind {
-            Kind::OpenAi => guarded(OpenAi::new(each, &gate, clock)?, gate),
-            Kind::OpenAiResponses => guarded(Responses::new(each, &gate, clock)?, gate),
-            Kind::Anthropic => guarded(Anthropic::new(each, &gate, clock)?, gate),
-            Kind::Demo => Arc::new(Demo::new(Arc::clone(clock))),
-        };
-        providers.insert(&each.name, client, &each.model)?;
+        providers.insert(&each.name, made(each, clock)?, &each.model)?;
     }
     if settings.iter().any(|each| each.name == default) {
         Ok(providers)
@@ -90,8 +83,30 @@ pub fn open(
     }
 }
 
-fn guarded(model: impl Model + 'static, gate: Arc<Gate>) -> Arc<dyn Model> {
-    Arc::new(Guarded { model, gate })
+/// The way to one provider, with a gate of its own.
+pub(crate) fn made(
+    settings: &ProviderSettings,
+    clock: &Arc<dyn Clock>,
+) -> Result<Arc<dyn Model>, SetupError> {
+    let gate = Arc::new(Gate::new(settings, Arc::clone(clock)));
+    Ok(match settings.kind {
+        Kind::OpenAi => guarded(OpenAi::new(settings, &gate, clock)?, gate, settings),
+        Kind::OpenAiResponses => guarded(Responses::new(settings, &gate, clock)?, gate, settings),
+        Kind::Anthropic => guarded(Anthropic::new(settings, &gate, clock)?, gate, settings),
+        Kind::Demo => Arc::new(Demo::new(Arc::clone(clock))),
+    })
+}
+
+fn guarded(
+    model: impl Model + 'static,
+    gate: Arc<Gate>,
+    settings: &ProviderSettings,
+) -> Arc<dyn Model> {
+    Arc::new(Guarded {
+        model,
+        gate,
+        settings: settings.clone(),
+    })
 }
 
 #[cfg(test)]

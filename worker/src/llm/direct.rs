@@ -109,22 +109,8 @@ mod tests {
         let messages = messages.map(|(m, seq)| Arc::new(m.at(seq, send, Timestamp(0), 1)));
         let request = Request {
             model: MODEL.to_owned(),
-            system: None,
             messages: messages.collect(),
-            max_tokens: 1,
-            settled: 0,
-            settled_before: None,
-            background: crate::llm::InBackground::No,
-            tail: None,
-            cache_key: None,
-            temperature: None,
-            top_p: None,
-            stop: Vec::new(),
-            reasoning_effort: None,
-            thinking_tokens: None,
-            images_max_edge: None,
-            tools: Vec::new(),
-            output: None,
+            ..crate::llm::bare_request()
         };
         Direct.complete(&request, &mut |_| {}).await
     }

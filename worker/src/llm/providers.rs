@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use mainspring_runtime::Sealer;
 use mainspring_shared::model::{FactsOverride, ModelFacts};
 
 use super::Model;
 use super::calibrations::Calibrations;
 use super::direct::{self, Direct};
 use super::error::Error;
+use super::tenant_keys::TenantKeys;
 
 /// Models without facts that are warned of.
 const UNKNOWN_MAX: usize = 100;
@@ -51,6 +53,7 @@ pub struct Providers {
     /// Models without any facts that were warned of.
     unknown: Mutex<BTreeSet<String>>,
     calibrations: Calibrations,
+    tenant_keys: TenantKeys,
 }
 
 impl Providers {
@@ -67,6 +70,7 @@ impl Providers {
             facts: BTreeMap::new(),
             unknown: Mutex::default(),
             calibrations: Calibrations::default(),
+            tenant_keys: TenantKeys::default(),
         }
     }
 
@@ -103,6 +107,18 @@ impl Providers {
     pub fn with_facts(mut self, facts: BTreeMap<String, FactsOverride>) -> Self {
         self.facts = facts;
         self
+    }
+
+    /// Sets what opens the keys that tenants bring. Without, calls of tenants that have brought one fail.
+    #[must_use]
+    pub fn with_sealer(mut self, sealer: Option<Arc<Sealer>>) -> Self {
+        self.tenant_keys = TenantKeys::new(sealer);
+        self
+    }
+
+    /// The keys that tenants bring.
+    pub(crate) fn tenant_keys(&self) -> &TenantKeys {
+        &self.tenant_keys
     }
 
     /// What was counted for what was expected, by model.

@@ -1,4 +1,4 @@
-//! A model whose calls are seen in traces.
+//! A model as sends ask it: with the key of their tenant, and seen in traces.
 
 use std::sync::Arc;
 
@@ -8,6 +8,8 @@ use mainspring_shared::id::SessionKey;
 use mainspring_shared::message::{ContentPart, Role, plain_text};
 use serde_json::{Value, json};
 use tracing::{Instrument as _, Span};
+
+use crate::worker::Parts;
 
 use super::{Chunk, Error, Finish, Model, Reply, Request, Resolved};
 
@@ -20,17 +22,16 @@ pub(crate) struct Traced {
     client: Arc<dyn Model>,
     provider: Arc<str>,
     session: SessionKey,
-    /// Whether content is told.
-    content: bool,
+    parts: Parts,
 }
 
 impl Traced {
-    pub(crate) fn new(resolved: &Resolved, session: SessionKey, content: bool) -> Self {
+    pub(crate) fn new(resolved: &Resolved, session: SessionKey, parts: &Parts) -> Self {
         Self {
             client: Arc::clone(&resolved.client),
             provider: Arc::clone(&resolved.provider),
             session,
-            content,
+            parts: parts.clone(),
         }
     }
 
@@ -42,12 +43,11 @@ impl Traced {
     ) -> Result<Reply, Error> {
         let (model, max_tokens) = (&request.model, request.max_tokens);
         let span = spans::chat(self.session, &self.provider, model, max_tokens);
-        let tells = self.content && !span.is_disabled();
+        let tells = self.parts.config.trace_content && !span.is_disabled();
         if tells {
             tell_request(&span, request);
         }
-        let asked = self.client.complete(request, on_chunk);
-        let answer = asked.instrument(span.clone()).await;
+        let answer = self.ask(request, on_chunk).instrument(span.clone()).await;
         match &answer {
             Ok(reply) => {
                 spans::answered(&span, &reply.model, finish(&reply.finish), &reply.usage);
@@ -58,6 +58,36 @@ impl Traced {
             Err(error) => spans::failed(&span, error.code()),
         }
         answer
+    }
+
+    /// Asks with the tenant's key. One that is refused may have been replaced a moment ago.
+    async fn ask(
+        &self,
+        request: &Request,
+        on_chunk: &mut (dyn for<'c> FnMut(Chunk<'c>) + Send),
+    ) -> Result<Reply, Error> {
+        let model = self.model(false).await?;
+        let answer = model.complete(request, on_chunk).await;
+        if !matches!(answer, Err(Error::Auth { .. })) || model.keyed().is_none() {
+            return answer;
+        }
+        let again = self.model(true).await?;
+        if Arc::ptr_eq(&again, &model) {
+            return answer;
+        }
+        again.complete(request, on_chunk).await
+    }
+
+    /// Lets the provider know that nobody wants an answer in the background, as [`Model::abandon`].
+    pub(crate) async fn abandon(&self, background: &str) -> Result<(), Error> {
+        self.model(false).await?.abandon(background).await
+    }
+
+    async fn model(&self, anew: bool) -> Result<Arc<dyn Model>, Error> {
+        let keys = self.parts.providers.tenant_keys();
+        let ports = (self.parts.store.as_ref(), self.parts.clock.as_ref());
+        let whose = (self.session.tenant, &self.provider);
+        keys.model(ports, whose, &self.client, anew).await
     }
 }
 

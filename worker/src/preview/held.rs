@@ -1,6 +1,7 @@
 //! What would delay a call besides its own session: pauses, and what stands before its provider.
 
 use mainspring_shared::error::Coded as _;
+use mainspring_shared::id::TenantId;
 use mainspring_shared::pause::PauseKey;
 use mainspring_shared::session::preview::PreviewLimit;
 use mainspring_shared::store::StartedSend;
@@ -76,8 +77,14 @@ pub(super) fn pauses(
 }
 
 /// What stands before the provider in this worker: its rate limits, and a pause after failures.
-pub(super) fn gate(model: &Resolved, request: &Request) -> Option<PreviewLimit> {
-    let (why, wait) = model.client.held(request)?;
+pub(super) fn gate(
+    kernel: &Kernel,
+    (tenant, model): (TenantId, &Resolved),
+    request: &Request,
+) -> Option<PreviewLimit> {
+    let keys = kernel.parts.providers.tenant_keys();
+    let client = keys.known(tenant, &model.provider, &model.client);
+    let (why, wait) = client.held(request)?;
     let what = match why {
         Hold::Rate => "its rate limit is reached",
         Hold::Outage => "it was down a moment ago",

@@ -66,8 +66,9 @@ impl Run<'_> {
         let Ok(resolved) = self.kernel.parts.providers.resolve(Some(&model)) else {
             return;
         };
+        let client = self.client(&resolved);
         self.kernel.lifecycle.spawn(async move {
-            if let Err(error) = resolved.client.abandon(&open.id).await {
+            if let Err(error) = client.abandon(&open.id).await {
                 tracing::info!(%error, "an answer in the background could not be cancelled");
             }
         });

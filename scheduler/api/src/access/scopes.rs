@@ -28,7 +28,13 @@ const SYSTEM: [&str; 6] = [
 ];
 
 /// What only administrators see and change.
-const ADMINS: [&str; 4] = ["/v1/tenants", "/v1/keys", "/v1/providers", "/v1/pools"];
+const ADMINS: [&str; 5] = [
+    "/v1/tenants",
+    "/v1/keys",
+    "/v1/provider-keys",
+    "/v1/providers",
+    "/v1/pools",
+];
 
 /// What settles what waits for someone.
 const ANSWERS: [&str; 3] = [

@@ -33,6 +33,7 @@ mod naming_agents;
 mod operations;
 mod outage;
 mod pauses;
+mod provider_keys;
 mod prune;
 mod runs;
 mod send_agents;

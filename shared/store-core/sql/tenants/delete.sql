@@ -17,6 +17,7 @@ DELETE FROM webhooks WHERE tenant = $1;
 DELETE FROM webhook_events WHERE tenant = $1;
 DELETE FROM webhook_deliveries WHERE tenant = $1 AND due_at IS NOT NULL;
 DELETE FROM pauses WHERE tenant = $1;
+DELETE FROM provider_keys WHERE tenant = $1;
 DELETE FROM pause_waits WHERE tenant = $1;
 DELETE FROM open_sends WHERE tenant = $1;
 DELETE FROM seat_limits WHERE tenant = $1;

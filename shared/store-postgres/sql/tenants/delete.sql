@@ -21,6 +21,7 @@ WITH
     wh AS (DELETE FROM webhooks d WHERE d.tenant = $2::integer),
     we AS (DELETE FROM webhook_events d WHERE d.tenant = $2::integer),
     pa AS (DELETE FROM pauses d WHERE d.tenant = $2::integer),
+    pk AS (DELETE FROM provider_keys d WHERE d.tenant = $2::integer),
     pw AS (DELETE FROM pause_waits d WHERE d.tenant = $2::integer),
     os AS (DELETE FROM open_sends d WHERE d.tenant = $2::integer),
     sl AS (DELETE FROM seat_limits d WHERE d.tenant = $2::integer),

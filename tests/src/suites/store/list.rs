@@ -379,6 +379,12 @@ macro_rules! store_cases {
                 a_pause_that_ended_is_remembered_for_late_notes,
                 the_pauses_of_a_tenant_go_with_it,
             }
+            provider_keys {
+                a_key_takes_the_place_of_the_one_before,
+                keys_are_listed_by_their_providers,
+                a_deleted_key_is_gone,
+                the_provider_keys_of_a_tenant_go_with_it,
+            }
             places {
                 as_many_sends_have_a_place_as_the_limit_says,
                 a_repeat_keeps_its_places_and_takes_no_others,

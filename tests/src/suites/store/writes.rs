@@ -39,6 +39,7 @@ use super::harness::Opened;
 use super::pauses::{agent_key as paused_agent, awaiting, parked, pausing};
 use super::prelude::*;
 use super::projections::projected;
+use super::provider_keys::setting;
 use super::runs::{advance_of, claim_runs, created, new_run, read_run, run_key};
 use super::seats::one_waits;
 use super::skills::{skill, uploaded};
@@ -240,6 +241,13 @@ writes! {
         store.at(time(30)).resume(paused_agent()).await.expect("the store answers");
         None
     }, |store, _c| store.at(time(NOW)).wake_paused(10).await;
+    set_provider_key: |_store| None,
+        |store, _c| store.at(time(NOW)).set_provider_key(setting("main", "v1.x")).await;
+    delete_provider_key: |store| {
+        let set = store.at(time(0)).set_provider_key(setting("main", "v1.x")).await;
+        set.expect("the store answers");
+        None
+    }, |store, _c| store.at(time(NOW)).delete_provider_key(TenantId::DEFAULT, "main".to_owned()).await;
     owe_extraction: |_store| None,
         |store, _c| store.at(time(NOW)).owe_extraction(owed("user/1")).await;
     claim_extractions: |store| {

@@ -47,6 +47,7 @@ fn guarded(failures: u32, error: Error, limits: Limits) -> Guarded<Flaky> {
             error,
         },
         gate: Arc::new(Gate::new(&settings, clock)),
+        settings,
     }
 }
 

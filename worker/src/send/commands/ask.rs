@@ -173,8 +173,7 @@ impl Run<'_> {
 
     /// The way to a model, with what traces say of its calls.
     pub(in crate::send) fn client(&self, resolved: &Resolved) -> Traced {
-        let tells = self.kernel.parts.config.trace_content;
-        Traced::new(resolved, self.send.record.key, tells)
+        Traced::new(resolved, self.send.record.key, &self.kernel.parts)
     }
 
     /// Keeps what is asked, for the round's row; what goes on is part of its first question.

@@ -1,0 +1,11 @@
+-- Keys that tenants bring for model providers, sealed under a key of the operator's that is not in the database.
+--   provider  the name that the workers' configuration gives it
+--   hint      the last characters, to tell keys apart
+CREATE TABLE provider_keys (
+    tenant   INTEGER NOT NULL,
+    provider TEXT    COLLATE "C" NOT NULL,
+    sealed   TEXT    NOT NULL,
+    hint     TEXT    NOT NULL,
+    set_at   BIGINT  NOT NULL,
+    PRIMARY KEY (tenant, provider)
+);

@@ -1,0 +1,217 @@
+//! Keys that the caller's tenant brings for model providers.
+
+use std::sync::Arc;
+
+use axum::extract::{FromRequestParts, Path, State};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
+use mainspring_scheduler::error::Error;
+use mainspring_shared::error::Code;
+use mainspring_shared::provider_key::{
+    PROVIDERS_MAX, ProviderKeyRecord, check_key, check_provider, hint,
+};
+use mainspring_shared::store::{ListProviderKeys, SetProviderKey};
+use mainspring_shared::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::access::Caller;
+use crate::extract::{Json, JsonBody, Limit, NoQuery, Nothing, Query};
+use crate::problem::Problem;
+use crate::respond::{self, Begin, List};
+use crate::router::Api;
+use crate::validate::Checks;
+
+/// A key for a provider. The key itself is never shown.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = ProviderKey)]
+pub(super) struct ProviderKeyView {
+    /// The provider's name in the configuration of workers.
+    provider: String,
+    /// The key's last characters; empty for a short key.
+    hint: String,
+    /// When it was set.
+    #[schema(value_type = String, format = DateTime)]
+    set_at: Timestamp,
+}
+
+impl From<ProviderKeyRecord> for ProviderKeyView {
+    fn from(record: ProviderKeyRecord) -> Self {
+        Self {
+            provider: record.provider,
+            hint: record.hint,
+            set_at: record.set_at,
+        }
+    }
+}
+
+/// A key to set. It is stored sealed, and never shown again.
+#[derive(Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ProviderKeyBody {
+    /// The key as the provider gave it: visible ASCII characters.
+    #[schema(max_length = 4096, format = Password, write_only)]
+    key: String,
+}
+
+impl std::fmt::Debug for ProviderKeyBody {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ProviderKeyBody").finish_non_exhaustive()
+    }
+}
+
+impl JsonBody for ProviderKeyBody {
+    type Checked = Self;
+
+    fn checked(self, checks: &mut Checks) -> Self {
+        if let Err(why) = check_key(&self.key) {
+            checks.refuse("/key", &why);
+        }
+        self
+    }
+}
+
+/// The provider that a path names.
+#[derive(Debug, Clone)]
+pub(super) struct ProviderPath(String);
+
+impl<S: Send + Sync> FromRequestParts<S> for ProviderPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let path = Path::<String>::from_request_parts(parts, state).await;
+        let name = path.map_err(|_| no_key())?.0;
+        Ok(Self(name))
+    }
+}
+
+fn no_key() -> Error {
+    Error::new(
+        Code::ProviderKeyNotFound,
+        "the tenant has no key for this provider",
+    )
+}
+
+/// Its paths.
+pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
+    OpenApiRouter::new()
+        .routes(routes!(list))
+        .routes(routes!(set, delete))
+}
+
+/// Which keys, by the providers' names.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ProviderKeysQuery {
+    #[serde(default)]
+    #[param(value_type = u32)]
+    limit: Limit,
+    #[serde(default)]
+    cursor: Option<String>,
+}
+
+/// The providers that the tenant has keys of its own for
+#[utoipa::path(
+    get,
+    path = "/v1/provider-keys",
+    operation_id = "listProviderKeys",
+    params(ProviderKeysQuery),
+    responses((status = 200, body = List<ProviderKeyView>))
+)]
+pub(super) async fn list(
+    State(app): State<Arc<Api>>,
+    caller: Caller,
+    Query(query): Query<ProviderKeysQuery>,
+) -> Result<Response, Problem> {
+    let begin = Begin {
+        cursor: query.cursor,
+        limit: query.limit.0,
+    };
+    let read = async |after: Option<String>, limit: u32| {
+        let query = ListProviderKeys {
+            tenant: caller.tenant,
+            after,
+            limit,
+        };
+        let page = app.store.list_provider_keys(query).await?;
+        Ok((page.data, page.more))
+    };
+    respond::page(
+        &app,
+        begin,
+        read,
+        |it| it.provider.clone(),
+        ProviderKeyView::from,
+    )
+    .await
+}
+
+/// Sets the tenant's key for a provider, in the place of the one before
+///
+/// Model calls of the tenant are made with it within ten seconds. A repeat sets it again.
+#[utoipa::path(
+    put,
+    path = "/v1/provider-keys/{provider}",
+    operation_id = "setProviderKey",
+    request_body = ProviderKeyBody,
+    responses((status = 200, body = ProviderKeyView))
+)]
+pub(super) async fn set(
+    State(app): State<Arc<Api>>,
+    caller: Caller,
+    ProviderPath(provider): ProviderPath,
+    _: Query<NoQuery>,
+    Json { value: body, .. }: Json<ProviderKeyBody>,
+) -> Result<Response, Problem> {
+    check_provider(&provider)
+        .map_err(|why| Error::invalid("/provider", format!("the path {why}")))?;
+    let tenant = caller.tenant;
+    let has_one = app.store.find_provider_key(tenant, provider.clone());
+    if has_one.await?.is_none() {
+        let query = ListProviderKeys {
+            tenant,
+            after: None,
+            limit: PROVIDERS_MAX,
+        };
+        let kept = app.store.list_provider_keys(query).await?.data.len();
+        if kept >= PROVIDERS_MAX as usize {
+            let detail = format!("a tenant has keys for at most {PROVIDERS_MAX} providers");
+            return Err(Error::new(Code::ProviderKeyTooMany, detail).into());
+        }
+    }
+    let entropy = app.entropy.as_ref();
+    let sealed = app
+        .webhooks
+        .seal_provider_key(entropy, tenant, &provider, &body.key)?;
+    let item = SetProviderKey {
+        tenant,
+        provider,
+        sealed,
+        hint: hint(&body.key),
+    };
+    let record = app.store.set_provider_key(item).await?;
+    respond::json(StatusCode::OK, &ProviderKeyView::from(record))
+}
+
+/// Removes the tenant's key for a provider: its calls are made with the operator's again
+#[utoipa::path(
+    delete,
+    path = "/v1/provider-keys/{provider}",
+    operation_id = "deleteProviderKey",
+    responses((status = 204))
+)]
+pub(super) async fn delete(
+    State(app): State<Arc<Api>>,
+    caller: Caller,
+    ProviderPath(provider): ProviderPath,
+    _: Query<NoQuery>,
+    _: Json<Nothing>,
+) -> Result<Response, Problem> {
+    let deleted = app.store.delete_provider_key(caller.tenant, provider);
+    if !deleted.await? {
+        return Err(no_key().into());
+    }
+    Ok(StatusCode::NO_CONTENT.into_response())
+}

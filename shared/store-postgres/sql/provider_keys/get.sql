@@ -1,0 +1,4 @@
+-- A tenant's key for a provider. Index: the primary key.
+SELECT p.tenant, p.provider, p.sealed, p.hint, p.set_at
+FROM provider_keys p
+WHERE p.tenant = $1::integer AND p.provider = $2::text

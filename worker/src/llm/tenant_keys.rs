@@ -1,0 +1,150 @@
+//! Keys that tenants bring for providers, as this process knows them.
+//!
+//! A tenant's calls are made with its own key where it has set one, and never with the operator's because
+//! that key could not be read.
+
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lru::LruCache;
+use mainspring_runtime::Sealer;
+use mainspring_shared::id::TenantId;
+use mainspring_shared::provider_key::{ProviderKeyRecord, seal_context};
+use mainspring_shared::store::Store;
+use mainspring_shared::time::Clock;
+
+use super::{Error, Model, Secret};
+
+/// For how long a key is used without a look at the database; what `PUT /v1/provider-keys` promises.
+const VALID: Duration = Duration::from_secs(10);
+
+/// For how long while the database does not answer.
+const VALID_AWAY: Duration = Duration::from_mins(10);
+
+/// Tenants and providers that are remembered. A model with a key of its own has an HTTP client of its own.
+const KNOWN_MAX: NonZeroUsize = NonZeroUsize::new(1_024).expect("it is not 0");
+
+/// The keys of tenants.
+#[derive(Debug)]
+pub(crate) struct TenantKeys {
+    sealer: Option<Arc<Sealer>>,
+    known: Mutex<LruCache<(TenantId, Arc<str>), Known>>,
+}
+
+impl Default for TenantKeys {
+    fn default() -> Self {
+        Self::new(None)
+    }
+}
+
+/// What a tenant has set for a provider.
+#[derive(Debug, Clone)]
+struct Known {
+    read_at: Duration,
+    /// The sealed key and the model with it; none where it has set none.
+    own: Option<(String, Arc<dyn Model>)>,
+}
+
+impl Known {
+    fn model(&self, shared: &Arc<dyn Model>) -> Arc<dyn Model> {
+        let own = self.own.as_ref();
+        own.map_or_else(|| Arc::clone(shared), |(_, model)| Arc::clone(model))
+    }
+}
+
+impl TenantKeys {
+    pub(super) fn new(sealer: Option<Arc<Sealer>>) -> Self {
+        Self {
+            sealer,
+            known: Mutex::new(LruCache::new(KNOWN_MAX)),
+        }
+    }
+
+    /// The model to ask for a tenant: `shared`, with the tenant's own key where it has set one. `anew` reads the
+    /// key again, however lately it was read.
+    pub(crate) async fn model(
+        &self,
+        (store, clock): (&dyn Store, &dyn Clock),
+        (tenant, provider): (TenantId, &Arc<str>),
+        shared: &Arc<dyn Model>,
+        anew: bool,
+    ) -> Result<Arc<dyn Model>, Error> {
+        let Some(keyed) = shared.keyed() else {
+            return Ok(Arc::clone(shared));
+        };
+        let name = (tenant, Arc::clone(provider));
+        let now = clock.monotonic();
+        let known = self.lock().get(&name).cloned();
+        let within = |known: &Known, valid| now.saturating_sub(known.read_at) < valid;
+        if let Some(known) = known.as_ref().filter(|known| !anew && within(known, VALID)) {
+            return Ok(known.model(shared));
+        }
+        let found = match store.find_provider_key(tenant, provider.to_string()).await {
+            Ok(found) => found,
+            Err(error) => {
+                if let Some(known) = known.filter(|known| within(known, VALID_AWAY)) {
+                    return Ok(known.model(shared));
+                }
+                return Err(Error::Unavailable {
+                    message: format!(
+                        "whether the tenant has a key of its own cannot be read: {error}"
+                    ),
+                    retry_after: None,
+                });
+            }
+        };
+        let before = known.and_then(|known| known.own);
+        let own = match (found, before) {
+            (None, _) => None,
+            (Some(record), Some((sealed, model))) if sealed == record.sealed => {
+                Some((sealed, model))
+            }
+            (Some(record), _) => {
+                let model = keyed.with_key(&self.open(&record)?)?;
+                Some((record.sealed, model))
+            }
+        };
+        let known = Known { read_at: now, own };
+        let model = known.model(shared);
+        self.lock().put(name, known);
+        Ok(model)
+    }
+
+    /// The model that would be asked for a tenant, as far as it is known: asks nobody.
+    pub(crate) fn known(
+        &self,
+        tenant: TenantId,
+        provider: &Arc<str>,
+        shared: &Arc<dyn Model>,
+    ) -> Arc<dyn Model> {
+        let name = (tenant, Arc::clone(provider));
+        let known = self.lock();
+        let known = known.peek(&name);
+        known.map_or_else(|| Arc::clone(shared), |known| known.model(shared))
+    }
+
+    fn open(&self, record: &ProviderKeyRecord) -> Result<Secret, Error> {
+        let provider = &record.provider;
+        let unreadable = |why: &str| Error::Auth {
+            message: format!(
+                "the key that the tenant has set for {provider} cannot be read: {why}"
+            ),
+        };
+        let Some(sealer) = &self.sealer else {
+            return Err(unreadable("this worker has no secrets_key"));
+        };
+        let opened = sealer.open(&seal_context(record.tenant, provider), &record.sealed);
+        let opened = opened.map_err(|error| unreadable(&error.to_string()))?;
+        let key = String::from_utf8(opened).map_err(|_| unreadable("it is no text"))?;
+        Ok(Secret::new(key))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, LruCache<(TenantId, Arc<str>), Known>> {
+        // Nothing that may panic happens between two changes.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests;
