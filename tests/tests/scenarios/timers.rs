@@ -233,7 +233,7 @@ async fn one_call_sets_one_alarm_whatever_breaks() {
             let faulty = Arc::new(Faulty::new(world.store.clone(), plan));
             let _first = world.worker("first", faulty.clone());
             let list = json!([
-                [["schedule_wakeup", { "delay_seconds": 600, "note": "x" }]], "done", "woken",
+                [["schedule_wakeup", { "delay_seconds": 60, "note": "x" }]], "done", "woken",
             ]);
             let id = world.send(key, &answers(&list)).await;
             world.pass(Duration::from_secs(1)).await;
