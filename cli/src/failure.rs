@@ -187,7 +187,7 @@ pub(crate) fn next_of(code: Code) -> String {
         Code::WebhookDeliveryNotFound => "`mainspring webhooks deliveries ID` shows what exists",
         Code::ProviderKeyNotFound => "`mainspring provider-keys list` shows what exists",
         Code::WebhookNoKey | Code::ProviderKeyNoSeal => {
-            "set MAINSPRING_SECRETS_KEY on the scheduler to what `openssl rand -base64 32` prints"
+            "set MAINSPRING_SECRETS_KEY on schedulers and workers to what `openssl rand -base64 32` prints"
         }
         Code::TenantNotFound => "`mainspring tenants list` shows what exists",
         Code::SkillNotFound => "`mainspring skills list` shows what exists",

@@ -168,18 +168,16 @@ pub(super) async fn set(
     check_provider(&provider)
         .map_err(|why| Error::invalid("/provider", format!("the path {why}")))?;
     let tenant = caller.tenant;
-    let has_one = app.store.find_provider_key(tenant, provider.clone());
-    if has_one.await?.is_none() {
-        let query = ListProviderKeys {
-            tenant,
-            after: None,
-            limit: PROVIDERS_MAX,
-        };
-        let kept = app.store.list_provider_keys(query).await?.data.len();
-        if kept >= PROVIDERS_MAX as usize {
-            let detail = format!("a tenant has keys for at most {PROVIDERS_MAX} providers");
-            return Err(Error::new(Code::ProviderKeyTooMany, detail).into());
-        }
+    let query = ListProviderKeys {
+        tenant,
+        after: None,
+        limit: PROVIDERS_MAX,
+    };
+    let kept = app.store.list_provider_keys(query).await?.data;
+    let is_full = kept.len() >= PROVIDERS_MAX as usize;
+    if is_full && kept.iter().all(|key| key.provider != provider) {
+        let detail = format!("a tenant has keys for at most {PROVIDERS_MAX} providers");
+        return Err(Error::new(Code::ProviderKeyTooMany, detail).into());
     }
     let entropy = app.entropy.as_ref();
     let sealed = app

@@ -80,19 +80,25 @@ pub(crate) fn commands(statement: &'static Statement) -> &'static [Command] {
 /// Parts that are one statement. Common tables of a subquery do not see those of the statement around it, but the tables behind
 /// their names (MariaDB 10.11): they are repeated there.
 fn one(parts: &[Part]) -> String {
-    let texts: Vec<String> = parts
+    let texts = parts
         .iter()
-        .map(|part| without_comments(piece(&text(part))))
-        .collect();
-    let around = texts.first().map_or("", String::as_str);
-    let around = around
+        .map(|part| without_comments(piece(&text(part))));
+    let texts: Vec<String> = texts.collect();
+    let Some((head, rest)) = texts.split_first() else {
+        return String::new();
+    };
+    let around = head
         .rsplit_once("\nSELECT")
         .map_or("", |(tables, _)| tables);
-    let with = |text: &String| match text.trim_start().strip_prefix("WITH ") {
-        Some(own) if text != &texts[0] => format!("{around},\n{own}"),
-        _ => text.clone(),
-    };
-    texts.iter().map(with).collect::<Vec<_>>().join("\n")
+    let mut whole = head.clone();
+    for text in rest {
+        whole.push('\n');
+        match text.trim_start().strip_prefix("WITH ") {
+            Some(own) => whole.extend([around, ",\n", own]),
+            None => whole.push_str(text),
+        }
+    }
+    whole
 }
 
 fn text(part: &Part) -> Cow<'static, str> {
@@ -158,6 +164,28 @@ mod tests {
         assert_eq!(update.sql, "UPDATE t SET a = ?, b = ? WHERE c = ?");
         assert_eq!(update.arguments, [1, 9, 1]);
         assert_eq!(delete.sql, "DELETE FROM t");
+    }
+
+    #[test]
+    fn a_subquery_with_tables_of_its_own_gets_those_around_it() {
+        let part = |text| Part { name: "", text };
+        let parts = [
+            part("-- Why.\nWITH a AS (SELECT 1)\nSELECT 2 FROM a;\n"),
+            part("UNION ALL SELECT * FROM ("),
+            part("-- Why.\nWITH b AS (SELECT 3 FROM a)\nSELECT 4 FROM b;\n"),
+            part(") v UNION ALL SELECT * FROM ("),
+            part("SELECT 5 FROM a;\n"),
+            part(") v"),
+        ];
+        let commands = split(&one(&parts));
+        assert_eq!(commands.len(), 1, "{commands:?}");
+        let words: Vec<&str> = commands[0].sql.split_whitespace().collect();
+        assert_eq!(
+            words.join(" "),
+            "WITH a AS (SELECT 1) SELECT 2 FROM a UNION ALL SELECT * FROM ( \
+             WITH a AS (SELECT 1), b AS (SELECT 3 FROM a) SELECT 4 FROM b ) v \
+             UNION ALL SELECT * FROM ( SELECT 5 FROM a ) v"
+        );
     }
 
     #[test]

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use mainspring_shared::id::TenantId;
 use mainspring_shared::pause::{PauseKey, PauseKind, PauseRecord};
 use mainspring_shared::store::{
-    Error, ListPauses, NewPause, Page, PauseWait, Pauses, RESUMED_KEPT_MS, Result,
+    ListPauses, NewPause, Page, PauseWait, Pauses, RESUMED_KEPT_MS, Result,
 };
 use mainspring_shared::time::Timestamp;
 use sqlx::postgres::PgRow;
@@ -14,7 +14,7 @@ use uuid::Uuid;
 use crate::columns::{maybe_text, text};
 use crate::reads::page;
 use crate::retry::{Fault, execute, fetch, repeatable, sql};
-use crate::rows::Fields;
+use crate::rows::{Fields, no_row};
 use crate::store::PostgresStore;
 
 #[async_trait]
@@ -30,7 +30,8 @@ impl Pauses for PostgresStore {
                 .bind(maybe_text(item.reason.as_deref()))
         });
         let rows = rows.await?;
-        rows.first().map_or_else(|| Err(no_row()), record)
+        rows.first()
+            .map_or_else(|| Err(no_row("pauses", "name")), record)
     }
 
     async fn resume(&self, key: PauseKey) -> Result<()> {
@@ -79,15 +80,6 @@ impl Pauses for PostgresStore {
     async fn wake_paused(&self, limit: u32) -> Result<u32> {
         let (at, pool) = (self.at, &self.pools.writers);
         repeatable!(pool, |connection| wake(connection, at, limit))
-    }
-}
-
-fn no_row() -> Error {
-    Error::Corrupt {
-        table: "pauses",
-        column: "name",
-        row: String::new(),
-        detail: "a statement that writes a row returned none".to_owned(),
     }
 }
 

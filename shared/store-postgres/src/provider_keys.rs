@@ -3,15 +3,13 @@
 use async_trait::async_trait;
 use mainspring_shared::id::TenantId;
 use mainspring_shared::provider_key::ProviderKeyRecord;
-use mainspring_shared::store::{
-    Error, ListProviderKeys, Page, ProviderKeys, Result, SetProviderKey,
-};
+use mainspring_shared::store::{ListProviderKeys, Page, ProviderKeys, Result, SetProviderKey};
 use sqlx::postgres::PgRow;
 
 use crate::columns::text;
 use crate::reads::page;
 use crate::retry::{fetch, sql};
-use crate::rows::Fields;
+use crate::rows::{Fields, no_row};
 use crate::store::PostgresStore;
 
 #[async_trait]
@@ -27,7 +25,8 @@ impl ProviderKeys for PostgresStore {
                 .bind(text(&item.hint).into_owned())
         });
         let rows = rows.await?;
-        rows.first().map_or_else(|| Err(no_row()), record)
+        rows.first()
+            .map_or_else(|| Err(no_row("provider_keys", "provider")), record)
     }
 
     async fn find_provider_key(
@@ -61,15 +60,6 @@ impl ProviderKeys for PostgresStore {
                 .bind(text(&provider).into_owned())
         });
         Ok(!rows.await?.is_empty())
-    }
-}
-
-fn no_row() -> Error {
-    Error::Corrupt {
-        table: "provider_keys",
-        column: "provider",
-        row: String::new(),
-        detail: "a statement that writes a row returned none".to_owned(),
     }
 }
 

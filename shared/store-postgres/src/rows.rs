@@ -25,6 +25,16 @@ pub(crate) use calls::calls_in_order;
 /// What is wrong when a reader and its statement disagree.
 const NO_COLUMN: &str = "the statement returns no such column";
 
+/// A statement that writes a row of a table returned none.
+pub(crate) fn no_row(table: &'static str, column: &'static str) -> Error {
+    Error::Corrupt {
+        table,
+        column,
+        row: String::new(),
+        detail: "a statement that writes a row returned none".to_owned(),
+    }
+}
+
 /// A row, read by the names of its columns.
 pub(crate) struct Fields<'r> {
     row: &'r PgRow,
