@@ -21,7 +21,7 @@ pub(crate) mod tools;
 mod wires;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -174,6 +174,7 @@ pub struct World {
     bus: WireBus,
     boot: BootId,
     lifecycle: Lifecycle,
+    sweeps_every: Arc<Mutex<Duration>>,
     /// Whether its rows are in a database, and not in the model.
     has_database: bool,
 }
@@ -227,6 +228,7 @@ impl World {
             wire: Wire::default(),
             bus: WireBus::default(),
             lifecycle: Lifecycle::new(),
+            sweeps_every: Arc::new(Mutex::new(Duration::from_millis(250))),
             store,
             theirs: clock.clone(),
             clock,
@@ -254,6 +256,7 @@ impl World {
             world.clock.clone(),
             boot,
             world.lifecycle.clone(),
+            world.sweeps_every.clone(),
         ));
         world
     }
@@ -268,6 +271,11 @@ impl World {
     pub fn skew(&mut self, by_ms: i64) {
         let inner = self.clock.clone();
         self.theirs = Arc::new(Skewed { inner, by_ms });
+    }
+
+    /// Makes sweeps as rare as this, from the next one on. Each is ten statements, whatever there is to do.
+    pub fn sweep_every(&self, interval: Duration) {
+        *self.sweeps_every.lock().expect("nothing panics under it") = interval;
     }
 
     /// Ends the sweeps of this world: whatever schedulers do is left to those that a test starts.
@@ -564,7 +572,7 @@ impl World {
     /// # Panics
     /// When that takes more than a simulated hour.
     pub async fn settle(&self, sends: &[SendId]) -> Vec<SendRecord> {
-        let limit = self.clock.monotonic() + Duration::from_hours(1);
+        let begun = self.clock.monotonic();
         loop {
             let mut records = Vec::new();
             for id in sends {
@@ -573,9 +581,18 @@ impl World {
             if records.iter().all(|record| record.status.is_final()) {
                 return records;
             }
-            assert!(self.clock.monotonic() < limit, "sends hang: {records:#?}");
-            self.clock.sleep(Duration::from_millis(50)).await;
+            let waited = self.clock.monotonic() - begun;
+            let limit = Duration::from_hours(1);
+            assert!(waited < limit, "sends hang: {records:#?}");
+            self.pass_before_look(begun).await;
         }
+    }
+
+    /// Lets time pass until the next look at what was begun at an instant: the longer it takes, the rarer.
+    pub async fn pass_before_look(&self, begun: Duration) {
+        let waited = self.clock.monotonic() - begun;
+        let pause = (waited / 20).max(Duration::from_millis(50));
+        self.clock.sleep(pause).await;
     }
 
     /// Lets simulated time pass.

@@ -1,6 +1,6 @@
 //! The loops of a scheduler.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mainspring_runtime::Lifecycle;
@@ -19,6 +19,7 @@ pub(super) async fn sweep(
     clock: Arc<dyn Clock>,
     boot: BootId,
     lifecycle: Lifecycle,
+    every: Arc<Mutex<Duration>>,
 ) {
     while !lifecycle.is_stopping() {
         store.wake_paused(100).await.expect("never fails");
@@ -53,6 +54,7 @@ pub(super) async fn sweep(
             )
             .await;
         }
-        clock.sleep(Duration::from_millis(250)).await;
+        let every = *every.lock().expect("nothing panics under it");
+        clock.sleep(every).await;
     }
 }

@@ -486,6 +486,7 @@ impl<'w> Teller<'w> {
     async fn survive(&mut self, id: SendId, faulty: &Faulty, steer: Option<&str>) {
         let world = self.world;
         let mut told = steer;
+        let begun = world.clock().monotonic();
         loop {
             let record = world.record(id).await;
             if told.is_some() && record.rounds >= 2 {
@@ -497,7 +498,7 @@ impl<'w> Teller<'w> {
             if faulty.struck().is_some() {
                 break;
             }
-            world.pass(Duration::from_millis(100)).await;
+            world.pass_before_look(begun).await;
         }
         self.course.deaths += 1;
         if let Some(dead) = self.worker.take() {
@@ -509,8 +510,9 @@ impl<'w> Teller<'w> {
 
     async fn steered(&self, id: SendId, steer: Option<&str>) {
         let Some(words) = steer else { return };
+        let begun = self.world.clock().monotonic();
         while self.world.record(id).await.rounds < 2 {
-            self.world.pass(Duration::from_millis(50)).await;
+            self.world.pass_before_look(begun).await;
         }
         self.tell_more(words).await;
     }

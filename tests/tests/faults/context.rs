@@ -26,6 +26,9 @@ const STEPS: usize = 3;
 /// Conversations at once while workers die.
 const SESSIONS: usize = 3;
 
+/// How many workers are killed at most.
+const KILLS: usize = 14;
+
 /// How long one send, or what follows its end, may take, deaths and all.
 const END: Duration = Duration::from_mins(1);
 
@@ -188,6 +191,8 @@ fn environment(provider: &Provider) -> Vec<(&'static str, String)> {
         ("MAINSPRING_MEMORY_EXTRACT_INTERVAL", "500ms"),
         ("MAINSPRING_MEMORY_EXTRACT_TIMEOUT", "2s"),
         ("MAINSPRING_MEMORY_EXTRACT_ATTEMPTS_MAX", "9"),
+        // More than KILLS: chance may choose the worker of one send each time.
+        ("MAINSPRING_WORKER_CRASHES_MAX", "20"),
     ]
     .map(|(name, value)| (name, value.to_owned()))
     .into()
@@ -256,7 +261,7 @@ async fn conversations_that_fold_and_remember_survive_deaths_of_their_workers() 
         while let Some(done) = talks.try_join_next() {
             sessions.push(done??);
         }
-        if kills < 14 && sessions.len() < SESSIONS {
+        if kills < KILLS && sessions.len() < SESSIONS {
             let victim = match any_of(3) {
                 0 => any_of(cluster.workers.len()),
                 _ => cluster.busy_worker().await.unwrap_or_default(),
