@@ -9,6 +9,7 @@ mod audits;
 mod blobs;
 mod essence;
 pub(crate) mod faulty;
+mod looks;
 mod manner;
 mod pauses;
 mod previews;
@@ -21,8 +22,8 @@ pub(crate) mod tools;
 mod wires;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -34,18 +35,16 @@ use mainspring_shared::blob::{Blobs, Depot, Timed};
 use mainspring_shared::bus::{Bus as _, Topic};
 use mainspring_shared::dispatch::{Dispatch, is_direct};
 use mainspring_shared::entropy::Entropy;
-use mainspring_shared::event::LiveKind;
 use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::inbox::ItemKind;
 use mainspring_shared::memory::{Embedder, Memory};
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::model::FactsOverride;
 use mainspring_shared::queue::{Activation, Lane, Queue as _};
-use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_INTERRUPT};
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, Accepted, CallAnswer, CancelOutcome, DeliverItem, DeliverOutcome,
-    Dump, Inspect, NewBoot, NewSession, PostOutcome, PostResult, ReadySession, Role, Store, Target,
+    Inspect, NewBoot, NewSession, PostOutcome, PostResult, ReadySession, Role, Store, Target,
 };
 use mainspring_shared::time::{Clock, Timestamp};
 use mainspring_tools::builtin::register_wakeups;
@@ -537,16 +536,6 @@ impl World {
             .await;
     }
 
-    /// What was streamed of a session, in order.
-    pub fn live(&self, key: SessionKey) -> Vec<LiveKind> {
-        self.bus.live(key)
-    }
-
-    /// The steps of a session that readers were told of, in order.
-    pub fn told(&self, key: SessionKey) -> Vec<i64> {
-        self.bus.told(key)
-    }
-
     /// From now on this becomes of messages to the workers that were granted sessions.
     pub fn set_mail(&self, mail: Mail) {
         self.bus.set_mail(mail);
@@ -555,54 +544,6 @@ impl World {
     /// Tells every worker of signals of a session.
     pub fn signal(&self, key: SessionKey, signals: i32) {
         self.bus.signal(key, signals);
-    }
-
-    /// The send as it is.
-    pub async fn record(&self, id: SendId) -> SendRecord {
-        let read = self
-            .store
-            .get_sends(vec![(TenantId::DEFAULT, id)])
-            .await
-            .expect("never fails");
-        read.into_iter().next().flatten().expect("the send exists")
-    }
-
-    /// Waits, in simulated time, until every given send is final.
-    ///
-    /// # Panics
-    /// When that takes more than a simulated hour.
-    pub async fn settle(&self, sends: &[SendId]) -> Vec<SendRecord> {
-        let begun = self.clock.monotonic();
-        loop {
-            let mut records = Vec::new();
-            for id in sends {
-                records.push(self.record(*id).await);
-            }
-            if records.iter().all(|record| record.status.is_final()) {
-                return records;
-            }
-            let waited = self.clock.monotonic() - begun;
-            let limit = Duration::from_hours(1);
-            assert!(waited < limit, "sends hang: {records:#?}");
-            self.pass_before_look(begun).await;
-        }
-    }
-
-    /// Lets time pass until the next look at what was begun at an instant: the longer it takes, the rarer.
-    pub async fn pass_before_look(&self, begun: Duration) {
-        let waited = self.clock.monotonic() - begun;
-        let pause = (waited / 20).max(Duration::from_millis(50));
-        self.clock.sleep(pause).await;
-    }
-
-    /// Lets simulated time pass.
-    pub async fn pass(&self, time: Duration) {
-        self.clock.sleep(time).await;
-    }
-
-    /// The whole content of the store.
-    pub async fn dump(&self) -> Dump {
-        self.store.dump().await.expect("never fails")
     }
 }
 

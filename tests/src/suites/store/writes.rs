@@ -2,6 +2,7 @@
 //! stale writer changes nothing.
 
 mod beginnings;
+mod stale;
 
 use std::future::Future;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use mainspring_shared::agent::OnBusy;
-use mainspring_shared::id::{ErasureId, LeaseToken, MemoryId, TenantId};
+use mainspring_shared::id::{ErasureId, MemoryId, TenantId};
 use mainspring_shared::lease::Lease;
 use mainspring_shared::list::{Bounds, Change, List, ListName, NewEntry, WhenFull};
 use mainspring_shared::memory::Embedding;
@@ -30,6 +31,7 @@ use self::beginnings::{
     BLUE, RETIRE_BLOBS, answered, asked, blob_begun, blob_stored, blue, blue_erasing, blue_key,
     claimed, new_blob, remember, remembered, run_under_way,
 };
+use self::stale::{Stale, changes_nothing};
 use super::accounts::paid_vectors;
 use super::agents::{agent_key, pointing, publish, publishing};
 use super::calibrations::learned;
@@ -530,57 +532,6 @@ where
             }
         }
     });
-}
-
-/// Why a writer may write no more.
-#[derive(Debug, Clone, Copy)]
-enum Stale {
-    /// Its grant was given back, and another one made to the same process.
-    OldToken,
-    /// Its process was declared dead, and another one took over.
-    DeadBoot,
-    /// Its grant was lost with an unflushed commit, and its number used again.
-    ReusedEpoch,
-    /// The grant holds, and has seen later writes.
-    OldNumber,
-}
-
-impl Stale {
-    const ALL: [Self; 4] = [
-        Self::OldToken,
-        Self::DeadBoot,
-        Self::ReusedEpoch,
-        Self::OldNumber,
-    ];
-}
-
-async fn changes_nothing(write: &Write, stale: Stale, store: &dyn Inspect) {
-    let mut claimed = (write.prepare)(store).await.expect("a session was claimed");
-    match stale {
-        Stale::OldToken => {
-            assert!(release(store, 30, &claimed).await);
-            claim(store, 40, 1, 1, 2).await;
-        }
-        Stale::DeadBoot => {
-            register_at(store, TTL + 1, 2).await;
-            claim(store, TTL + 1, 2, 1, 2).await;
-        }
-        Stale::ReusedEpoch => claimed.lease.token = LeaseToken(token(8).0),
-        // Whoever gives a lease back does so by its token.
-        Stale::OldNumber if write.name == "release_sessions" => return,
-        Stale::OldNumber => {
-            let mut later = changing(&claimed, 0, Vec::new());
-            for n in 0..2 {
-                later.lease.write = claimed.lease.write + n;
-                let stored = store.at(time(50)).append_rounds(vec![later.clone()]).await;
-                stored.expect("the store answers");
-            }
-        }
-    }
-    let before = dumped(store).await;
-    (write.call)(store, Some(&claimed)).await;
-    let message = format!("{} by {stale:?}", write.name);
-    assert_eq!(dumped(store).await, before, "{message}");
 }
 
 #[cfg(test)]

@@ -4,11 +4,12 @@
 //! stop, and when it dies. What is known of it is an entry of a list in the database, so any worker
 //! can say how it ended, and that it is lost with its own.
 
+mod tools;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use bytes::Bytes;
 use mainspring_runtime::Lifecycle;
 use mainspring_shared::agent::OnBusy;
@@ -22,17 +23,14 @@ use mainspring_shared::queue::{Activation, Lane, Queue};
 use mainspring_shared::session::SIGNAL_INBOX;
 use mainspring_shared::store::{self, DeliverItem, DeliverOutcome, ListOutcome, Store, WriteList};
 use mainspring_shared::time::{Clock, Span};
-use mainspring_shared::tool::Repeat;
-use serde::Deserialize;
-use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::catalogue::{Listed, SHELL, tool};
-use crate::files::list_dir::here;
-use crate::files::work::{arguments, blocking};
+use self::tools::Start;
+pub(crate) use self::tools::TOOLS;
+use crate::files::work::blocking;
 use crate::files::workspace::Workspace;
 use crate::shell::{Ended, Kept, Launch, Process, ShellBackend, ShellCommand};
-use mainspring_worker::tool::{Invocation, Output, Tool, ToolError, ToolSpec, Traits};
+use mainspring_worker::tool::{Invocation, Output, ToolError};
 
 /// Commands of one session, those that ended included.
 const COMMANDS_MAX: u32 = 8;
@@ -467,143 +465,4 @@ fn shortened(output: &str) -> String {
         "{head}\n[… {} characters left out …]\n{tail}",
         chars - 2 * half
     )
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Start {
-    command: String,
-    #[serde(default = "here")]
-    cwd: String,
-    #[serde(default)]
-    timeout: Option<u64>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Which {
-    #[serde(default)]
-    command_id: Option<i64>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Act {
-    Start,
-    Output,
-    Stop,
-}
-
-impl Act {
-    fn parameters(self) -> Value {
-        let id = json!({"type": "integer", "minimum": 1});
-        let (required, properties) = match self {
-            Self::Start => (
-                json!(["command"]),
-                json!({
-                    "command": {
-                        "type": "string", "minLength": 1, "maxLength": COMMAND_CHARS_MAX,
-                    },
-                    "cwd": {
-                        "type": "string",
-                        "description": "Working directory; the workspace by default.",
-                    },
-                    "timeout": {
-                        "type": "integer",
-                        "minimum": 1,
-                        "maximum": TIME_MAX.as_secs(),
-                        "description": format!("Timeout in seconds, {} by default.", TIME.as_secs()),
-                    },
-                }),
-            ),
-            Self::Output => (json!([]), json!({"command_id": id})),
-            Self::Stop => (json!(["command_id"]), json!({"command_id": id})),
-        };
-        json!({
-            "type": "object",
-            "required": required,
-            "additionalProperties": false,
-            "properties": properties,
-        })
-    }
-}
-
-pub(crate) const TOOLS: [Listed<Arc<Commands>>; 3] = [
-    tool(
-        "command_start",
-        SHELL,
-        "starts a command in the background",
-        |all| Command::with(all, Act::Start),
-    ),
-    tool(
-        "command_output",
-        SHELL,
-        "shows the status and output of a background command",
-        |all| Command::with(all, Act::Output),
-    ),
-    tool("command_stop", SHELL, "stops a background command", |all| {
-        Command::with(all, Act::Stop)
-    }),
-];
-
-#[derive(Debug)]
-struct Command {
-    commands: Arc<Commands>,
-    act: Act,
-}
-
-impl Command {
-    fn with(commands: &Arc<Commands>, act: Act) -> Arc<dyn Tool> {
-        let commands = commands.clone();
-        Arc::new(Self { commands, act })
-    }
-}
-
-#[async_trait]
-impl Tool for Command {
-    fn spec(&self) -> ToolSpec {
-        let (name, description) = match self.act {
-            Act::Start => (
-                "command_start",
-                "Starts a command in the workspace in the background; you are notified \
-                 when it ends. At most 8 run at a time.",
-            ),
-            Act::Output => (
-                "command_output",
-                "Shows how a command that you started stands and what it said; without an id, all \
-                 of them.",
-            ),
-            Act::Stop => ("command_stop", "Ends a command that you started."),
-        };
-        ToolSpec {
-            name: name.into(),
-            description: description.into(),
-            parameters: self.act.parameters(),
-        }
-    }
-
-    fn traits(&self) -> Traits {
-        Traits::new(match self.act {
-            Act::Start => Repeat::Once,
-            Act::Output => Repeat::Safe,
-            Act::Stop => Repeat::Keyed,
-        })
-    }
-
-    async fn call(&self, mut invocation: Invocation) -> Reply {
-        let given = std::mem::take(&mut invocation.arguments);
-        let key = invocation.session;
-        match self.act {
-            Act::Start => self.commands.start(&invocation, arguments(given)?).await,
-            Act::Output => {
-                let Which { command_id } = arguments(given)?;
-                self.commands.output(key, command_id).await
-            }
-            Act::Stop => {
-                let Which { command_id } = arguments(given)?;
-                self.commands
-                    .stop(key, command_id.unwrap_or_default())
-                    .await
-            }
-        }
-    }
 }

@@ -1,0 +1,70 @@
+//! What became of things, and waits for it.
+
+use std::time::Duration;
+
+use mainspring_shared::event::LiveKind;
+use mainspring_shared::id::{SendId, SessionKey, TenantId};
+use mainspring_shared::send::SendRecord;
+use mainspring_shared::store::Dump;
+
+use super::World;
+
+impl World {
+    /// What was streamed of a session, in order.
+    pub fn live(&self, key: SessionKey) -> Vec<LiveKind> {
+        self.bus.live(key)
+    }
+
+    /// The steps of a session that readers were told of, in order.
+    pub fn told(&self, key: SessionKey) -> Vec<i64> {
+        self.bus.told(key)
+    }
+
+    /// The send as it is.
+    pub async fn record(&self, id: SendId) -> SendRecord {
+        let read = self
+            .store
+            .get_sends(vec![(TenantId::DEFAULT, id)])
+            .await
+            .expect("never fails");
+        read.into_iter().next().flatten().expect("the send exists")
+    }
+
+    /// Waits, in simulated time, until every given send is final.
+    ///
+    /// # Panics
+    /// When that takes more than a simulated hour.
+    pub async fn settle(&self, sends: &[SendId]) -> Vec<SendRecord> {
+        let begun = self.clock.monotonic();
+        loop {
+            let mut records = Vec::new();
+            for id in sends {
+                records.push(self.record(*id).await);
+            }
+            if records.iter().all(|record| record.status.is_final()) {
+                return records;
+            }
+            let waited = self.clock.monotonic() - begun;
+            let limit = Duration::from_hours(1);
+            assert!(waited < limit, "sends hang: {records:#?}");
+            self.pass_before_look(begun).await;
+        }
+    }
+
+    /// Lets time pass until the next look at what was begun at an instant: the longer it takes, the rarer.
+    pub async fn pass_before_look(&self, begun: Duration) {
+        let waited = self.clock.monotonic() - begun;
+        let pause = (waited / 20).max(Duration::from_millis(50));
+        self.clock.sleep(pause).await;
+    }
+
+    /// Lets simulated time pass.
+    pub async fn pass(&self, time: Duration) {
+        self.clock.sleep(time).await;
+    }
+
+    /// The whole content of the store.
+    pub async fn dump(&self) -> Dump {
+        self.store.dump().await.expect("never fails")
+    }
+}
