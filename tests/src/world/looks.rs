@@ -54,7 +54,7 @@ impl World {
     /// Lets time pass until the next look at what was begun at an instant: the longer it takes, the rarer.
     pub async fn pass_before_look(&self, begun: Duration) {
         let waited = self.clock.monotonic() - begun;
-        let pause = (waited / 20).max(Duration::from_millis(50));
+        let pause = (waited / 5).max(Duration::from_millis(50));
         self.clock.sleep(pause).await;
     }
 

@@ -159,7 +159,8 @@ struct Timed {
 }
 
 impl Timed {
-    fn made<T: Send, F: Future<Output = Result<T>> + Send>(
+    /// Makes a call whose connections live on the store's threads, while nothing else happens on this one.
+    fn made<T, F: Future<Output = Result<T>>>(
         &self,
         call: impl FnOnce(Arc<dyn Inspect>) -> F,
     ) -> Result<T> {
@@ -168,7 +169,8 @@ impl Timed {
             Time::Fixed(now) => *now,
         };
         let call = call(self.inner.at(now));
-        elsewhere(|| self.threads.block_on(call))
+        let _there = self.threads.enter();
+        futures::executor::block_on(call)
     }
 }
 

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use mainspring_runtime::Lifecycle;
 use mainspring_shared::agent::{
     AgentSpec, ContextSpec, FoldSpec, FoldStrategy, MemorySpec, OnBusy, Representation,
     SendOptions, ToolContext,
@@ -16,7 +17,7 @@ use mainspring_shared::send::SendStatus;
 use mainspring_shared::session::preview::Answered;
 use mainspring_shared::store::{
     ImportSession, NewMemory, NewSession, PruneSession, PruneTo, ReadMessages, SaveMemory,
-    SessionPatch,
+    SessionPatch, Store,
 };
 use mainspring_shared::tool::ToolEntry;
 use mainspring_tests::simulation::Chance;
@@ -253,7 +254,7 @@ pub(crate) struct Teller<'w> {
     key: SessionKey,
     chance: Chance,
     course: Course,
-    worker: Option<mainspring_runtime::Lifecycle>,
+    worker: Option<Lifecycle>,
 }
 
 /// Shows what would be asked, and never works on anything.
@@ -296,14 +297,14 @@ impl<'w> Teller<'w> {
             worker: None,
         };
         if way == Way::Warm {
-            teller.worker = Some(world.worker("warm", world.store.clone()));
+            teller.worker = Some(worker(world, "warm", world.store.clone()));
             world.pass(Duration::from_millis(100)).await;
         }
         for op in &history.ops {
             teller.act(op).await;
         }
         if let Some(worker) = teller.worker.take() {
-            teller.retire(&worker).await;
+            retire(&worker).await;
         }
         teller.keep_texts().await;
         teller.course.replays = world.replayed(teller.key).await;
@@ -440,7 +441,7 @@ impl<'w> Teller<'w> {
         if self.way != Way::Warm
             && let Some(worker) = self.worker.take()
         {
-            self.retire(&worker).await;
+            retire(&worker).await;
         }
         let steps = world.store.read_steps(self.key, before, 1_000).await;
         let (mut digest, mut is_previewed) = (None, true);
@@ -468,7 +469,7 @@ impl<'w> Teller<'w> {
         match self.way {
             Way::Warm => None,
             Way::Cold => {
-                self.worker = Some(self.world.worker("cold", self.world.store.clone()));
+                self.worker = Some(worker(self.world, "cold", self.world.store.clone()));
                 None
             }
             Way::TakenOver => {
@@ -476,7 +477,7 @@ impl<'w> Teller<'w> {
                 let at = self.chance.below(7) as usize;
                 let plan = FaultPlan { at, fault };
                 let faulty = Arc::new(Faulty::new(self.world.store.clone(), plan));
-                self.worker = Some(self.world.worker("dies", faulty.clone()));
+                self.worker = Some(worker(self.world, "dies", faulty.clone()));
                 Some(faulty)
             }
         }
@@ -504,7 +505,7 @@ impl<'w> Teller<'w> {
         if let Some(dead) = self.worker.take() {
             dead.abort();
         }
-        self.worker = Some(world.worker("takes over", world.store.clone()));
+        self.worker = Some(worker(world, "takes over", world.store.clone()));
         self.steered(id, told).await;
     }
 
@@ -520,12 +521,23 @@ impl<'w> Teller<'w> {
     async fn tell_more(&self, words: &str) {
         let _ = self.world.deliver(self.key, words, OnBusy::Steer).await;
     }
+}
 
-    async fn retire(&self, worker: &mainspring_runtime::Lifecycle) {
-        worker.stop();
-        self.world.pass(Duration::from_secs(1)).await;
-        worker.abort();
-    }
+/// A worker that asks little of the store but for its work.
+fn worker(world: &World, name: &str, store: Arc<dyn Store>) -> Lifecycle {
+    let config = WorkerConfig {
+        name: name.to_owned(),
+        lease_ttl: Duration::from_secs(3),
+        // Nothing is paused here.
+        pause_interval: Duration::from_hours(1),
+        ..WorkerConfig::default()
+    };
+    world.worker_with(config, store)
+}
+
+async fn retire(worker: &Lifecycle) {
+    worker.shut_down(Duration::from_secs(1)).await;
+    worker.abort();
 }
 
 /// Starts a worker that only shows what would be asked.
@@ -533,6 +545,8 @@ pub(crate) fn viewer(world: &World) {
     let config = WorkerConfig {
         name: VIEWER.to_owned(),
         pool: "nobodys".to_owned(),
+        lease_ttl: Duration::from_hours(1),
+        pause_interval: Duration::from_hours(1),
         ..WorkerConfig::default()
     };
     world.worker_with(config, world.store.clone());
