@@ -34,7 +34,7 @@ use uuid::Uuid;
 pub(crate) use self::ended::{Ended, EndedSend};
 use self::found::Found;
 use self::texts::{conversation, end_of};
-use crate::fold::{Asked, Taken};
+use crate::fold::{FoldCall, Taken};
 use crate::hook::{At, Judged};
 use crate::llm::{Chunk, InBackground, Reply, Request, Traced, estimate_tokens};
 use crate::memory::QUERY_CHARS_MAX;
@@ -231,7 +231,7 @@ enum Cost {
     #[default]
     Nothing,
     /// A model was asked, and its answer is not here.
-    Open(Asked),
+    Open(FoldCall),
     /// This is what it took.
     Known(String, Usage),
 }
@@ -544,7 +544,7 @@ async fn ask_model(
     request.max_tokens = u32::try_from(allowed).unwrap_or(request.max_tokens);
     let request = Arc::new(request);
     let taken = Arc::new(Taken::default());
-    paid.set(Cost::Open(Asked {
+    paid.set(Cost::Open(FoldCall {
         request: Arc::clone(&request),
         price,
         taken: Arc::clone(&taken),

@@ -47,7 +47,7 @@ pub(crate) struct Job {
 
 /// A model call that writes a fold.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct FoldCall {
     pub(crate) request: Arc<Request>,
     pub(crate) price: Option<Price>,
     /// What it takes so far.
@@ -84,7 +84,7 @@ impl Taken {
     }
 }
 
-impl Asked {
+impl FoldCall {
     /// The call's price for what a provider counted.
     pub(crate) fn priced(&self, mut usage: Usage) -> Usage {
         usage.cost_usd = usage.cost_usd.or(self.price.map(|price| price.of(&usage)));

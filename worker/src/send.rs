@@ -7,8 +7,9 @@
 //! | `hold`, `round`, `bill`, `model_call`, `unsaid` | the parts of a run: lease and signals, the open round, what was spent, the model call, what is not in the transcript yet |
 //! | `answered`, `results`, `inbox`, `spending`, `delegating`, `fallback`, `pausing`, `starting`, `recalling`, `remembering` | what happens to it |
 //! | `persist` | writing and reading until the database has answered |
-//! | `load`, `forgetting`, `settle`, `output`, `vet`, `plan`, `purse`, `children`, `calls` | functions: what the model is asked, what is stored of an answer, which calls run when, what may still be spent, what a child is |
+//! | `load`, `forgetting`, `settle`, `output`, `vet`, `plan`, `allowance`, `children`, `calls` | functions: what the model is asked, what is stored of an answer, which calls run when, what may still be spent, what a child is |
 
+mod allowance;
 mod answered;
 mod background;
 mod bill;
@@ -30,7 +31,6 @@ mod pausing;
 mod persist;
 mod plan;
 mod projecting;
-mod purse;
 mod recalling;
 mod remembering;
 mod results;
@@ -42,11 +42,11 @@ mod starting;
 mod unsaid;
 mod vet;
 
+pub(crate) use allowance::{size_at_most, spending};
 pub(crate) use commands::room_of;
 pub(crate) use forgetting::{Extent, Forgotten, forget, relieved};
 pub(crate) use hold::Reach;
 pub(crate) use output::{Output, values_in};
-pub(crate) use purse::{size_at_most, spending};
 pub(crate) use recalling::{keeps_notes, read_notes};
 pub(crate) use remembering::foreseen;
 pub(crate) use run::{Left, Run, Turn};

@@ -30,7 +30,7 @@ pub(crate) use self::window::{read_messages, read_window};
 use crate::admit::{Control, Handed};
 use crate::boot::Life;
 use crate::cache::Cached;
-use crate::said::Said;
+use crate::partial_answer::PartialAnswer;
 use crate::send::{Left, Reach, Run, Turn, Unsaid};
 use crate::suspects::{Admitted, SUSPECT_FROM};
 use crate::writes::Began;
@@ -442,7 +442,7 @@ async fn held(
             interrupt: Arc::default(),
             writes: Arc::clone(&writes),
             owed: Arc::default(),
-            said: Arc::new(Said::new(key, send.record.id, kernel.live.clone())),
+            said: Arc::new(PartialAnswer::new(key, send.record.id, kernel.live.clone())),
         };
         let (send, counters) = *begins;
         let (id, origin) = (send.record.id, send.record.options.traceparent.clone());

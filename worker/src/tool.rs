@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use crate::llm::ToolSpec;
 
-pub use offer::{Offer, Offers, Place};
+pub use offer::{Executor, Offer, Offers};
 pub use registry::{Tools, ToolsError};
 
 /// How long a call may take unless its tool says otherwise.

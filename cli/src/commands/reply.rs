@@ -19,7 +19,7 @@ const COLUMNS: [Column; 6] = [
 
 /// What was said.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Said {
+pub(crate) enum Answer {
     /// Nothing: what waits is listed.
     Nothing,
     /// Permission, or its refusal with a note.
@@ -31,36 +31,36 @@ pub(crate) enum Said {
 }
 
 /// What the arguments say.
-pub(crate) fn said(text: Option<&str>, verdict: &Verdict) -> Result<Said, Failure> {
+pub(crate) fn said(text: Option<&str>, verdict: &Verdict) -> Result<Answer, Failure> {
     if verdict.approve {
         let note = String::new();
-        return Ok(Said::Permission {
+        return Ok(Answer::Permission {
             approved: true,
             note,
         });
     }
     if let Some(note) = &verdict.deny {
-        return Ok(Said::Permission {
+        return Ok(Answer::Permission {
             approved: false,
             note: note.clone(),
         });
     }
     if let Some(error) = &verdict.error {
-        return Ok(Said::Error(error.clone()));
+        return Ok(Answer::Error(error.clone()));
     }
     if let Some(json) = &verdict.json {
         let value = serde_json::from_str(json).map_err(|error| {
             let message = format!("the answer is not JSON: {error}");
             usage_text(message, "a plain text is given without --json")
         })?;
-        return Ok(Said::Value(value));
+        return Ok(Answer::Value(value));
     }
-    Ok(text.map_or(Said::Nothing, |text| Said::Value(json!(text))))
+    Ok(text.map_or(Answer::Nothing, |text| Answer::Value(json!(text))))
 }
 
 /// `mainspring calls`
 pub(crate) async fn list(client: Client, format: Format, id: &str) -> Result<(), Failure> {
-    run(&client, format, id, None, Said::Nothing).await
+    run(&client, format, id, None, Answer::Nothing).await
 }
 
 /// Lists what waits, or answers it.
@@ -69,10 +69,10 @@ pub(crate) async fn run(
     format: Format,
     id: &str,
     call: Option<&str>,
-    said: Said,
+    said: Answer,
 ) -> Result<(), Failure> {
     let (session, waiting) = waiting(client, id).await?;
-    if said == Said::Nothing {
+    if said == Answer::Nothing {
         return output::list(format, &COLUMNS, &listed(format, waiting));
     }
     let chosen = choose(id, &waiting, call)?;
@@ -148,28 +148,28 @@ fn choose<'a>(id: &str, waiting: &'a [Value], call: Option<&str>) -> Result<&'a 
     }
 }
 
-fn result(call: &Value, said: Said) -> Result<Value, Failure> {
+fn result(call: &Value, said: Answer) -> Result<Value, Failure> {
     let call_id = &call["call_id"];
     let wants_permission = call["wants"] == "permission";
     match said {
-        Said::Permission { approved, note } if wants_permission => {
+        Answer::Permission { approved, note } if wants_permission => {
             let mut output = json!({ "approved": approved });
             if !note.is_empty() {
                 output["note"] = json!(note);
             }
             Ok(json!({ "call_id": call_id, "output": output }))
         }
-        Said::Permission { .. } => Err(usage_text(
+        Answer::Permission { .. } => Err(usage_text(
             format!("{} wants an answer, not a permission", show(call_id)),
             "give it as a text, or with --json",
         )),
-        Said::Error(error) => Ok(json!({ "call_id": call_id, "error": error })),
-        Said::Value(_) if wants_permission => Err(usage_text(
+        Answer::Error(error) => Ok(json!({ "call_id": call_id, "error": error })),
+        Answer::Value(_) if wants_permission => Err(usage_text(
             format!("{} waits for permission", show(call_id)),
             "give it with --approve, or refuse it with --deny [NOTE]",
         )),
-        Said::Value(value) => Ok(json!({ "call_id": call_id, "output": value })),
-        Said::Nothing => Ok(Value::Null),
+        Answer::Value(value) => Ok(json!({ "call_id": call_id, "output": value })),
+        Answer::Nothing => Ok(Value::Null),
     }
 }
 

@@ -117,12 +117,12 @@ pub(super) async fn show(
     }
     let media_type = Some(record.media_type.as_str());
     match range(&headers, record.bytes) {
-        Asked::Whole => {
+        Requested::Whole => {
             let data = app.blobs.read(tenant, sha256).await.map_err(Error::from)?;
             let data = data.ok_or_else(not_found)?;
             Ok(marked(StatusCode::OK, Body::from(data), &tag, media_type))
         }
-        Asked::Part(range) => {
+        Requested::Part(range) => {
             let said = format!("bytes {}-{}/{}", range.start, range.end - 1, record.bytes);
             let data = app.blobs.read_range(&record, range).await;
             let data = data.map_err(Error::from)?.ok_or_else(not_found)?;
@@ -131,7 +131,7 @@ pub(super) async fn show(
             insert(&mut response, CONTENT_RANGE, &said);
             Ok(response)
         }
-        Asked::Nothing => {
+        Requested::Nothing => {
             let status = StatusCode::RANGE_NOT_SATISFIABLE;
             let mut response = marked(status, Body::empty(), &tag, None);
             insert(
@@ -175,7 +175,7 @@ fn is_known(headers: &HeaderMap, tag: &str) -> bool {
 
 /// What is asked of the content.
 #[derive(Debug, PartialEq, Eq)]
-enum Asked {
+enum Requested {
     Whole,
     Part(Range<u64>),
     /// What lies behind its end.
@@ -183,27 +183,27 @@ enum Asked {
 }
 
 /// One range of bytes is served; several, or another unit, are answered with the whole.
-fn range(headers: &HeaderMap, bytes: u64) -> Asked {
+fn range(headers: &HeaderMap, bytes: u64) -> Requested {
     let asked = headers.get(RANGE).and_then(|value| value.to_str().ok());
     let asked = asked.and_then(|text| text.trim().strip_prefix("bytes="));
     let Some((first, last)) = asked.and_then(|text| text.split_once('-')) else {
-        return Asked::Whole;
+        return Requested::Whole;
     };
     match (first.trim().parse::<u64>(), last.trim()) {
-        (Ok(first), _) if first >= bytes => Asked::Nothing,
-        (Ok(first), "") => Asked::Part(first..bytes),
+        (Ok(first), _) if first >= bytes => Requested::Nothing,
+        (Ok(first), "") => Requested::Part(first..bytes),
         (Ok(first), last) => match last.parse::<u64>() {
-            Ok(last) if last >= first => Asked::Part(first..bytes.min(last.saturating_add(1))),
-            Ok(_) | Err(_) => Asked::Whole,
+            Ok(last) if last >= first => Requested::Part(first..bytes.min(last.saturating_add(1))),
+            Ok(_) | Err(_) => Requested::Whole,
         },
         // The last so many bytes.
         (Err(_), last) if first.trim().is_empty() => match last.parse::<u64>() {
-            Ok(0) => Asked::Nothing,
-            Ok(_) if bytes == 0 => Asked::Nothing,
-            Ok(last) => Asked::Part(bytes.saturating_sub(last)..bytes),
-            Err(_) => Asked::Whole,
+            Ok(0) => Requested::Nothing,
+            Ok(_) if bytes == 0 => Requested::Nothing,
+            Ok(last) => Requested::Part(bytes.saturating_sub(last)..bytes),
+            Err(_) => Requested::Whole,
         },
-        (Err(_), _) => Asked::Whole,
+        (Err(_), _) => Requested::Whole,
     }
 }
 
@@ -214,23 +214,23 @@ mod tests {
     #[test]
     fn one_range_is_read_and_everything_else_is_the_whole() {
         for (text, asked) in [
-            ("bytes=0-3", Asked::Part(0..4)),
-            ("bytes=2-", Asked::Part(2..10)),
-            ("bytes=2-99", Asked::Part(2..10)),
-            ("bytes=-3", Asked::Part(7..10)),
-            ("bytes=-30", Asked::Part(0..10)),
-            ("bytes=10-", Asked::Nothing),
-            ("bytes=-0", Asked::Nothing),
-            ("bytes=3-2", Asked::Whole),
-            ("bytes=0-1,3-4", Asked::Whole),
-            ("bytes=-", Asked::Whole),
-            ("bytes=x-1", Asked::Whole),
-            ("lines=0-1", Asked::Whole),
+            ("bytes=0-3", Requested::Part(0..4)),
+            ("bytes=2-", Requested::Part(2..10)),
+            ("bytes=2-99", Requested::Part(2..10)),
+            ("bytes=-3", Requested::Part(7..10)),
+            ("bytes=-30", Requested::Part(0..10)),
+            ("bytes=10-", Requested::Nothing),
+            ("bytes=-0", Requested::Nothing),
+            ("bytes=3-2", Requested::Whole),
+            ("bytes=0-1,3-4", Requested::Whole),
+            ("bytes=-", Requested::Whole),
+            ("bytes=x-1", Requested::Whole),
+            ("lines=0-1", Requested::Whole),
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(RANGE, HeaderValue::from_static(text));
             assert_eq!(range(&headers, 10), asked, "{text}");
         }
-        assert_eq!(range(&HeaderMap::new(), 10), Asked::Whole);
+        assert_eq!(range(&HeaderMap::new(), 10), Requested::Whole);
     }
 }

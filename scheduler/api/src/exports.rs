@@ -76,7 +76,7 @@ pub(super) async fn export(
         _admission: admission,
         key,
         writer,
-        place: Place {
+        place: Progress {
             left,
             before,
             after: before,
@@ -108,7 +108,7 @@ struct Exporting {
     _admission: Admission,
     key: SessionKey,
     writer: Writer,
-    place: Place,
+    place: Progress,
     /// Messages with a call whose result was not read yet.
     held: Vec<Message>,
     /// Messages that go out once the blobs have that they name.
@@ -120,7 +120,7 @@ struct Exporting {
 }
 
 /// How far the transcript was read.
-struct Place {
+struct Progress {
     /// Messages to read: those that there were when it began.
     left: i64,
     /// What was pruned: an archive is numbered from 1.

@@ -46,7 +46,7 @@ pub struct Inputs<'a> {
     /// The tools on offer, in order.
     pub tools: Vec<Arc<ToolSpec>>,
     /// What was said.
-    pub said: Said<'a>,
+    pub said: Conversation<'a>,
     /// What is shown behind the last message, in this order.
     pub tail: Vec<TailPart<'a>>,
     /// The shape of the answer.
@@ -68,7 +68,7 @@ pub struct Reader<'a> {
 
 /// What was said in a conversation.
 #[derive(Debug, Clone)]
-pub struct Said<'a> {
+pub struct Conversation<'a> {
     /// What stands for the messages before the first one, oldest first.
     pub folds: &'a [Arc<Fold>],
     /// What stands for the window's first sends, oldest first.

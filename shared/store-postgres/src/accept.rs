@@ -45,9 +45,9 @@ pub(crate) async fn accept_within(
         .store(connection, &items.iter().collect::<Vec<_>>())
         .await?;
     let outcomes = said.into_iter().map(|said| match said {
-        Said::Stored(accepted) => AcceptOutcome::Accepted(accepted),
-        Said::Refused(reason) => AcceptOutcome::Refused(reason),
-        Said::Known => AcceptOutcome::Mismatch,
+        Verdict::Stored(accepted) => AcceptOutcome::Accepted(accepted),
+        Verdict::Refused(reason) => AcceptOutcome::Refused(reason),
+        Verdict::Known => AcceptOutcome::Mismatch,
     });
     Ok(outcomes.collect())
 }
@@ -69,7 +69,7 @@ pub(crate) struct Seen {
 }
 
 /// What the statement said of an item.
-enum Said {
+enum Verdict {
     Stored(Accepted),
     Refused(RefuseReason),
     /// It met its idempotency key.
@@ -114,28 +114,28 @@ impl Group for Accept {
     ) -> std::result::Result<Vec<Option<AcceptOutcome>>, Fault> {
         let said = self.store(connection, items).await?;
         let doubtful: Vec<usize> = (0..items.len())
-            .filter(|index| !matches!(said[*index], Said::Stored(_)))
+            .filter(|index| !matches!(said[*index], Verdict::Stored(_)))
             .collect();
         let replays = find_keys(connection, items, &doubtful).await?;
         let mut known_sessions = BTreeSet::new();
         let outcomes = said.into_iter().zip(items).zip(replays);
         let outcomes = outcomes.map(|((said, item), replay)| {
             let key = item.target.key();
-            if replay.is_some() || matches!(said, Said::Known) {
+            if replay.is_some() || matches!(said, Verdict::Known) {
                 known_sessions.insert(key);
             }
             match (replay, said) {
                 (Some(replay), _) => Some(replay),
-                (None, Said::Stored(accepted)) => Some(AcceptOutcome::Accepted(accepted)),
+                (None, Verdict::Stored(accepted)) => Some(AcceptOutcome::Accepted(accepted)),
                 // Its key was taken and is free again: whoever took it was rolled back.
-                (None, Said::Known) => None,
+                (None, Verdict::Known) => None,
                 // The refusal counted an earlier item in that was not stored after all.
-                (None, Said::Refused(RefuseReason::Busy | RefuseReason::QueueFull))
+                (None, Verdict::Refused(RefuseReason::Busy | RefuseReason::QueueFull))
                     if known_sessions.contains(&key) =>
                 {
                     None
                 }
-                (None, Said::Refused(reason)) => Some(AcceptOutcome::Refused(reason)),
+                (None, Verdict::Refused(reason)) => Some(AcceptOutcome::Refused(reason)),
             }
         });
         Ok(outcomes.collect())
@@ -197,24 +197,24 @@ impl Accept {
         &self,
         connection: &mut PgConnection,
         items: &[&AcceptSend],
-    ) -> std::result::Result<Vec<Said>, Fault> {
+    ) -> std::result::Result<Vec<Verdict>, Fault> {
         let query = if items.iter().all(|item| is_plain(item)) {
             bind_plain(self.begin(sql!("sends/accept_plain")), items)
         } else {
             bind(self.begin(sql!("sends/accept")), items)
         };
         let rows = query.fetch_all(connection).await?;
-        let mut said: Vec<Said> = items.iter().map(|_| Said::Known).collect();
+        let mut said: Vec<Verdict> = items.iter().map(|_| Verdict::Known).collect();
         for row in &rows {
             let mut fields = Fields::new(row, "sends");
             let ord = fields.ord()?;
             let code: i32 = fields.take("code")?;
             said[ord] = match code {
-                0 => Said::Stored(accepted(&mut fields, items[ord])?),
-                1 => Said::Refused(RefuseReason::SessionNotFound),
-                2 => Said::Refused(RefuseReason::SessionClosed),
-                3 => Said::Refused(RefuseReason::Busy),
-                _ => Said::Refused(RefuseReason::QueueFull),
+                0 => Verdict::Stored(accepted(&mut fields, items[ord])?),
+                1 => Verdict::Refused(RefuseReason::SessionNotFound),
+                2 => Verdict::Refused(RefuseReason::SessionClosed),
+                3 => Verdict::Refused(RefuseReason::Busy),
+                _ => Verdict::Refused(RefuseReason::QueueFull),
             };
         }
         Ok(said)

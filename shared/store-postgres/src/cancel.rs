@@ -22,7 +22,7 @@ pub(crate) async fn cancel(
     items: &[(TenantId, SendId)],
 ) -> Result<Vec<CancelOutcome>> {
     let homes = homes(pool, items).await?;
-    let asked = items.iter().map(|(tenant, send)| Asked {
+    let asked = items.iter().map(|(tenant, send)| CancelItem {
         tenant: *tenant,
         send: *send,
         home: homes.get(&(*tenant, *send)).copied(),
@@ -42,7 +42,7 @@ struct Cancel {
 }
 
 /// A send that is to end.
-struct Asked {
+struct CancelItem {
     tenant: TenantId,
     send: SendId,
     /// Its session; none where the send is unknown.
@@ -50,18 +50,18 @@ struct Asked {
 }
 
 impl Group for Cancel {
-    type Item = Asked;
+    type Item = CancelItem;
     type Outcome = CancelOutcome;
     type Seen = ();
 
-    fn clashes(&self, _: &Asked, (): &mut ()) -> bool {
+    fn clashes(&self, _: &CancelItem, (): &mut ()) -> bool {
         false
     }
 
     async fn run(
         &self,
         connection: &mut PgConnection,
-        items: &[&Asked],
+        items: &[&CancelItem],
     ) -> std::result::Result<Vec<Option<CancelOutcome>>, Fault> {
         let ids: Vec<_> = items.iter().map(|item| (item.tenant, item.send)).collect();
         let mut tx = connection.begin().await?;
@@ -87,21 +87,21 @@ impl Group for Cancel {
     async fn read_back(
         &self,
         _: &mut PgConnection,
-        items: &[&Asked],
+        items: &[&CancelItem],
     ) -> std::result::Result<Vec<Option<CancelOutcome>>, Fault> {
         self.unheard.note();
         Ok(items.iter().map(|_| None).collect())
     }
 
-    fn unsettled(&self, _: &Asked) -> Result<CancelOutcome> {
+    fn unsettled(&self, _: &CancelItem) -> Result<CancelOutcome> {
         Ok(CancelOutcome::Locked)
     }
 
-    fn session(&self, item: &Asked) -> Option<SessionKey> {
+    fn session(&self, item: &CancelItem) -> Option<SessionKey> {
         item.home
     }
 
-    fn locked(&self, _: &Asked) -> Result<CancelOutcome> {
+    fn locked(&self, _: &CancelItem) -> Result<CancelOutcome> {
         Ok(CancelOutcome::Locked)
     }
 }

@@ -212,12 +212,12 @@ impl Claim<'_> {
             let ord = fields.ord()?;
             let item = items[ord];
             outcomes[ord] = match read(&mut fields, item, self.boot) {
-                Ok(Said::Granted(claimed)) => Some(ClaimOutcome::Claimed(claimed)),
-                Ok(Said::Busy) => Some(ClaimOutcome::Busy),
-                Ok(Said::Suspect) => Some(ClaimOutcome::Suspect),
-                Ok(Said::Idle) => Some(ClaimOutcome::Idle),
-                Ok(Said::Waits) => Some(ClaimOutcome::Waits),
-                Ok(Said::Stale) => None,
+                Ok(Verdict::Granted(claimed)) => Some(ClaimOutcome::Claimed(claimed)),
+                Ok(Verdict::Busy) => Some(ClaimOutcome::Busy),
+                Ok(Verdict::Suspect) => Some(ClaimOutcome::Suspect),
+                Ok(Verdict::Idle) => Some(ClaimOutcome::Idle),
+                Ok(Verdict::Waits) => Some(ClaimOutcome::Waits),
+                Ok(Verdict::Stale) => None,
                 Err(error) => Some(self.give_back(item, &error)),
             };
         }
@@ -376,7 +376,7 @@ fn pieces(lacking: Vec<Lacking>) -> Vec<Vec<Lacking>> {
 }
 
 /// What the statement said of an item.
-enum Said {
+enum Verdict {
     Granted(Box<Claimed>),
     Busy,
     Suspect,
@@ -385,7 +385,7 @@ enum Said {
     Stale,
 }
 
-fn read(fields: &mut Fields<'_>, item: &ClaimSession, boot: BootId) -> Result<Said> {
+fn read(fields: &mut Fields<'_>, item: &ClaimSession, boot: BootId) -> Result<Verdict> {
     let record = fields.maybe_send()?;
     let agent = fields.maybe_agent()?;
     let resumed = fields.maybe_name("resumed", Resumed::parse)?;
@@ -399,11 +399,11 @@ fn read(fields: &mut Fields<'_>, item: &ClaimSession, boot: BootId) -> Result<Sa
     let seated: Option<bool> = fields.take("seated")?;
     let Some(record) = record else {
         return Ok(match state {
-            "busy" => Said::Busy,
-            "suspect" => Said::Suspect,
-            "stale" => Said::Stale,
-            "waits" => Said::Waits,
-            _ => Said::Idle,
+            "busy" => Verdict::Busy,
+            "suspect" => Verdict::Suspect,
+            "stale" => Verdict::Stale,
+            "waits" => Verdict::Waits,
+            _ => Verdict::Idle,
         });
     };
     let lease = Lease {
@@ -419,7 +419,7 @@ fn read(fields: &mut Fields<'_>, item: &ClaimSession, boot: BootId) -> Result<Sa
         context_version: version.unwrap_or_default(),
     };
     let send = started(fields, record, agent, resumed)?;
-    Ok(Said::Granted(Box::new(Claimed {
+    Ok(Verdict::Granted(Box::new(Claimed {
         key: item.key,
         lease,
         counters,

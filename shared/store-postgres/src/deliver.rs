@@ -57,14 +57,14 @@ impl Group for Deliver {
         let mut tx = connection.begin().await?;
         let keys = items.iter().map(|item| item.key);
         let mut ledger = Ledger::lock(&mut tx, self.at, self.boot, keys).await?;
-        let mut desk = Desk::open(&mut tx, &mut ledger, items, self.unheard.any()).await?;
+        let mut state = DeliverState::open(&mut tx, &mut ledger, items, self.unheard.any()).await?;
         let outcomes: Vec<Option<DeliverOutcome>> = items
             .iter()
             .enumerate()
-            .map(|(index, item)| Some(desk.take(&mut ledger, index, item)))
+            .map(|(index, item)| Some(state.take(&mut ledger, index, item)))
             .collect();
         let now = ledger.now;
-        if !write_keys(&mut tx, now, &desk.keyed).await? {
+        if !write_keys(&mut tx, now, &state.keyed).await? {
             tx.rollback().await?;
             return Ok(items.iter().map(|_| None).collect());
         }
@@ -105,7 +105,7 @@ fn key_text(key: &IdempotencyKey) -> KeyText {
 }
 
 /// What is known beside the ledger, and grows item by item.
-struct Desk {
+struct DeliverState {
     /// An earlier attempt may have been committed.
     was_lost: bool,
     /// What the idempotency keys stand for, by item.
@@ -116,7 +116,7 @@ struct Desk {
     pending: BTreeMap<SessionKey, i64>,
 }
 
-impl Desk {
+impl DeliverState {
     async fn open(
         connection: &mut PgConnection,
         ledger: &mut Ledger,

@@ -148,7 +148,7 @@ impl Group for Seated<'_> {
 }
 
 /// A session that wants a seat.
-struct Asked {
+struct SeatRequest {
     /// Whether its send runs already.
     has_one: bool,
     leaf: bool,
@@ -159,13 +159,13 @@ struct Asked {
 async fn asked(
     connection: &mut PgConnection,
     items: &[&ClaimSession],
-) -> Faulty<BTreeMap<usize, Asked>> {
+) -> Faulty<BTreeMap<usize, SeatRequest>> {
     let (tenants, sessions) = key_columns(items.iter().map(|item| item.key));
     let query = sql!("seats/asked").bind(tenants).bind(sessions);
     let rows = query.fetch_all(connection).await?;
     let read = rows.iter().map(|row| {
         let mut fields = Fields::new(row, "session_hot");
-        let asked = Asked {
+        let asked = SeatRequest {
             has_one: fields.take("has_one")?,
             leaf: fields.take("leaf")?,
             since: fields.time("ready_since")?,

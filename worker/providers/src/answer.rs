@@ -19,12 +19,12 @@ const CALL_BYTES: usize = 256;
 const REASON_CHARS_MAX: usize = 64;
 
 /// Where the pieces go: to whoever listens, and against the bound.
-pub(super) struct Ear<'a> {
+pub(super) struct ChunkSink<'a> {
     on_chunk: &'a mut (dyn FnMut(Chunk<'_>) + Send),
     left: usize,
 }
 
-impl<'a> Ear<'a> {
+impl<'a> ChunkSink<'a> {
     pub(super) fn new(on_chunk: &'a mut (dyn FnMut(Chunk<'_>) + Send)) -> Self {
         Self {
             on_chunk,

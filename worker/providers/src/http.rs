@@ -22,7 +22,7 @@ use reqwest::{Client, Method, RequestBuilder, Response, Url};
 use serde_json::Value;
 use tokio::time::timeout;
 
-use crate::answer::{ANSWER_BYTES_MAX, Ear, too_large};
+use crate::answer::{ANSWER_BYTES_MAX, ChunkSink, too_large};
 use crate::extra::RequestExtra;
 use crate::gate::Gate;
 use crate::open::SetupError;
@@ -46,10 +46,10 @@ const STREAM_END_TIMEOUT: Duration = Duration::from_millis(25);
 /// How a protocol reads an answer.
 pub(super) trait Reader: Send {
     /// Takes one event of a stream.
-    fn event(&mut self, event: &str, data: &str, ear: &mut Ear<'_>) -> Result<(), Error>;
+    fn event(&mut self, event: &str, data: &str, sink: &mut ChunkSink<'_>) -> Result<(), Error>;
 
     /// Takes the whole answer.
-    fn whole(&mut self, body: &Value, ear: &mut Ear<'_>) -> Result<(), Error>;
+    fn whole(&mut self, body: &Value, sink: &mut ChunkSink<'_>) -> Result<(), Error>;
 
     /// Whether the stream's end marker was read.
     fn ended(&self) -> bool;
@@ -175,13 +175,13 @@ impl Endpoint {
         request: &Request,
         body: &(dyn Fn() -> Result<Vec<u8>, Error> + Sync),
         reader: &mut dyn Reader,
-        ear: &mut Ear<'_>,
+        sink: &mut ChunkSink<'_>,
     ) -> Result<(), Error> {
         self.attempt(async {
             let room = self.uploads.room(request).await;
             let body = self.whole_body(request, body())?;
             let response = self.send(&request.model, upload::body(body, room)).await?;
-            self.read(response, reader, ear).await
+            self.read(response, reader, sink).await
         })
         .await
     }
@@ -199,15 +199,15 @@ impl Endpoint {
         &self,
         response: Response,
         reader: &mut dyn Reader,
-        ear: &mut Ear<'_>,
+        sink: &mut ChunkSink<'_>,
     ) -> Result<(), Error> {
         if self.is_stream(&response)? {
-            return self.read_stream(response, reader, ear).await;
+            return self.read_stream(response, reader, sink).await;
         }
         let body = read_whole(response).await?;
         let text = String::from_utf8_lossy(&body);
         let value = json::parse(&text).ok_or_else(|| Error::bad("the body is not JSON"))?;
-        reader.whole(&value, ear)
+        reader.whole(&value, sink)
     }
 
     /// A request below this endpoint's address, with its headers.
@@ -294,7 +294,7 @@ impl Endpoint {
         &self,
         mut response: Response,
         reader: &mut dyn Reader,
-        ear: &mut Ear<'_>,
+        sink: &mut ChunkSink<'_>,
     ) -> Result<(), Error> {
         let mut parser = sse::Parser::new(ANSWER_BYTES_MAX);
         let (mut bytes, mut events) = (0usize, 0usize);
@@ -319,7 +319,7 @@ impl Endpoint {
                 if reader.ended() {
                     Ok(())
                 } else {
-                    reader.event(event, data, ear)
+                    reader.event(event, data, sink)
                 }
             })?;
             if reader.ended() {

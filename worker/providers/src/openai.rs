@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use mainspring_shared::time::Clock;
 
 use self::reader::Answer;
-use crate::answer::Ear;
+use crate::answer::ChunkSink;
 use crate::gate::Gate;
 use crate::http::Endpoint;
 use crate::open::SetupError;
@@ -82,7 +82,7 @@ impl Model for OpenAi {
         let body = || request::body(request, self.dialect, native, self.endpoint.streams());
         let mut answer = Answer::new(self.endpoint.key());
         self.endpoint
-            .ask(request, &body, &mut answer, &mut Ear::new(on_chunk))
+            .ask(request, &body, &mut answer, &mut ChunkSink::new(on_chunk))
             .await?;
         Ok(answer.reply(request))
     }

@@ -106,7 +106,7 @@ pub async fn probe(model: &dyn Model, name: &str) -> Result<Probed, Error> {
     probed.counts = Some(!reply.usage.estimated);
     let thought = |part: &ContentPart| matches!(part, ContentPart::Reasoning { .. });
     probed.thinks = Some(reply.usage.reasoning_tokens > 0 || reply.content.iter().any(thought));
-    let asking = Asking { model, name };
+    let asking = Prober { model, name };
     probed.calls_tools = asking.tools(&mut probed.failed).await;
     if model.native_schema() {
         probed.native_schema = asking.schema(&mut probed.failed).await;
@@ -119,12 +119,12 @@ pub async fn probe(model: &dyn Model, name: &str) -> Result<Probed, Error> {
     Ok(probed)
 }
 
-struct Asking<'a> {
+struct Prober<'a> {
     model: &'a dyn Model,
     name: &'a str,
 }
 
-impl Asking<'_> {
+impl Prober<'_> {
     async fn ask(&self, request: &Request) -> Result<Reply, Error> {
         self.model.complete(request, &mut |_| {}).await
     }

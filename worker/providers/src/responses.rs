@@ -15,7 +15,7 @@ use mainspring_shared::model::InBackground;
 use mainspring_shared::time::Clock;
 
 use self::reader::Answer;
-use crate::answer::Ear;
+use crate::answer::ChunkSink;
 use crate::gate::Gate;
 use crate::http::Endpoint;
 use crate::open::SetupError;
@@ -92,12 +92,12 @@ impl Model for Responses {
         let body = || request::body(request, self.wants.of(request));
         let wants = self.wants.of(request);
         let mut answer = Answer::new(self.endpoint.key(), wants.background);
-        let mut ear = Ear::new(on_chunk);
+        let mut sink = ChunkSink::new(on_chunk);
         if wants.background {
-            background::answer(&self.endpoint, request, &body, &mut answer, &mut ear).await?;
+            background::answer(&self.endpoint, request, &body, &mut answer, &mut sink).await?;
         } else {
             self.endpoint
-                .ask(request, &body, &mut answer, &mut ear)
+                .ask(request, &body, &mut answer, &mut sink)
                 .await?;
         }
         if answer.is_final() {

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Kernel;
 use crate::hook::{self, At};
-use crate::tool::{Invocation, Offers, Place, Skills};
+use crate::tool::{Executor, Invocation, Offers, Skills};
 
 /// Where the notes of a fold go.
 pub(crate) struct Notebook {
@@ -37,7 +37,7 @@ impl Notebook {
         let Some(offer) = self.offers.get(&call.name) else {
             return;
         };
-        let Place::Here(tool) = &offer.place else {
+        let Executor::Here(tool) = &offer.place else {
             return;
         };
         let Ok(arguments) = offer.checked(&call.arguments) else {

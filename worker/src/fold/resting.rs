@@ -14,7 +14,7 @@ use mainspring_shared::session::fold::plan::Span;
 use mainspring_shared::store::{Error as StoreError, FoldAtRest, FoldedAtRest, UsageRow};
 use mainspring_shared::usage::Usage;
 
-use super::{Asked, Fault, Notebook, Writing, Written};
+use super::{Fault, FoldCall, Notebook, Writing, Written};
 use crate::Kernel;
 use crate::hook::{At, Moment};
 use crate::metrics;
@@ -52,9 +52,9 @@ impl Resting {
 }
 
 /// Takes a session out again, however its task ends.
-struct Place<'k>(&'k Kernel, SessionKey);
+struct RestingGuard<'k>(&'k Kernel, SessionKey);
 
-impl Drop for Place<'_> {
+impl Drop for RestingGuard<'_> {
     fn drop(&mut self) {
         self.0.kept.resting.all().remove(&self.1);
     }
@@ -65,13 +65,13 @@ pub(crate) fn spawn(
     kernel: &Arc<Kernel>,
     at: At,
     item: FoldAtRest,
-    (writing, asked, span): (Writing, Option<Asked>, Arc<Span>),
+    (writing, asked, span): (Writing, Option<FoldCall>, Arc<Span>),
     notebook: Notebook,
 ) {
     let kernel = Arc::clone(kernel);
     kernel.kept.resting.all().insert(item.key);
     kernel.clone().tasks.runs.spawn(async move {
-        let _place = Place(&kernel, item.key);
+        let _place = RestingGuard(&kernel, item.key);
         let written = tokio::select! {
             biased;
             written = writing => Some(written),
@@ -105,7 +105,7 @@ pub(crate) fn spawn(
 fn finished(
     kernel: &Kernel,
     mut item: FoldAtRest,
-    (written, asked, span): (Option<Result<Written, Fault>>, Option<&Asked>, &Span),
+    (written, asked, span): (Option<Result<Written, Fault>>, Option<&FoldCall>, &Span),
 ) -> FoldAtRest {
     let (cost, fold): (Option<(String, Usage)>, _) = match written {
         Some(Ok(written)) => {
@@ -122,9 +122,9 @@ fn finished(
             } else {
                 tracing::warn!(session.id = %item.key.session, %fault, "no fold of a session at rest");
             }
-            (Asked::cost(asked, &fault), None)
+            (FoldCall::cost(asked, &fault), None)
         }
-        None => (asked.map(Asked::estimated), None),
+        None => (asked.map(FoldCall::estimated), None),
     };
     let usage = cost.map(|(model, usage)| {
         let random = kernel.parts.entropy.random_id();

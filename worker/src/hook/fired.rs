@@ -36,7 +36,7 @@ pub enum OnFired {
 #[derive(Debug, PartialEq)]
 pub(crate) enum Fate {
     /// This is said.
-    Said(Vec<ContentPart>),
+    Input(Vec<ContentPart>),
     /// Nothing is said now, but then.
     PutOff(OnFired, Vec<ContentPart>),
     /// Nothing is said.
@@ -55,6 +55,6 @@ impl Hooks {
                 Judged::End => return Ok(Fate::Skipped),
             }
         }
-        Ok(Fate::Said(fired.input))
+        Ok(Fate::Input(fired.input))
     }
 }

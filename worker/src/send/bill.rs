@@ -11,7 +11,7 @@ use mainspring_shared::tool::{Approval, CallRecord};
 use mainspring_shared::usage::Usage;
 use serde_json::Value;
 
-use super::purse::{Aside, Purse};
+use super::allowance::{Allowance, Aside};
 use crate::llm::{Request, Resolved};
 use crate::metrics;
 
@@ -19,7 +19,7 @@ use crate::metrics;
 #[derive(Debug)]
 pub(super) struct Bill<'a> {
     /// What may still be spent.
-    pub(super) purse: Purse,
+    pub(super) allowance: Allowance,
     /// What the session has spent.
     pub(super) spent: &'a mut Spent,
     /// The sums as they are now.
@@ -37,7 +37,7 @@ pub(super) struct Bill<'a> {
 impl<'a> Bill<'a> {
     pub(super) fn new(send: &StartedSend, totals: SendTotals, spent: &'a mut Spent) -> Self {
         Self {
-            purse: Purse::new(send, &totals, *spent),
+            allowance: Allowance::new(send, &totals, *spent),
             spent,
             totals,
             aside: None,
@@ -66,7 +66,8 @@ impl<'a> Bill<'a> {
         }
         let price = resolved.facts.price.as_ref();
         let aside = self.aside.as_mut();
-        self.purse.allow(request, &mut self.totals, aside, price)
+        self.allowance
+            .allow(request, &mut self.totals, aside, price)
     }
 
     /// The sums as the next step stores them. `not_failed` of the calls begun in the round are no
@@ -75,11 +76,11 @@ impl<'a> Bill<'a> {
         let mut totals = SendTotals {
             rounds,
             attempts,
-            counted: self.purse.counted(rounds, attempts),
+            counted: self.allowance.counted(rounds, attempts),
             not_failed: at_most(not_failed, attempts),
             ..self.totals.clone()
         };
-        totals.session = self.purse.session(&totals);
+        totals.session = self.allowance.session(&totals);
         self.spend(&totals);
         totals
     }
@@ -87,11 +88,11 @@ impl<'a> Bill<'a> {
     /// The sums as a step stores them that does not store what the model is told next.
     pub(super) fn sums_so_far(&mut self, not_failed: u32) -> SendTotals {
         let mut totals = self.totals.clone();
-        totals.counted = self.purse.counted(totals.rounds, totals.attempts);
+        totals.counted = self.allowance.counted(totals.rounds, totals.attempts);
         totals.not_failed = at_most(not_failed, totals.attempts);
         match &self.aside {
-            Some(aside) => self.purse.restore(aside, &mut totals),
-            None => totals.session = self.purse.session(&totals),
+            Some(aside) => self.allowance.restore(aside, &mut totals),
+            None => totals.session = self.allowance.session(&totals),
         }
         self.spend(&totals);
         totals
@@ -130,7 +131,7 @@ impl<'a> Bill<'a> {
         }
         metrics::model_used(&row);
         self.unpaid.push(row);
-        self.purse.session(&self.totals)
+        self.allowance.session(&self.totals)
     }
 
     /// The row of vectors that the send waited for, under the grant with this number.
@@ -152,13 +153,13 @@ impl<'a> Bill<'a> {
     /// What a child or run of the round gets of what is left; none when that is too little for any.
     pub(super) fn slice(&self, children: usize) -> Option<Spent> {
         // One share stays for what is made of their results.
-        self.purse.share(&self.totals, children as u64 + 1)
+        self.allowance.share(&self.totals, children as u64 + 1)
     }
 
     /// The budget of a child or a run, by what was set aside for it.
     pub(super) fn child_budget(&self, call: &str, wall: Option<Duration>) -> Option<Budget> {
         let slice = self.totals.held.0.get(call);
-        self.purse.budget(slice, wall)
+        self.allowance.budget(slice, wall)
     }
 
     /// Adds what a finished child or run cost to this send's sums.
@@ -195,9 +196,9 @@ impl<'a> Bill<'a> {
     /// Takes in what a child or run used whose end the model is told with the next step.
     pub(super) fn take_in(&mut self, call: &str, used: Used, slice: Spent) {
         if self.aside.is_none() {
-            self.aside = Some(self.purse.aside(&self.totals));
+            self.aside = Some(self.allowance.aside(&self.totals));
         }
-        self.purse.settle(&mut self.totals, call, used, slice);
+        self.allowance.settle(&mut self.totals, call, used, slice);
     }
 }
 

@@ -78,7 +78,7 @@ impl Run<'_> {
         // Whoever finds this finds a worker's death, which counts the call that nothing else tells of; those
         // before it are told of here, so that no two calls have the same number.
         item.totals.attempts = self.bill.stored_attempts.max(attempt - 1);
-        let counted = self.bill.purse.counted(round, item.totals.attempts);
+        let counted = self.bill.allowance.counted(round, item.totals.attempts);
         item.totals.counted = counted;
         item.totals.not_failed = item.totals.not_failed.min(item.totals.attempts);
         let signals = match self.append(item).await {
@@ -101,7 +101,7 @@ impl Run<'_> {
     pub(super) fn pay_for_the_dead(&mut self) {
         let shown = self.bill.totals.shown.as_mut();
         if let Some(row) = shown.and_then(Shown::take_unpaid) {
-            self.bill.purse.found();
+            self.bill.allowance.found();
             // It is known from now on, also by who comes next, and was no failure.
             self.rules.lost = self.rules.lost.saturating_sub(1);
             self.asking.tries.interrupted += 1;

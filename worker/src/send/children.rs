@@ -162,7 +162,7 @@ fn derived(call: &CallRecord, what: &str) -> Uuid {
 
 /// Who asks for a child.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Asking<'a> {
+pub(super) struct ParentSend<'a> {
     pub(super) key: SessionKey,
     /// The asking session.
     pub(super) session: &'a SessionRecord,
@@ -221,10 +221,10 @@ fn misfit(task: &Task, is_existing: bool, is_named: bool) -> Option<&'static str
 )]
 pub(super) fn child(
     call: &CallRecord,
-    parent: Asking<'_>,
+    parent: ParentSend<'_>,
     named: Option<AgentVersion>,
 ) -> Result<Child, CallResult> {
-    let Asking {
+    let ParentSend {
         key,
         session,
         send,

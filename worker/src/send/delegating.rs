@@ -14,7 +14,7 @@ use mainspring_shared::store::{
 use mainspring_shared::tool::{Approval, CallRecord, CallResult, CallState};
 use serde_json::json;
 
-use super::children::{self, Asking, CHILDREN_MAX};
+use super::children::{self, CHILDREN_MAX, ParentSend};
 use super::persist::{Outage, StoreResult};
 use super::run::Run;
 use crate::tool::Effect;
@@ -280,7 +280,7 @@ impl Asks<'_> {
                 "this conversation takes no more work",
             );
         };
-        let parent = Asking {
+        let parent = ParentSend {
             key: self.key,
             session: &session,
             send: self.send,

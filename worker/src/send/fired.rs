@@ -86,7 +86,7 @@ impl Run<'_> {
                 self.prompt.fired.is_reworded = true;
                 Judged::PutOff(at)
             }
-            Ok(Fate::Said(input)) => {
+            Ok(Fate::Input(input)) => {
                 self.bill.totals.shown.get_or_insert_default().let_go = true;
                 self.reword(input);
                 Judged::Goes

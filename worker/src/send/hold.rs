@@ -11,7 +11,7 @@ use mainspring_shared::store::UsageRow;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::said::Said;
+use crate::partial_answer::PartialAnswer;
 
 /// How others reach the run.
 #[derive(Debug, Clone)]
@@ -27,7 +27,7 @@ pub(crate) struct Reach {
     /// Writes under the lease so far.
     pub(crate) writes: Arc<AtomicI64>,
     /// What the model has said of the answer that is under way.
-    pub(crate) said: Arc<Said>,
+    pub(crate) said: Arc<PartialAnswer>,
     /// What was spent and is not stored yet, for whoever ends the send when its run cannot.
     pub(crate) owed: Arc<Mutex<Owed>>,
 }

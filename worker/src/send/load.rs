@@ -8,7 +8,7 @@ use mainspring_shared::message::{ContentPart, Message};
 use mainspring_shared::send::machine::Rules;
 use mainspring_shared::session::fold::Fold;
 use mainspring_shared::session::projection::Projection;
-use mainspring_shared::session::render::{Inputs, Reader, Said, TailPart, render};
+use mainspring_shared::session::render::{Conversation, Inputs, Reader, TailPart, render};
 use mainspring_shared::session::shown::Shown;
 use mainspring_shared::store::{SendTotals, StartedSend};
 use mainspring_shared::time::Clock;
@@ -124,7 +124,7 @@ pub(crate) fn request(question: Question<'_>) -> Request {
         agent: &send.agent,
         options: &send.record.options,
         tools: question.offers.specs(),
-        said: Said {
+        said: Conversation {
             folds: question.folds,
             projections: question.projections,
             messages: question.messages,

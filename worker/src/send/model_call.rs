@@ -56,7 +56,7 @@ pub(super) enum Unanswered {
     /// There will be none.
     No(NoReply),
     /// Hooks say something first, with the ids of their words: then the model is asked again.
-    Said(Words),
+    Message(Words),
 }
 
 impl From<NoReply> for Unanswered {
@@ -78,7 +78,7 @@ pub(super) struct Streamed {
 
 /// A model call that was begun.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct BegunCall {
     /// What was asked, before hooks changed it.
     pub(super) request: Arc<Request>,
     /// The provider's configured name.
@@ -111,11 +111,11 @@ pub(super) struct Asks {
 
 /// The model call of the open round, and what came of the last one.
 #[derive(Default)]
-pub(super) struct Asking {
+pub(super) struct ModelCallState {
     /// The call that is under way.
     pub(super) call: Option<Call>,
     /// What it asks, until it is paid for.
-    pub(super) asked: Option<Asked>,
+    pub(super) asked: Option<BegunCall>,
     /// The answer that is to be stored.
     pub(super) reply: Option<Reply>,
     /// What the model has said of its answer, where that was cut and goes on.
@@ -190,7 +190,7 @@ impl Injected {
     }
 }
 
-impl Asking {
+impl ModelCallState {
     /// Model calls of the open round that gave a part of its answer or were interrupted.
     pub(super) fn not_failed(&self) -> u32 {
         self.tries.interrupted + self.partial.as_ref().map_or(0, |partial| partial.parts)
@@ -236,7 +236,7 @@ impl Attempt {
             heard.map_err(NoReply::Policy)?
         };
         let reply = match heard {
-            Heard::Say(said) => return Err(Unanswered::Said(said)),
+            Heard::Say(said) => return Err(Unanswered::Message(said)),
             Heard::Judged(Judged::Instead(reply)) => reply,
             Heard::Judged(Judged::End) => return Err(NoReply::Ended.into()),
             Heard::Judged(Judged::Go) => {
@@ -298,7 +298,7 @@ impl Attempt {
         match begun {
             Heard::Judged(Judged::Go | Judged::Instead(())) => Ok(()),
             Heard::Judged(Judged::End) => Err(NoReply::Ended.into()),
-            Heard::Say(said) => Err(Unanswered::Said(said)),
+            Heard::Say(said) => Err(Unanswered::Message(said)),
         }
     }
 

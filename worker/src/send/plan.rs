@@ -6,7 +6,7 @@ use mainspring_shared::send::machine::Open;
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::{CallRecord, CallResult, CallState, Repeat, expired};
 
-use crate::tool::{Concurrency, Offers, Place};
+use crate::tool::{Concurrency, Executor, Offers};
 
 /// What the round still needs.
 pub(super) fn open(calls: &[CallRecord], now: Timestamp) -> Open {
@@ -74,7 +74,7 @@ pub(super) fn first(
         let Some(offer) = offers.get(&call.name) else {
             continue;
         };
-        let Place::Here(_) = offer.place else {
+        let Executor::Here(_) = offer.place else {
             continue;
         };
         let held = is_held(&call.name);
@@ -101,7 +101,7 @@ pub(super) fn held<T>(
             CallState::Requested | CallState::Started { .. }
         );
         let offer = offers.get(&call.name);
-        is_open && offer.is_some_and(|offer| matches!(offer.place, Place::Here(_)))
+        is_open && offer.is_some_and(|offer| matches!(offer.place, Executor::Here(_)))
     });
     waiting.find_map(|call| hold(&call.name))
 }

@@ -97,7 +97,7 @@ impl Run<'_> {
         let Some(spec) = spec.filter(|_| self.is_owed_extraction()) else {
             return;
         };
-        let left = self.bill.purse.left(totals);
+        let left = self.bill.allowance.left(totals);
         if left.tokens.is_none() && left.nano_usd.is_none() {
             // An extraction is no round.
             return;

@@ -26,7 +26,7 @@ use super::deciding::Deciding;
 use super::fired::Fired;
 use super::hold::{Hold, Reach};
 use super::load;
-use super::model_call::{Answered, Asking, Call, Injected, NoReply, Tries, Unanswered};
+use super::model_call::{Answered, Call, Injected, ModelCallState, NoReply, Tries, Unanswered};
 use super::output::Output;
 use super::round::Round;
 use super::unsaid::Unsaid;
@@ -53,7 +53,7 @@ pub(crate) struct Run<'a> {
     pub(super) rules: Rules,
     pub(super) hold: Hold,
     pub(super) prompt: Prompt<'a>,
-    pub(super) asking: Asking,
+    pub(super) asking: ModelCallState,
     pub(super) folding: Folding,
     pub(super) round: Round,
     pub(super) bill: Bill<'a>,
@@ -143,7 +143,7 @@ impl<'a> Run<'a> {
                 output: Ok(None),
                 fired: Fired::default(),
             },
-            asking: Asking {
+            asking: ModelCallState {
                 tries: Tries {
                     // One that the provider still works on has not failed.
                     interrupted: record.not_failed.unsigned_abs()
@@ -153,7 +153,7 @@ impl<'a> Run<'a> {
                 },
                 injected: Injected::of(injected),
                 started: Arc::new(AtomicI32::new(-1)),
-                ..Asking::default()
+                ..ModelCallState::default()
             },
             folding: Folding::default(),
             round: Round::default(),
@@ -361,7 +361,7 @@ impl<'a> Run<'a> {
                 let reply = match reply {
                     Ok(answered) => Ok(answered),
                     Err(Unanswered::No(why)) => Err(why),
-                    Err(Unanswered::Said(said)) => {
+                    Err(Unanswered::Message(said)) => {
                         return Box::pin(self.said_first(said)).await;
                     }
                 };

@@ -21,7 +21,7 @@ use super::model_call::Asks;
 use super::plan;
 use super::vet::Vetted;
 use crate::llm::{Error, Finish, Reply};
-use crate::tool::{Offers, Place};
+use crate::tool::{Executor, Offers};
 
 /// What an answer asks for; an answer that says nothing is no answer.
 pub(super) fn classify(reply: &Reply) -> Result<Answer, Error> {
@@ -95,7 +95,7 @@ pub(super) struct Round {
 
 /// Who asks, and when.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Asking {
+pub(super) struct RoundContext {
     pub(super) key: mainspring_shared::id::SessionKey,
     pub(super) send: SendId,
     pub(super) round: i32,
@@ -114,11 +114,11 @@ pub(super) struct Asking {
 /// another round.
 pub(super) fn round(
     reply: &Reply,
-    asking: Asking,
+    asking: RoundContext,
     (offers, pauses): (&Offers, &PauseSet),
     vetted: &[Vetted],
 ) -> Round {
-    let Asking { send, round, .. } = asking;
+    let RoundContext { send, round, .. } = asking;
     let both = reply.tool_calls.iter().zip(vetted).enumerate();
     let calls: Vec<ToolCall> = both
         .map(|(place, (call, vetted))| ToolCall {
@@ -142,8 +142,8 @@ pub(super) fn round(
                 deadline: asking.answer_within,
             },
             (None, Some(offer)) => match &offer.place {
-                Place::Here(_) => CallBegin::Requested,
-                Place::Outside { on, deadline } => {
+                Executor::Here(_) => CallBegin::Requested,
+                Executor::Outside { on, deadline } => {
                     let question = Question::of(&call.name, &vetted.arguments);
                     let expires = question.map(|asked| asked.expires().or(asking.answer_within));
                     CallBegin::Waits {
@@ -202,7 +202,7 @@ fn unknown_tool(name: &str, offers: &Offers) -> CallResult {
     CallResult::error(Code::ToolNotFound, text)
 }
 
-fn record(row: &NewCall, asking: Asking) -> CallRecord {
+fn record(row: &NewCall, asking: RoundContext) -> CallRecord {
     let mut record = CallRecord {
         call_id: row.call_id.clone(),
         session: asking.key.session,

@@ -15,14 +15,14 @@ use mainspring_shared::workflow::run::Starter;
 
 use super::children::is_ephemeral;
 use super::hold::Pending;
-use super::model_call::Asked;
+use super::model_call::BegunCall;
 use super::run::Run;
 use crate::llm::{estimate_request_tokens, expect_request_tokens};
 
 impl Run<'_> {
     /// When the send's time is up.
     pub(super) fn ends_at(&self) -> Option<Timestamp> {
-        self.bill.purse.ends_at(self.send.record.started_at)
+        self.bill.allowance.ends_at(self.send.record.started_at)
     }
 
     /// How much of its time is left.
@@ -60,7 +60,7 @@ impl Run<'_> {
                 calibrations.observe(model, &asked.facts, expected, usage.input_tokens);
             }
             if self.asking.partial.is_none() {
-                self.bill.purse.measure(measured);
+                self.bill.allowance.measure(measured);
             }
         }
         self.enter_answer(model.to_owned(), *usage);
@@ -108,14 +108,14 @@ impl Run<'_> {
     }
 
     /// Enters a call that begins with those who end the send should its run break down.
-    pub(super) fn owe(&mut self, asked: &Asked) {
+    pub(super) fn owe(&mut self, asked: &BegunCall) {
         let usage = Usage {
             input_tokens: estimate_request_tokens(&asked.request),
             estimated: true,
             ..Usage::default()
         };
         let row = self.bill.row(asked.request.model.clone(), usage);
-        let session = self.bill.purse.session(&self.bill.totals);
+        let session = self.bill.allowance.session(&self.bill.totals);
         let mut owed = self.hold.owed();
         owed.session = session;
         owed.asked = Some(Pending {

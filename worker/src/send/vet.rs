@@ -12,7 +12,7 @@ use mainspring_shared::tool::{CallResult, Question, call_id};
 use serde_json::Value;
 
 use crate::hook::{At, Hooks, Judged, ToolCall};
-use crate::tool::{Offers, Place};
+use crate::tool::{Executor, Offers};
 
 /// Calls of one answer that are made; what comes behind is told so. More is a model that ran wild.
 const CALLS_MAX: usize = 128;
@@ -109,7 +109,7 @@ impl Vetting {
             return vetted;
         }
         // What runs here is asked about when it begins, and again when it is repeated.
-        if self.hooks.is_empty() || matches!(offer.place, Place::Here(_)) {
+        if self.hooks.is_empty() || matches!(offer.place, Executor::Here(_)) {
             return vetted;
         }
         let mut asked = ToolCall {

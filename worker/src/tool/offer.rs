@@ -26,12 +26,12 @@ pub struct Offer {
     /// Whether a person is asked before each call.
     pub approval: bool,
     /// Where its calls are made.
-    pub place: Place,
+    pub place: Executor,
 }
 
 /// Where its calls are made.
 #[derive(Debug, Clone)]
-pub enum Place {
+pub enum Executor {
     /// In this worker.
     Here(Arc<dyn Tool>),
     /// Outside: the call is a row until its result comes.

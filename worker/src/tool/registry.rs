@@ -13,7 +13,7 @@ use mainspring_shared::tool::schema::{self, Schema, SchemaFault};
 use mainspring_shared::tool::{DeclaredTool, Published, Repeat, ToolEntry, preset};
 use serde_json::Value;
 
-use super::offer::{Offer, Offers, Place};
+use super::offer::{Executor, Offer, Offers};
 use super::{Away, Effect, PerSend, Tool, ToolSource, ToolSpec, Traits};
 use crate::checks::off_thread;
 
@@ -77,7 +77,7 @@ fn offer(tool: Arc<dyn Tool>, schema: Schema, approval: bool) -> Offer {
         traits: tool.traits(),
         approval,
         spec: Arc::new(tool.spec()),
-        place: Place::Here(tool),
+        place: Executor::Here(tool),
     }
 }
 
@@ -202,8 +202,8 @@ impl Tools {
             return Some(tool.clone());
         }
         match &self.named.get(name)?.place {
-            Place::Here(tool) => Some(tool.clone()),
-            Place::Outside { .. } => None,
+            Executor::Here(tool) => Some(tool.clone()),
+            Executor::Outside { .. } => None,
         }
     }
 
@@ -323,7 +323,7 @@ impl Tools {
     fn named(&self, offers: &mut Gathered, name: &str, approval: bool) {
         if let Some(offer) = self.named.get(name) {
             // Whoever is asked a question decides by answering.
-            let is_question = matches!(offer.place, Place::Outside { .. })
+            let is_question = matches!(offer.place, Executor::Outside { .. })
                 && !offer.traits.effect.is_agents_work();
             let approval = (approval || offer.approval) && !is_question;
             offers.add(Offer {
@@ -398,7 +398,7 @@ fn outside(
         schema,
         traits: Traits::new(Repeat::Keyed),
         approval,
-        place: Place::Outside { on, deadline },
+        place: Executor::Outside { on, deadline },
     }
 }
 

@@ -30,7 +30,7 @@ use crate::agents::wakeups::{self, Wakeups};
 use crate::catalogue::{insert_all, make_all};
 use crate::current_time;
 use crate::files::workspace::Workspace;
-use crate::files::{self, Place};
+use crate::files::{self, FileTools};
 use crate::pass_turn;
 use crate::sandbox::{Isolated, Jail};
 use crate::shell::commands::{self, Commands};
@@ -77,7 +77,7 @@ pub fn register(
     tools.insert_internal(placing.clone());
     let skills = placed(skills, placing);
     let mut insert = |tool| tools.insert(beside(skills.as_ref(), tool));
-    let place = Place {
+    let place = FileTools {
         workspace: workspace.clone(),
         clock: clock.clone(),
     };
@@ -127,7 +127,7 @@ fn confined(
         Arc::new(Isolated { inner, jail }) as Arc<dyn Tool>
     };
     let skills = placed(skills, isolated(placing));
-    let place = Place {
+    let place = FileTools {
         workspace: workspace.clone(),
         clock: clock.clone(),
     };

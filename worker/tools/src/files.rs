@@ -25,12 +25,12 @@ use self::workspace::Workspace;
 use crate::catalogue::{Listed, WORKSPACE, tool};
 
 /// What the tools of a workspace share.
-pub(crate) struct Place {
+pub(crate) struct FileTools {
     pub(crate) workspace: Arc<Workspace>,
     pub(crate) clock: Arc<dyn Clock>,
 }
 
-pub(crate) const TOOLS: [Listed<Place>; 7] = [
+pub(crate) const TOOLS: [Listed<FileTools>; 7] = [
     tool(
         "read_file",
         WORKSPACE,

@@ -12,12 +12,12 @@
 //! A write is known by its call: repeated after a worker's death it changes nothing.
 
 mod board;
-mod desk;
 pub(crate) mod entries;
 mod notes;
 mod output;
 mod recall;
 mod remote;
+mod shared;
 mod todo;
 
 use std::sync::Arc;
@@ -30,10 +30,10 @@ use mainspring_worker::memory::Memories;
 use mainspring_worker::tool::{Tools, ToolsError};
 
 use self::board::Board;
-use self::desk::Desk;
-pub(crate) use self::desk::patiently;
 use self::entries::Remembers;
 use self::notes::Notes;
+use self::shared::MemoryTools;
+pub(crate) use self::shared::patiently;
 use crate::catalogue::{Listed, NOTHING, insert_all, tool};
 
 pub use self::remote::HttpMemory;
@@ -49,72 +49,84 @@ pub fn register(
     memories: &Arc<Memories>,
     tools: &mut Tools,
 ) -> Result<(), ToolsError> {
-    let desk = Arc::new(Desk {
+    let shared = Arc::new(MemoryTools {
         store,
         blobs,
         clock,
     });
-    insert_all(&TOOLS, &desk, tools)?;
+    insert_all(&TOOLS, &shared, tools)?;
     let memories = memories.clone();
-    insert_all(&entries::TOOLS, &Remembers { desk, memories }, tools)
+    insert_all(&entries::TOOLS, &Remembers { shared, memories }, tools)
 }
 
-pub(crate) const TOOLS: [Listed<Arc<Desk>>; 11] = [
+pub(crate) const TOOLS: [Listed<Arc<MemoryTools>>; 11] = [
     tool(
         "read_output",
         NOTHING,
         "reads the part of an output that was cut",
-        |desk| Arc::new(output::ReadOutput { desk: desk.clone() }),
+        |shared| {
+            Arc::new(output::ReadOutput {
+                shared: shared.clone(),
+            })
+        },
     ),
     tool(
         "recall",
         NOTHING,
         "reads earlier messages: by send, by number, by search, or of a child",
-        |desk| Arc::new(recall::Recall { desk: desk.clone() }),
+        |shared| {
+            Arc::new(recall::Recall {
+                shared: shared.clone(),
+            })
+        },
     ),
     tool(
         "todo",
         NOTHING,
         "maintains the session's to-do list",
-        |desk| Arc::new(todo::Todo { desk: desk.clone() }),
+        |shared| {
+            Arc::new(todo::Todo {
+                shared: shared.clone(),
+            })
+        },
     ),
     tool(
         "note_add",
         NOTHING,
         "saves a note for later sends of the session",
-        |desk| Notes::with(desk, notes::Act::Add),
+        |shared| Notes::with(shared, notes::Act::Add),
     ),
-    tool("note_update", NOTHING, "updates a note", |desk| {
-        Notes::with(desk, notes::Act::Update)
+    tool("note_update", NOTHING, "updates a note", |shared| {
+        Notes::with(shared, notes::Act::Update)
     }),
-    tool("note_delete", NOTHING, "deletes a note", |desk| {
-        Notes::with(desk, notes::Act::Delete)
+    tool("note_delete", NOTHING, "deletes a note", |shared| {
+        Notes::with(shared, notes::Act::Delete)
     }),
-    tool("note_list", NOTHING, "lists the notes", |desk| {
-        Notes::with(desk, notes::Act::List)
+    tool("note_list", NOTHING, "lists the notes", |shared| {
+        Notes::with(shared, notes::Act::List)
     }),
     tool(
         "board_read",
         NOTHING,
         "reads the board shared by the agents of a tree",
-        |desk| Board::with(desk, board::Act::Read),
+        |shared| Board::with(shared, board::Act::Read),
     ),
     tool(
         "board_post",
         NOTHING,
         "adds an entry to the board",
-        |desk| Board::with(desk, board::Act::Post),
+        |shared| Board::with(shared, board::Act::Post),
     ),
     tool(
         "board_update",
         NOTHING,
         "updates an entry on the board",
-        |desk| Board::with(desk, board::Act::Update),
+        |shared| Board::with(shared, board::Act::Update),
     ),
     tool(
         "board_remove",
         NOTHING,
         "removes an entry from the board",
-        |desk| Board::with(desk, board::Act::Remove),
+        |shared| Board::with(shared, board::Act::Remove),
     ),
 ];

@@ -27,7 +27,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub use self::child::run as run_child;
 use self::frame::{Begin, Up};
-use self::process::{Asked, Handle, NotAsked};
+use self::process::{Handle, NotAsked, PendingCall};
 use crate::files::work::{blocking, stopped};
 use crate::files::workspace::Workspace;
 use crate::settings::Shell;
@@ -244,7 +244,7 @@ impl Jail {
         &self,
         tool: &str,
         invocation: Invocation,
-    ) -> Result<(Arc<Handle>, Asked), ToolError> {
+    ) -> Result<(Arc<Handle>, PendingCall), ToolError> {
         loop {
             let child = self.child(&invocation).await?;
             match child.ask(tool, invocation.clone()) {

@@ -77,7 +77,7 @@ fn asked(
         agent: &agent,
         options: &options,
         tools: Vec::new(),
-        said: Said {
+        said: Conversation {
             folds,
             projections: window.projections(from),
             messages: following(
@@ -253,7 +253,7 @@ fn a_cut_answer_is_shown_and_asked_for_on() {
         agent: &agent,
         options: &options,
         tools: Vec::new(),
-        said: Said {
+        said: Conversation {
             folds: &[],
             projections: &[],
             messages: following(&window, 1, &[], (SendId(Uuid::nil()), Timestamp(0), &[])),
@@ -286,7 +286,7 @@ fn a_model_that_cannot_hold_to_a_schema_is_told_of_it_alone() {
             agent: &agent,
             options: &options,
             tools: Vec::new(),
-            said: Said {
+            said: Conversation {
                 folds: &[],
                 projections: &[],
                 messages: Vec::new(),

@@ -11,7 +11,7 @@ use crate::workflow::spec::{
 
 /// Where a node belongs in the tree.
 #[derive(Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct TreePosition {
     parent: Option<(NodeIx, u32)>,
     scope: Option<NodeIx>,
     depth: usize,
@@ -22,13 +22,13 @@ pub(crate) struct Place {
 pub(crate) struct NodeAt<'v> {
     pub(crate) ix: NodeIx,
     pub(crate) members: Members<'v>,
-    place: Place,
+    place: TreePosition,
 }
 
 impl NodeAt<'_> {
     /// The place of a child.
-    pub(crate) fn below(&self, key: usize) -> Place {
-        Place {
+    pub(crate) fn below(&self, key: usize) -> TreePosition {
+        TreePosition {
             parent: Some((self.ix, key as u32)),
             scope: self.place.scope,
             depth: self.place.depth + 1,
@@ -36,8 +36,8 @@ impl NodeAt<'_> {
     }
 
     /// The place of the root of a nested workflow.
-    pub(crate) fn inside(&self) -> Place {
-        Place {
+    pub(crate) fn inside(&self) -> TreePosition {
+        TreePosition {
             scope: Some(self.ix),
             ..self.below(0)
         }
@@ -54,7 +54,7 @@ impl Reader<'_> {
         };
         let members = Members::new(map, "", &ENVELOPE);
         let envelope = Envelope::read(self, members);
-        let place = Place {
+        let place = TreePosition {
             parent: None,
             scope: None,
             depth: 1,
@@ -81,7 +81,7 @@ impl Reader<'_> {
     }
 
     /// The root of a workflow.
-    pub(crate) fn root(&mut self, members: Members<'_>, place: Place) -> Option<NodeIx> {
+    pub(crate) fn root(&mut self, members: Members<'_>, place: TreePosition) -> Option<NodeIx> {
         let Some(value) = members.map.get("root") else {
             self.missing(members, "root");
             return None;
@@ -119,7 +119,12 @@ impl Reader<'_> {
     }
 
     /// A node and everything below it.
-    pub(crate) fn node(&mut self, value: &Value, pointer: &str, place: Place) -> Option<NodeIx> {
+    pub(crate) fn node(
+        &mut self,
+        value: &Value,
+        pointer: &str,
+        place: TreePosition,
+    ) -> Option<NodeIx> {
         if place.depth > DEPTH_MAX {
             let message = format!("the tree is deeper than {DEPTH_MAX} levels");
             let hint = "flatten sequences of sequences";

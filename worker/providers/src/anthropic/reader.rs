@@ -3,7 +3,7 @@
 use mainspring_shared::message::{ContentPart, ToolCall};
 use serde_json::Value;
 
-use crate::answer::{self, Ear};
+use crate::answer::{self, ChunkSink};
 use crate::http::{Endpoint, Reader};
 use crate::signature::Signature;
 use crate::usage::{CacheCount, Counts};
@@ -53,7 +53,7 @@ impl<'a> Answer<'a> {
     }
 
     /// Takes a message: all of it, or the head of a stream.
-    fn message(&mut self, message: &Value, ear: &mut Ear<'_>) -> Result<(), Error> {
+    fn message(&mut self, message: &Value, sink: &mut ChunkSink<'_>) -> Result<(), Error> {
         self.usage(message);
         let model = text_of(message, "model");
         if !model.is_empty() {
@@ -61,7 +61,7 @@ impl<'a> Answer<'a> {
         }
         let blocks = message.get("content").and_then(Value::as_array);
         for (index, block) in (0..).zip(blocks.into_iter().flatten()) {
-            self.start(index, block, ear)?;
+            self.start(index, block, sink)?;
         }
         self.stop(message);
         Ok(())
@@ -80,30 +80,30 @@ impl<'a> Answer<'a> {
         }
     }
 
-    fn start(&mut self, index: u64, block: &Value, ear: &mut Ear<'_>) -> Result<(), Error> {
-        ear.block()?;
+    fn start(&mut self, index: u64, block: &Value, sink: &mut ChunkSink<'_>) -> Result<(), Error> {
+        sink.block()?;
         let block = match text_of(block, "type") {
             "text" => {
                 let mut text = String::new();
-                ear.text(&mut text, text_of(block, "text"))?;
+                sink.text(&mut text, text_of(block, "text"))?;
                 Block::Text(text)
             }
             "thinking" | "reasoning" => {
                 let (mut text, mut signature) = (String::new(), String::new());
                 let thought = [text_of(block, "thinking"), text_of(block, "text")].concat();
-                ear.reasoning(&mut text, &thought)?;
-                ear.silent(&mut signature, text_of(block, "signature"))?;
+                sink.reasoning(&mut text, &thought)?;
+                sink.silent(&mut signature, text_of(block, "signature"))?;
                 Block::Thinking { text, signature }
             }
             "redacted_thinking" => {
                 let mut data = String::new();
-                ear.silent(&mut data, text_of(block, "data"))?;
+                sink.silent(&mut data, text_of(block, "data"))?;
                 Block::Redacted(data)
             }
             "tool_use" => {
                 let (mut id, mut name) = (String::new(), String::new());
-                ear.silent(&mut id, text_of(block, "id"))?;
-                ear.silent(&mut name, text_of(block, "name"))?;
+                sink.silent(&mut id, text_of(block, "id"))?;
+                sink.silent(&mut name, text_of(block, "name"))?;
                 Block::Call {
                     id,
                     name,
@@ -117,41 +117,41 @@ impl<'a> Answer<'a> {
         Ok(())
     }
 
-    fn delta(&mut self, index: u64, delta: &Value, ear: &mut Ear<'_>) -> Result<(), Error> {
+    fn delta(&mut self, index: u64, delta: &Value, sink: &mut ChunkSink<'_>) -> Result<(), Error> {
         let kind = text_of(delta, "type");
         let at = match self.blocks.iter().rposition(|(i, _)| *i == index) {
             Some(at) => at,
             // Some imitations leave the beginning of a block out where it says nothing new.
             None => match kind {
-                "text_delta" => self.open(index, Block::Text(String::new()), ear)?,
+                "text_delta" => self.open(index, Block::Text(String::new()), sink)?,
                 "thinking_delta" => {
                     let block = Block::Thinking {
                         text: String::new(),
                         signature: String::new(),
                     };
-                    self.open(index, block, ear)?
+                    self.open(index, block, sink)?
                 }
                 _ => return Ok(()),
             },
         };
         match (kind, &mut self.blocks[at].1) {
-            ("text_delta", Block::Text(text)) => ear.text(text, text_of(delta, "text")),
+            ("text_delta", Block::Text(text)) => sink.text(text, text_of(delta, "text")),
             ("thinking_delta", Block::Thinking { text, .. }) => {
-                ear.reasoning(text, text_of(delta, "thinking"))
+                sink.reasoning(text, text_of(delta, "thinking"))
             }
             ("signature_delta", Block::Thinking { signature, .. }) => {
-                ear.silent(signature, text_of(delta, "signature"))
+                sink.silent(signature, text_of(delta, "signature"))
             }
             ("input_json_delta", Block::Call { json, .. }) => {
-                ear.silent(json, text_of(delta, "partial_json"))
+                sink.silent(json, text_of(delta, "partial_json"))
             }
             // Citations, and what is not known yet.
             _ => Ok(()),
         }
     }
 
-    fn open(&mut self, index: u64, block: Block, ear: &mut Ear<'_>) -> Result<usize, Error> {
-        ear.block()?;
+    fn open(&mut self, index: u64, block: Block, sink: &mut ChunkSink<'_>) -> Result<usize, Error> {
+        sink.block()?;
         self.blocks.push((index, block));
         Ok(self.blocks.len() - 1)
     }
@@ -216,7 +216,7 @@ impl<'a> Answer<'a> {
 }
 
 impl Reader for Answer<'_> {
-    fn event(&mut self, event: &str, data: &str, ear: &mut Ear<'_>) -> Result<(), Error> {
+    fn event(&mut self, event: &str, data: &str, sink: &mut ChunkSink<'_>) -> Result<(), Error> {
         if data.trim().is_empty() {
             return Ok(());
         }
@@ -229,9 +229,9 @@ impl Reader for Answer<'_> {
         let null = &Value::Null;
         let member = |name: &str| value.get(name).unwrap_or(null);
         match kind {
-            "message_start" => self.message(member("message"), ear),
-            "content_block_start" => self.start(index, member("content_block"), ear),
-            "content_block_delta" => self.delta(index, member("delta"), ear),
+            "message_start" => self.message(member("message"), sink),
+            "content_block_start" => self.start(index, member("content_block"), sink),
+            "content_block_delta" => self.delta(index, member("delta"), sink),
             "message_delta" => {
                 self.usage(&value);
                 self.stop(member("delta"));
@@ -252,14 +252,14 @@ impl Reader for Answer<'_> {
         }
     }
 
-    fn whole(&mut self, body: &Value, ear: &mut Ear<'_>) -> Result<(), Error> {
+    fn whole(&mut self, body: &Value, sink: &mut ChunkSink<'_>) -> Result<(), Error> {
         if body.get("error").is_some_and(|error| !error.is_null()) {
             return Err(Endpoint::refusal(self.key, body));
         }
         if !body.get("content").is_some_and(Value::is_array) {
             return Err(Error::bad("there is no content in it"));
         }
-        self.message(body, ear)?;
+        self.message(body, sink)?;
         self.ended = true;
         Ok(())
     }

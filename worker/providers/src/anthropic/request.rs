@@ -238,14 +238,14 @@ fn push_tail<'a>(messages: &mut Vec<WireMessage<'a>>, tail: &'a str) {
 }
 
 /// A block of a turn.
-type Place = (usize, usize);
+type BlockIndex = (usize, usize);
 
 /// Where those messages end that keep their form.
 #[derive(Clone, Copy, Default)]
 struct Places {
-    settled: Option<Place>,
+    settled: Option<BlockIndex>,
     /// In the request before, where that was another place.
-    before: Option<Place>,
+    before: Option<BlockIndex>,
 }
 
 /// The messages, and the blocks with which those end that keep their form.

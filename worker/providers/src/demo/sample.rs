@@ -27,7 +27,7 @@ pub(super) fn sample(schema: &Value, input: &str) -> Value {
         text: line.unwrap_or("demo").chars().take(TEXT_CHARS).collect(),
         nodes: 0,
     };
-    maker.value(schema, Place::default())
+    maker.value(schema, Position::default())
 }
 
 struct Maker<'s> {
@@ -38,13 +38,13 @@ struct Maker<'s> {
 
 /// Where a value stands.
 #[derive(Debug, Clone, Copy, Default)]
-struct Place {
+struct Position {
     depth: usize,
     /// Its number among its siblings in an array.
     nth: usize,
 }
 
-impl Place {
+impl Position {
     fn inside(self, nth: usize) -> Self {
         Self {
             depth: self.depth + 1,
@@ -54,7 +54,7 @@ impl Place {
 }
 
 impl Maker<'_> {
-    fn value(&mut self, schema: &Value, place: Place) -> Value {
+    fn value(&mut self, schema: &Value, place: Position) -> Value {
         self.nodes += 1;
         let Some(schema) = self.flat(schema, place.depth) else {
             return Value::Null;
@@ -110,7 +110,7 @@ impl Maker<'_> {
         self.root.pointer(reference)
     }
 
-    fn object(&mut self, schema: &Map<String, Value>, place: Place) -> Value {
+    fn object(&mut self, schema: &Map<String, Value>, place: Position) -> Value {
         let none = Map::new();
         let declared = schema
             .get("properties")
@@ -151,7 +151,7 @@ impl Maker<'_> {
         Value::Object(members)
     }
 
-    fn array(&mut self, schema: &Map<String, Value>, place: Place) -> Value {
+    fn array(&mut self, schema: &Map<String, Value>, place: Position) -> Value {
         let heads = schema.get("prefixItems").and_then(Value::as_array);
         let heads = heads.map_or(&[][..], Vec::as_slice);
         let rest = schema.get("items").unwrap_or(&Value::Null);

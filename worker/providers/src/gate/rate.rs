@@ -108,7 +108,7 @@ impl Learned {
 
 /// What a provider said of one model: it limits each by itself.
 #[derive(Debug, Default)]
-struct Said {
+struct ModelRates {
     requests: Option<Learned>,
     tokens: Option<Learned>,
     /// Until when it asked not to be asked.
@@ -121,7 +121,7 @@ struct Said {
 pub(super) struct Rates {
     requests: Option<Bucket>,
     tokens: Option<Bucket>,
-    said: BTreeMap<String, Said>,
+    said: BTreeMap<String, ModelRates>,
 }
 
 impl Rates {
@@ -212,7 +212,7 @@ impl Rates {
         }
     }
 
-    fn of(&mut self, model: &str) -> Option<&mut Said> {
+    fn of(&mut self, model: &str) -> Option<&mut ModelRates> {
         if self.said.len() >= MODELS_MAX && !self.said.contains_key(model) {
             return None;
         }

@@ -3,7 +3,7 @@
 use mainspring_shared::message::ToolCall;
 use serde_json::Value;
 
-use crate::answer::{self, Ear};
+use crate::answer::{self, ChunkSink};
 use mainspring_worker::llm::Error;
 use mainspring_worker::llm::json;
 
@@ -27,27 +27,31 @@ impl Calls {
     }
 
     /// Takes `tool_calls` of a delta or a message: a list, or a single call.
-    pub(super) fn read(&mut self, calls: &Value, ear: &mut Ear<'_>) -> Result<(), Error> {
+    pub(super) fn read(&mut self, calls: &Value, sink: &mut ChunkSink<'_>) -> Result<(), Error> {
         match calls {
-            Value::Array(items) => items.iter().try_for_each(|item| self.fragment(item, ear)),
-            Value::Object(_) => self.fragment(calls, ear),
+            Value::Array(items) => items.iter().try_for_each(|item| self.fragment(item, sink)),
+            Value::Object(_) => self.fragment(calls, sink),
             _ => Ok(()),
         }
     }
 
     /// Takes the `function_call` of older servers, of which an answer has at most one.
-    pub(super) fn read_legacy(&mut self, call: &Value, ear: &mut Ear<'_>) -> Result<(), Error> {
+    pub(super) fn read_legacy(
+        &mut self,
+        call: &Value,
+        sink: &mut ChunkSink<'_>,
+    ) -> Result<(), Error> {
         if !call.is_object() {
             return Ok(());
         }
         let name = text(call, "name");
         if self.drafts.is_empty() {
-            self.open(ear)?;
+            self.open(sink)?;
         }
-        self.extend(0, name, call.get("arguments"), ear)
+        self.extend(0, name, call.get("arguments"), sink)
     }
 
-    fn fragment(&mut self, item: &Value, ear: &mut Ear<'_>) -> Result<(), Error> {
+    fn fragment(&mut self, item: &Value, sink: &mut ChunkSink<'_>) -> Result<(), Error> {
         if !item.is_object() {
             return Ok(());
         }
@@ -59,16 +63,16 @@ impl Calls {
         let index = item.get("index").and_then(Value::as_u64);
         let at = match self.find(id, name, index) {
             Some(at) => at,
-            None => self.open(ear)?,
+            None => self.open(sink)?,
         };
         let draft = &mut self.drafts[at];
         if draft.index.is_none() {
             draft.index = index;
         }
         if draft.id.is_empty() && !id.is_empty() {
-            ear.silent(&mut draft.id, id)?;
+            sink.silent(&mut draft.id, id)?;
         }
-        self.extend(at, name, function.get("arguments"), ear)
+        self.extend(at, name, function.get("arguments"), sink)
     }
 
     /// The call that a fragment continues: the one with its id, else the last one with its index,
@@ -92,8 +96,8 @@ impl Calls {
             .flatten()
     }
 
-    fn open(&mut self, ear: &mut Ear<'_>) -> Result<usize, Error> {
-        ear.block()?;
+    fn open(&mut self, sink: &mut ChunkSink<'_>) -> Result<usize, Error> {
+        sink.block()?;
         self.drafts.push(Draft::default());
         Ok(self.drafts.len() - 1)
     }
@@ -103,18 +107,18 @@ impl Calls {
         at: usize,
         name: &str,
         arguments: Option<&Value>,
-        ear: &mut Ear<'_>,
+        sink: &mut ChunkSink<'_>,
     ) -> Result<(), Error> {
         let draft = &mut self.drafts[at];
         if !name.is_empty() {
             draft.name.clear();
-            ear.silent(&mut draft.name, name)?;
+            sink.silent(&mut draft.name, name)?;
         }
         match arguments {
-            Some(Value::String(piece)) => ear.silent(&mut draft.arguments, piece),
+            Some(Value::String(piece)) => sink.silent(&mut draft.arguments, piece),
             Some(whole @ Value::Object(_)) => {
                 draft.arguments.clear();
-                ear.silent(&mut draft.arguments, &whole.to_string())
+                sink.silent(&mut draft.arguments, &whole.to_string())
             }
             _ => Ok(()),
         }
@@ -145,10 +149,10 @@ mod tests {
 
     fn gather(fragments: &[Value]) -> Vec<String> {
         let mut ignore = |_: mainspring_worker::llm::Chunk<'_>| {};
-        let mut ear = Ear::new(&mut ignore);
+        let mut sink = ChunkSink::new(&mut ignore);
         let mut calls = Calls::default();
         for fragment in fragments {
-            calls.read(fragment, &mut ear).expect("within the bound");
+            calls.read(fragment, &mut sink).expect("within the bound");
         }
         let shown = |c: ToolCall| format!("{} {} {}", c.id, c.name, c.arguments);
         calls.finish().into_iter().map(shown).collect()

@@ -3,7 +3,7 @@
 use mainspring_shared::message::ContentPart;
 use serde_json::Value;
 
-use crate::answer::{self, Ear};
+use crate::answer::{self, ChunkSink};
 use crate::http::{Endpoint, Reader};
 use crate::usage::{CacheCount, Counts};
 use mainspring_worker::llm::Error;
@@ -51,7 +51,7 @@ impl<'a> Answer<'a> {
         }
     }
 
-    fn object(&mut self, value: &Value, ear: &mut Ear<'_>) -> Result<(), Error> {
+    fn object(&mut self, value: &Value, sink: &mut ChunkSink<'_>) -> Result<(), Error> {
         if value.get("error").is_some_and(|error| !error.is_null()) {
             return Err(Endpoint::refusal(self.key, value));
         }
@@ -76,10 +76,10 @@ impl<'a> Answer<'a> {
         choices
             .iter()
             .filter(first)
-            .try_for_each(|choice| self.choice(choice, ear))
+            .try_for_each(|choice| self.choice(choice, sink))
     }
 
-    fn choice(&mut self, choice: &Value, ear: &mut Ear<'_>) -> Result<(), Error> {
+    fn choice(&mut self, choice: &Value, sink: &mut ChunkSink<'_>) -> Result<(), Error> {
         if choice.get("error").is_some_and(|error| !error.is_null()) {
             return Err(Endpoint::refusal(self.key, choice));
         }
@@ -87,7 +87,7 @@ impl<'a> Answer<'a> {
             .iter()
             .find_map(|name| choice.get(name).filter(|d| d.is_object()))
         {
-            self.delta(delta, ear)?;
+            self.delta(delta, sink)?;
         }
         if let Some(reason) = choice
             .get("finish_reason")
@@ -102,7 +102,7 @@ impl<'a> Answer<'a> {
         Ok(())
     }
 
-    fn delta(&mut self, delta: &Value, ear: &mut Ear<'_>) -> Result<(), Error> {
+    fn delta(&mut self, delta: &Value, sink: &mut ChunkSink<'_>) -> Result<(), Error> {
         let text_of = |name: &&str| {
             delta
                 .get(name)
@@ -110,38 +110,38 @@ impl<'a> Answer<'a> {
                 .filter(|t| !t.is_empty())
         };
         if let Some(piece) = REASONING.iter().find_map(text_of) {
-            ear.reasoning(&mut self.reasoning, piece)?;
+            sink.reasoning(&mut self.reasoning, piece)?;
         }
         match delta.get("content") {
-            Some(Value::String(piece)) => ear.text(&mut self.text, piece)?,
+            Some(Value::String(piece)) => sink.text(&mut self.text, piece)?,
             Some(Value::Array(blocks)) => {
                 for block in blocks {
-                    self.block(block, ear)?;
+                    self.block(block, sink)?;
                 }
             }
             _ => {
                 if let Some(piece) = text_of(&"text") {
-                    ear.text(&mut self.text, piece)?;
+                    sink.text(&mut self.text, piece)?;
                 }
             }
         }
         if let Some(piece) = text_of(&"refusal") {
             self.refused = true;
-            ear.text(&mut self.text, piece)?;
+            sink.text(&mut self.text, piece)?;
         }
         if let Some(calls) = delta.get("tool_calls") {
-            self.calls.read(calls, ear)?;
+            self.calls.read(calls, sink)?;
         }
         if let Some(call) = delta.get("function_call") {
-            self.calls.read_legacy(call, ear)?;
+            self.calls.read_legacy(call, sink)?;
         }
         Ok(())
     }
 
     /// One of a list of blocks, whose type says whether it is thought or said.
-    fn block(&mut self, block: &Value, ear: &mut Ear<'_>) -> Result<(), Error> {
+    fn block(&mut self, block: &Value, sink: &mut ChunkSink<'_>) -> Result<(), Error> {
         if let Some(piece) = block.as_str() {
-            return ear.text(&mut self.text, piece);
+            return sink.text(&mut self.text, piece);
         }
         let text_of = |name: &str| block.get(name).and_then(Value::as_str).unwrap_or_default();
         let thought = ["type", "role"].iter().any(|name| {
@@ -170,9 +170,9 @@ impl<'a> Answer<'a> {
             .find(|text| !text.is_empty());
         for piece in own.into_iter().chain(inner) {
             if thought {
-                ear.reasoning(&mut self.reasoning, piece)?;
+                sink.reasoning(&mut self.reasoning, piece)?;
             } else {
-                ear.text(&mut self.text, piece)?;
+                sink.text(&mut self.text, piece)?;
             }
         }
         Ok(())
@@ -211,7 +211,7 @@ impl<'a> Answer<'a> {
 }
 
 impl Reader for Answer<'_> {
-    fn event(&mut self, event: &str, data: &str, ear: &mut Ear<'_>) -> Result<(), Error> {
+    fn event(&mut self, event: &str, data: &str, sink: &mut ChunkSink<'_>) -> Result<(), Error> {
         let data = data.trim();
         if data == "[DONE]" {
             self.ended = true;
@@ -231,11 +231,11 @@ impl Reader for Answer<'_> {
         if event == "error" {
             return Err(Endpoint::refusal(self.key, &value));
         }
-        self.object(&value, ear)
+        self.object(&value, sink)
     }
 
-    fn whole(&mut self, body: &Value, ear: &mut Ear<'_>) -> Result<(), Error> {
-        self.object(body, ear)?;
+    fn whole(&mut self, body: &Value, sink: &mut ChunkSink<'_>) -> Result<(), Error> {
+        self.object(body, sink)?;
         if body
             .get("choices")
             .and_then(Value::as_array)

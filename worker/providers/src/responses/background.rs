@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::reader::Answer;
 use super::request::{ENCRYPTED_REASONING, may_reason};
-use crate::answer::Ear;
+use crate::answer::ChunkSink;
 use crate::http::Endpoint;
 
 /// Between two looks at an answer that is not finished, and after the first failure to look.
@@ -35,7 +35,7 @@ pub(super) async fn answer(
     request: &Request,
     body: &(dyn Fn() -> Result<Vec<u8>, Error> + Sync),
     answer: &mut Answer<'_>,
-    ear: &mut Ear<'_>,
+    sink: &mut ChunkSink<'_>,
 ) -> Result<(), Error> {
     endpoint
         .attempt(async {
@@ -45,7 +45,7 @@ pub(super) async fn answer(
                 answer.background().id = Some(id.clone());
                 is_first = true;
             } else {
-                outcome = endpoint.ask(request, body, answer, ear).await;
+                outcome = endpoint.ask(request, body, answer, sink).await;
             }
             let mut failures = 0;
             loop {
@@ -65,7 +65,7 @@ pub(super) async fn answer(
                     let pause = PAUSE * 2u32.saturating_pow(failures.saturating_sub(1));
                     endpoint.clock().sleep(pause.min(PAUSE_MAX)).await;
                 }
-                outcome = follow(endpoint, request, answer, ear).await;
+                outcome = follow(endpoint, request, answer, sink).await;
             }
         })
         .await
@@ -76,7 +76,7 @@ async fn follow(
     endpoint: &Endpoint,
     request: &Request,
     answer: &mut Answer<'_>,
-    ear: &mut Ear<'_>,
+    sink: &mut ChunkSink<'_>,
 ) -> Result<(), Error> {
     let background = answer.background();
     let Some(id) = background.id.clone() else {
@@ -95,7 +95,7 @@ async fn follow(
     }
     let looks = endpoint.below(Method::GET, &[&id], &query);
     match endpoint.response(&request.model, looks).await {
-        Ok(response) => endpoint.read(response, answer, ear).await,
+        Ok(response) => endpoint.read(response, answer, sink).await,
         Err(Error::InvalidRequest { message }) => {
             answer.background().gave_up = true;
             Err(Error::unavailable(format!(

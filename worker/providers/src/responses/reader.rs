@@ -3,7 +3,7 @@
 use mainspring_shared::message::{ContentPart, ToolCall};
 use serde_json::Value;
 
-use crate::answer::{self, Ear};
+use crate::answer::{self, ChunkSink};
 use crate::http::{Endpoint, Reader};
 use crate::signature::Signature;
 use crate::usage::{CacheCount, Counts};
@@ -89,7 +89,7 @@ impl<'a> Answer<'a> {
     }
 
     /// Takes a response: all of it, or what a stream's first and last events say of it.
-    fn response(&mut self, response: &Value, ear: &mut Ear<'_>) -> Result<(), Error> {
+    fn response(&mut self, response: &Value, sink: &mut ChunkSink<'_>) -> Result<(), Error> {
         if response.get("error").is_some_and(|error| !error.is_null()) {
             if let Some(background) = &mut self.background {
                 background.gave_up = true;
@@ -102,7 +102,7 @@ impl<'a> Answer<'a> {
             && is_id(id)
         {
             background.id = Some(id.to_owned());
-            ear.background(id);
+            sink.background(id);
         }
         if let Some(usage) = response.get("usage") {
             self.counts.read(usage, CacheCount::Included);
@@ -113,7 +113,7 @@ impl<'a> Answer<'a> {
         }
         let items = response.get("output").and_then(Value::as_array);
         for (index, item) in (0..).zip(items.into_iter().flatten()) {
-            self.item(index, item, ear)?;
+            self.item(index, item, sink)?;
         }
         let status = text_of(response, "status");
         if let ("failed" | "cancelled", Some(background)) = (status, &mut self.background) {
@@ -134,10 +134,10 @@ impl<'a> Answer<'a> {
     }
 
     /// Takes an item, whole or just begun: what of it was not heard yet.
-    fn item(&mut self, index: u64, item: &Value, ear: &mut Ear<'_>) -> Result<(), Error> {
+    fn item(&mut self, index: u64, item: &Value, sink: &mut ChunkSink<'_>) -> Result<(), Error> {
         let at = match self.items.iter().position(|(i, _)| *i == index) {
             Some(at) => at,
-            None => self.open(index, empty(text_of(item, "type")), ear)?,
+            None => self.open(index, empty(text_of(item, "type")), sink)?,
         };
         let parts = |name: &str| {
             let parts = item.get(name).and_then(Value::as_array);
@@ -149,8 +149,8 @@ impl<'a> Answer<'a> {
                     for part in parts("content") {
                         let refusal = text_of(part, "refusal");
                         self.refused |= !refusal.is_empty();
-                        ear.text(text, text_of(part, "text"))?;
-                        ear.text(text, refusal)?;
+                        sink.text(text, text_of(part, "text"))?;
+                        sink.text(text, refusal)?;
                     }
                 }
             }
@@ -160,16 +160,16 @@ impl<'a> Answer<'a> {
                 encrypted,
                 ..
             } => {
-                replace(id, text_of(item, "id"), ear)?;
-                replace(encrypted, text_of(item, "encrypted_content"), ear)?;
+                replace(id, text_of(item, "id"), sink)?;
+                replace(encrypted, text_of(item, "encrypted_content"), sink)?;
                 if text.is_empty() {
                     let thoughts = parts("summary").iter().chain(parts("content"));
                     for thought in thoughts {
                         let thought = text_of(thought, "text");
                         if !text.is_empty() && !thought.is_empty() {
-                            ear.reasoning(text, BLANK_LINE)?;
+                            sink.reasoning(text, BLANK_LINE)?;
                         }
-                        ear.reasoning(text, thought)?;
+                        sink.reasoning(text, thought)?;
                     }
                 }
             }
@@ -178,40 +178,40 @@ impl<'a> Answer<'a> {
                 name,
                 arguments,
             } => {
-                replace(id, text_of(item, "call_id"), ear)?;
-                replace(name, text_of(item, "name"), ear)?;
-                replace(arguments, text_of(item, "arguments"), ear)?;
+                replace(id, text_of(item, "call_id"), sink)?;
+                replace(name, text_of(item, "name"), sink)?;
+                replace(arguments, text_of(item, "arguments"), sink)?;
             }
             Item::Unknown => {}
         }
         Ok(())
     }
 
-    fn open(&mut self, index: u64, item: Item, ear: &mut Ear<'_>) -> Result<usize, Error> {
-        ear.block()?;
+    fn open(&mut self, index: u64, item: Item, sink: &mut ChunkSink<'_>) -> Result<usize, Error> {
+        sink.block()?;
         self.items.push((index, item));
         Ok(self.items.len() - 1)
     }
 
     /// Takes a piece of an item. Some imitations leave out where it begins.
-    fn delta(&mut self, kind: &str, event: &Value, ear: &mut Ear<'_>) -> Result<(), Error> {
+    fn delta(&mut self, kind: &str, event: &Value, sink: &mut ChunkSink<'_>) -> Result<(), Error> {
         let index = event
             .get("output_index")
             .and_then(Value::as_u64)
             .unwrap_or(0);
         let at = match self.items.iter().rposition(|(i, _)| *i == index) {
             Some(at) => at,
-            None => self.open(index, empty(opens(kind)), ear)?,
+            None => self.open(index, empty(opens(kind)), sink)?,
         };
         let piece = text_of(event, "delta");
         match (kind, &mut self.items[at].1) {
-            ("response.output_text.delta", Item::Text(text)) => ear.text(text, piece),
+            ("response.output_text.delta", Item::Text(text)) => sink.text(text, piece),
             ("response.refusal.delta", Item::Text(text)) => {
                 self.refused = true;
-                ear.text(text, piece)
+                sink.text(text, piece)
             }
             ("response.function_call_arguments.delta", Item::Call { arguments, .. }) => {
-                ear.silent(arguments, piece)
+                sink.silent(arguments, piece)
             }
             (
                 "response.reasoning_summary_text.delta" | "response.reasoning_text.delta",
@@ -221,10 +221,10 @@ impl<'a> Answer<'a> {
                 let heard = place.iter().find_map(|name| event.get(name)?.as_u64());
                 let heard = heard.unwrap_or(0);
                 if heard != *part && !text.is_empty() {
-                    ear.reasoning(text, BLANK_LINE)?;
+                    sink.reasoning(text, BLANK_LINE)?;
                 }
                 *part = heard;
-                ear.reasoning(text, piece)
+                sink.reasoning(text, piece)
             }
             // A piece of an item that is of another kind by its beginning.
             _ => Ok(()),
@@ -286,7 +286,7 @@ impl Reader for Answer<'_> {
         clippy::case_sensitive_file_extension_comparisons,
         reason = "a kind of event, no file"
     )]
-    fn event(&mut self, event: &str, data: &str, ear: &mut Ear<'_>) -> Result<(), Error> {
+    fn event(&mut self, event: &str, data: &str, sink: &mut ChunkSink<'_>) -> Result<(), Error> {
         let data = data.trim();
         if data.is_empty() || data == "[DONE]" {
             return Ok(());
@@ -309,10 +309,10 @@ impl Reader for Answer<'_> {
             "response.output_item.added" | "response.output_item.done" => {
                 let index = value.get("output_index").and_then(Value::as_u64);
                 let item = value.get("item").unwrap_or(null);
-                self.item(index.unwrap_or(0), item, ear)
+                self.item(index.unwrap_or(0), item, sink)
             }
             "response.completed" | "response.incomplete" => {
-                self.response(response, ear)?;
+                self.response(response, sink)?;
                 let status = kind.trim_start_matches("response.");
                 self.status.get_or_insert_with(|| status.to_owned());
                 self.ended = true;
@@ -324,18 +324,18 @@ impl Reader for Answer<'_> {
                 }
             }
             "response.failed" => {
-                self.response(response, ear)?;
+                self.response(response, sink)?;
                 Err(Error::unavailable("it gave up inside the answer"))
             }
             "error" => Err(Endpoint::refusal(self.key, &value)),
-            _ if kind.ends_with(".delta") => self.delta(kind, &value, ear),
-            "response.created" | "response.in_progress" => self.response(response, ear),
+            _ if kind.ends_with(".delta") => self.delta(kind, &value, sink),
+            "response.created" | "response.in_progress" => self.response(response, sink),
             // Ends of what was heard in pieces, signs of life, and what is not known yet.
             _ => Ok(()),
         }
     }
 
-    fn whole(&mut self, body: &Value, ear: &mut Ear<'_>) -> Result<(), Error> {
+    fn whole(&mut self, body: &Value, sink: &mut ChunkSink<'_>) -> Result<(), Error> {
         if !body.get("output").is_some_and(Value::is_array)
             && body.get("error").is_none_or(Value::is_null)
         {
@@ -345,7 +345,7 @@ impl Reader for Answer<'_> {
             // It says all again of which events gave a part.
             self.items.clear();
         }
-        self.response(body, ear)?;
+        self.response(body, sink)?;
         if self.background.is_some() && matches!(text_of(body, "status"), "queued" | "in_progress")
         {
             return Ok(());
@@ -403,12 +403,12 @@ fn opens(kind: &str) -> &'static str {
 }
 
 /// Takes a member as it is said last, if it is said.
-fn replace(kept: &mut String, said: &str, ear: &mut Ear<'_>) -> Result<(), Error> {
+fn replace(kept: &mut String, said: &str, sink: &mut ChunkSink<'_>) -> Result<(), Error> {
     if said.is_empty() || said == kept {
         return Ok(());
     }
     kept.clear();
-    ear.silent(kept, said)
+    sink.silent(kept, said)
 }
 
 fn text_of<'a>(value: &'a Value, name: &str) -> &'a str {

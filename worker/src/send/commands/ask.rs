@@ -17,17 +17,17 @@ use tokio::sync::oneshot;
 
 use crate::llm::{Chunk, Error, Finish, Reply, Request, Resolved, Traced, estimate_tokens};
 use crate::metrics::{self, Timing};
-use crate::said::Said;
+use crate::partial_answer::PartialAnswer;
 use crate::send::hold::Inbox;
 use crate::send::load::{self, Question};
-use crate::send::model_call::{Answered, Asked, Asks, Attempt, Partial, Streamed, Unanswered};
+use crate::send::model_call::{Answered, Asks, Attempt, BegunCall, Partial, Streamed, Unanswered};
 use crate::send::output::Output;
 use crate::send::run::Run;
 use crate::send::vet::Vetting;
 
 /// Where the pieces of an answer go.
 struct Heard {
-    said: Arc<Said>,
+    said: Arc<PartialAnswer>,
     /// Tokens that came back, estimated.
     streamed: Arc<AtomicU64>,
     /// Whether anything was streamed.
@@ -135,7 +135,7 @@ impl Run<'_> {
             heard: heard.clone(),
         });
         let request = Arc::new(request);
-        let asked = Asked {
+        let asked = BegunCall {
             request: request.clone(),
             provider: resolved.provider,
             facts: resolved.facts,

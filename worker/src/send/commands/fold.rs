@@ -21,7 +21,7 @@ use mainspring_shared::session::{SIGNAL_CANCEL, SIGNAL_INTERRUPT, SIGNAL_RESULT}
 use mainspring_shared::store::{AppendRound, UsageRow};
 use mainspring_shared::usage::Usage;
 
-use crate::fold::{Asked, Fault, Notebook, Writing, Written};
+use crate::fold::{Fault, FoldCall, Notebook, Writing, Written};
 use crate::hook;
 use crate::llm::{
     Request, Resolved, estimate_message_tokens, estimate_request_tokens, estimate_tokens,
@@ -95,7 +95,7 @@ pub(in crate::send) struct Folding {
     /// The text that is being written.
     pub(in crate::send) writing: Option<Writing>,
     /// What is asked for it, until it is paid for.
-    asked: Option<Asked>,
+    asked: Option<FoldCall>,
     /// What it stands for.
     span: Option<Arc<Span>>,
     /// Times that it could not be had.
@@ -119,7 +119,7 @@ pub(in crate::send) struct Folding {
 /// A fold that is written while the send goes on.
 pub(in crate::send) struct Beside {
     pub(in crate::send) writing: Writing,
-    asked: Option<Asked>,
+    asked: Option<FoldCall>,
     span: Arc<Span>,
 }
 
@@ -205,7 +205,7 @@ impl Run<'_> {
     /// How many tokens a request is expected to have: by what the provider counted of its beginning, where it
     /// did, else by what this model counted before.
     fn expected(&self, request: &Request, model: &Resolved) -> u64 {
-        let counted = self.bill.purse.counted_of(request, &model.facts);
+        let counted = self.bill.allowance.counted_of(request, &model.facts);
         counted.unwrap_or_else(|| {
             let calibrations = self.kernel.parts.providers.calibrations();
             let calibration = calibrations.of((&model.provider, &model.model), &model.facts);
@@ -461,7 +461,7 @@ impl Run<'_> {
     /// Enters what a fold cost that could not be had.
     fn pay_for_fault(&mut self, fault: &Fault) {
         let asked = self.folding.asked.take();
-        if let Some((model, usage)) = Asked::cost(asked.as_ref(), fault) {
+        if let Some((model, usage)) = FoldCall::cost(asked.as_ref(), fault) {
             self.enter_fold(model, usage);
         }
     }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::send::calls::{Begin, Calls, Over};
 use crate::send::plan;
 use crate::send::run::Run;
-use crate::tool::Place;
+use crate::tool::Executor;
 
 /// How long a result waits for those of calls beside it before it is stored by itself.
 const FLUSH_AFTER: Duration = Duration::from_millis(500);
@@ -52,7 +52,7 @@ impl Run<'_> {
             if record.state() != CallState::Requested {
                 continue;
             }
-            if let Some(Place::Outside { on, deadline }) = self
+            if let Some(Executor::Outside { on, deadline }) = self
                 .prompt
                 .offers
                 .get(&record.name)
@@ -106,7 +106,7 @@ impl Run<'_> {
         let Some(offer) = self.prompt.offers.get(&record.name) else {
             return;
         };
-        let Place::Here(tool) = &offer.place else {
+        let Executor::Here(tool) = &offer.place else {
             return;
         };
         let begin = Begin {

@@ -28,7 +28,7 @@ impl Run<'_> {
             return Event::LeaseLost;
         };
         let index = self.bill.totals.rounds;
-        let asking = settle::Asking {
+        let asking = settle::RoundContext {
             key: self.send.record.key,
             send: self.send.record.id,
             round: index,
@@ -51,7 +51,7 @@ impl Run<'_> {
         messages.extend(round.messages);
         messages.extend(self.correction(index));
         let mut totals = self.bill.sums(index + 1, 0, self.asking.not_failed());
-        let measured = self.bill.purse.measured();
+        let measured = self.bill.allowance.measured();
         let folds = self.send.agent.context.fold.strategy != FoldStrategy::None;
         if folds && (measured.is_some() || totals.shown.is_some()) {
             totals.shown.get_or_insert_default().measured = measured;
@@ -106,7 +106,7 @@ impl Run<'_> {
 
     /// The round with its calls; what its children and runs get is set aside, and where that is too
     /// little they are not made.
-    fn round(&mut self, reply: &Reply, mut asking: settle::Asking) -> settle::Round {
+    fn round(&mut self, reply: &Reply, mut asking: settle::RoundContext) -> settle::Round {
         let tools = self.kernel.parts.tools.clone();
         let is_agents_work = |name: &str| tools.effect(name).is_agents_work();
         let pauses = self.kernel.pauses.now();

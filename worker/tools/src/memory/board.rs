@@ -12,7 +12,7 @@ use mainspring_shared::tool::Repeat;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::desk::{Desk, arguments};
+use super::shared::{MemoryTools, arguments};
 use mainspring_worker::tool::{Invocation, Output, Tool, ToolError, ToolSpec, Traits};
 
 const BOUNDS: Bounds = Bounds {
@@ -83,7 +83,7 @@ impl Act {
 
 #[derive(Debug)]
 pub(super) struct Board {
-    pub(super) desk: Arc<Desk>,
+    pub(super) shared: Arc<MemoryTools>,
     pub(super) act: Act,
 }
 
@@ -127,9 +127,9 @@ impl Arguments {
 }
 
 impl Board {
-    pub(super) fn with(desk: &Arc<Desk>, act: Act) -> Arc<dyn Tool> {
-        let desk = desk.clone();
-        Arc::new(Self { desk, act })
+    pub(super) fn with(shared: &Arc<MemoryTools>, act: Act) -> Arc<dyn Tool> {
+        let shared = shared.clone();
+        Arc::new(Self { shared, act })
     }
 }
 
@@ -152,12 +152,12 @@ impl Tool for Board {
 
     async fn call(&self, mut invocation: Invocation) -> Result<Output, ToolError> {
         let given: Arguments = arguments(std::mem::take(&mut invocation.arguments))?;
-        let session = self.desk.session(invocation.session).await?;
+        let session = self.shared.session(invocation.session).await?;
         let (owner, name) = board(&session);
         let list = match given.change(self.act, author(&session)) {
-            None => self.desk.read(owner.tenant, name).await?,
+            None => self.shared.read(owner.tenant, name).await?,
             Some(change) => {
-                let written = self.desk.write(&invocation, owner, name, change, BOUNDS);
+                let written = self.shared.write(&invocation, owner, name, change, BOUNDS);
                 written.await?.1
             }
         };

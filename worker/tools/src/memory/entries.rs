@@ -14,7 +14,7 @@ use mainspring_worker::tool::{Effect, Invocation, Output, Tool, ToolError, ToolS
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::desk::{Desk, arguments};
+use super::shared::{MemoryTools, arguments};
 use crate::catalogue::{Listed, MEMORY, tool};
 use crate::words::counted;
 
@@ -107,13 +107,13 @@ impl Act {
 
 /// What the tools share.
 pub(crate) struct Remembers {
-    pub(super) desk: Arc<Desk>,
+    pub(super) shared: Arc<MemoryTools>,
     pub(super) memories: Arc<Memories>,
 }
 
 #[derive(Debug)]
 struct Entries {
-    desk: Arc<Desk>,
+    shared: Arc<MemoryTools>,
     memories: Arc<Memories>,
     act: Act,
 }
@@ -134,7 +134,7 @@ struct Arguments {
 impl Entries {
     fn with(of: &Remembers, act: Act) -> Arc<dyn Tool> {
         Arc::new(Self {
-            desk: of.desk.clone(),
+            shared: of.shared.clone(),
             memories: of.memories.clone(),
             act,
         })
@@ -143,7 +143,7 @@ impl Entries {
     /// The provider and the namespace that the send began with.
     async fn place(&self, invocation: &Invocation) -> Result<(String, Namespace), ToolError> {
         let send = self
-            .desk
+            .shared
             .send(invocation.session, invocation.send_id)
             .await?;
         let memory = send.shown.and_then(|shown| shown.memory);

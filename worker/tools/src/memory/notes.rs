@@ -9,7 +9,7 @@ use mainspring_shared::tool::Repeat;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::desk::{Desk, arguments};
+use super::shared::{MemoryTools, arguments};
 use mainspring_worker::tool::{Effect, Invocation, Output, Tool, ToolError, ToolSpec, Traits};
 
 /// The tools of an agent that is shown its notes.
@@ -74,7 +74,7 @@ impl Act {
 
 #[derive(Debug)]
 pub(super) struct Notes {
-    pub(super) desk: Arc<Desk>,
+    pub(super) shared: Arc<MemoryTools>,
     pub(super) act: Act,
 }
 
@@ -112,9 +112,9 @@ impl Arguments {
 }
 
 impl Notes {
-    pub(super) fn with(desk: &Arc<Desk>, act: Act) -> Arc<dyn Tool> {
-        let desk = desk.clone();
-        Arc::new(Self { desk, act })
+    pub(super) fn with(shared: &Arc<MemoryTools>, act: Act) -> Arc<dyn Tool> {
+        let shared = shared.clone();
+        Arc::new(Self { shared, act })
     }
 }
 
@@ -144,17 +144,17 @@ impl Tool for Notes {
         let key = invocation.session;
         let name = ListName::Notes(key.session);
         let Some(change) = given.change(self.act) else {
-            let list = self.desk.read(key.tenant, name).await?;
+            let list = self.shared.read(key.tenant, name).await?;
             return Ok(Output::text(shown(&list.entries)));
         };
-        let agent = self.desk.session(key).await?.agent;
+        let agent = self.shared.session(key).await?.agent;
         let policy = agent.notes.unwrap_or_default();
         let bounds = Bounds {
             entries_max: policy.max,
             chars_max: NOTE_CHARS_MAX,
             when_full: policy.when_full,
         };
-        let written = self.desk.write(&invocation, key, name, change, bounds);
+        let written = self.shared.write(&invocation, key, name, change, bounds);
         let (written, list) = written.await?;
         let id = written.entry.unwrap_or_default();
         let did = match self.act {

@@ -8,7 +8,7 @@ use mainspring_shared::tool::Repeat;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::desk::{self, Desk};
+use super::shared::{self, MemoryTools};
 use mainspring_worker::tool::{Effect, Invocation, Output, Tool, ToolError, ToolSpec, Traits};
 
 /// Characters of one page unless the model says otherwise.
@@ -29,7 +29,7 @@ struct Arguments {
 /// `read_output`: a page of what a call of this session gave.
 #[derive(Debug)]
 pub(super) struct ReadOutput {
-    pub(super) desk: Arc<Desk>,
+    pub(super) shared: Arc<MemoryTools>,
 }
 
 #[async_trait]
@@ -66,8 +66,8 @@ impl Tool for ReadOutput {
             call_id,
             offset,
             limit,
-        } = desk::arguments(invocation.arguments)?;
-        let Some(whole) = self.desk.output(invocation.session, &call_id).await? else {
+        } = shared::arguments(invocation.arguments)?;
+        let Some(whole) = self.shared.output(invocation.session, &call_id).await? else {
             return Err(ToolError::Reply {
                 code: Code::CallNotFound,
                 message: format!("no output of {call_id:?} is kept for this conversation"),

@@ -17,7 +17,7 @@ use mainspring_shared::tool::Repeat;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::desk::{self, Desk};
+use super::shared::{self, MemoryTools};
 use crate::words::counted;
 use mainspring_worker::tool::{Effect, Invocation, Output, Tool, ToolError, ToolSpec, Traits};
 
@@ -88,7 +88,7 @@ struct Search {
 /// `recall`: messages by send, by number or by what they say.
 #[derive(Debug)]
 pub(super) struct Recall {
-    pub(super) desk: Arc<Desk>,
+    pub(super) shared: Arc<MemoryTools>,
 }
 
 #[async_trait]
@@ -134,7 +134,7 @@ impl Tool for Recall {
 
     async fn call(&self, invocation: Invocation) -> Result<Output, ToolError> {
         let asking = invocation.session;
-        let arguments: Arguments = desk::arguments(invocation.arguments)?;
+        let arguments: Arguments = shared::arguments(invocation.arguments)?;
         let key = match &arguments.session_id {
             None => asking,
             Some(text) => self.child(asking, text).await?,
@@ -172,7 +172,7 @@ impl Recall {
         }
         let key = session.map(|session| SessionKey { session, ..asking });
         let found = match key {
-            Some(key) => self.desk.find_session(key).await?,
+            Some(key) => self.shared.find_session(key).await?,
             None => None,
         };
         let parent = |found: &SessionRecord| found.parent.as_ref().map(|parent| parent.session);
@@ -188,7 +188,7 @@ impl Recall {
     /// The conversations that a session started, the newest ones, in order: the calls that started them may
     /// not be shown any more.
     async fn children(&self, key: SessionKey, limit: usize) -> Result<Output, ToolError> {
-        let all = self.desk.children(key).await?;
+        let all = self.shared.children(key).await?;
         let older = all.len().saturating_sub(limit);
         let mut text = match all.len() {
             0 => "no conversations were started".to_owned(),
@@ -206,7 +206,7 @@ impl Recall {
 
     /// A line about a session that another one started; none where it is gone.
     async fn of_child(&self, child: SessionKey) -> Result<String, ToolError> {
-        let Some(found) = self.desk.find_session(child).await? else {
+        let Some(found) = self.shared.find_session(child).await? else {
             return Ok(String::new());
         };
         let mut text = format!(
@@ -224,7 +224,7 @@ impl Recall {
             before: found.first_seq + 1,
             limit: 1,
         };
-        if let Some(first) = self.desk.find_messages(query).await?.first() {
+        if let Some(first) = self.shared.find_messages(query).await?.first() {
             let task = plain_text(&first.content);
             let line = task.split_whitespace().collect::<Vec<_>>().join(" ");
             text.push_str(": ");
@@ -263,7 +263,7 @@ impl Recall {
                 before,
                 limit: PAGE,
             };
-            let page = self.desk.list_sends(query).await?;
+            let page = self.shared.list_sends(query).await?;
             // What waits for its turn has said nothing yet.
             let said = |send: &&SendRecord| send.started_at.is_some() && send.id != present;
             for send in page.data.iter().filter(said) {
@@ -289,7 +289,7 @@ impl Recall {
             before: seq + 1,
             limit: 1,
         };
-        let found = self.desk.find_messages(query).await?;
+        let found = self.shared.find_messages(query).await?;
         let Some(message) = found.first() else {
             return Err(ToolError::Reply {
                 code: Code::ToolFailed,
@@ -338,7 +338,7 @@ impl Recall {
                 before,
                 limit: PAGE,
             };
-            let page = self.desk.find_messages(query).await?;
+            let page = self.shared.find_messages(query).await?;
             more = page.len() == PAGE as usize;
             for message in page {
                 scanned += 1;

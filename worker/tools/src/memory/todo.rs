@@ -12,12 +12,12 @@ use mainspring_shared::tool::Repeat;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::desk::{Desk, arguments};
+use super::shared::{MemoryTools, arguments};
 use mainspring_worker::tool::{Invocation, Output, Tool, ToolError, ToolSpec, Traits};
 
 #[derive(Debug)]
 pub(super) struct Todo {
-    pub(super) desk: Arc<Desk>,
+    pub(super) shared: Arc<MemoryTools>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -101,7 +101,7 @@ impl Tool for Todo {
         let key = invocation.session;
         let name = ListName::Todo(key.session);
         let list = match items {
-            None => self.desk.read(key.tenant, name).await?,
+            None => self.shared.read(key.tenant, name).await?,
             Some(items) => {
                 let begun = items
                     .iter()
@@ -118,7 +118,7 @@ impl Tool for Todo {
                     ..NewEntry::default()
                 });
                 let change = Change::Replace(entries.collect());
-                let written = self.desk.write(&invocation, key, name, change, BOUNDS);
+                let written = self.shared.write(&invocation, key, name, change, BOUNDS);
                 written.await?.1
             }
         };

@@ -74,7 +74,7 @@ pub(crate) enum NotAsked {
 /// A call under way in a child. A child that is not waited for any longer although it did not
 /// answer is ended.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct PendingCall {
     child: Arc<Handle>,
     id: u64,
     answer: oneshot::Receiver<Up>,
@@ -116,7 +116,7 @@ impl Handle {
         self: &Arc<Self>,
         tool: &str,
         invocation: Invocation,
-    ) -> Result<Asked, NotAsked> {
+    ) -> Result<PendingCall, NotAsked> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let call_id = invocation.call_id.clone();
         let frame = Down::Call {
@@ -146,7 +146,7 @@ impl Handle {
         };
         pending.insert(id, waiting);
         drop(pending);
-        Ok(Asked {
+        Ok(PendingCall {
             child: self.clone(),
             id,
             answer,
@@ -174,7 +174,7 @@ impl Handle {
     }
 }
 
-impl Asked {
+impl PendingCall {
     /// What the child says; none when it ends without a word.
     pub(crate) async fn answer(&mut self) -> Option<Up> {
         (&mut self.answer).await.ok()
@@ -193,7 +193,7 @@ impl Asked {
     }
 }
 
-impl Drop for Asked {
+impl Drop for PendingCall {
     fn drop(&mut self) {
         // One that was told to stop had its time to say so: nothing of it goes on unseen.
         if self.child.pending().contains_key(&self.id) {

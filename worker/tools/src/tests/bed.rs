@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::builtin::{Settings, WorkspaceSettings, register};
-use mainspring_worker::tool::{Invocation, Offers, Place, Tool, ToolError, Tools};
+use mainspring_worker::tool::{Executor, Invocation, Offers, Tool, ToolError, Tools};
 
 /// What is in the file outside.
 pub(crate) const SECRET: &str = "what nobody may read";
@@ -118,8 +118,8 @@ impl Bed {
 
     pub(crate) fn tool(&self, name: &str) -> Arc<dyn Tool> {
         match &self.offers.get(name).expect("is on offer").place {
-            Place::Here(tool) => tool.clone(),
-            Place::Outside { .. } => panic!("{name} is outside"),
+            Executor::Here(tool) => tool.clone(),
+            Executor::Outside { .. } => panic!("{name} is outside"),
         }
     }
 

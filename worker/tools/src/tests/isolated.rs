@@ -22,7 +22,7 @@ use uuid::Uuid;
 use super::bed::{files, session};
 use super::shell_end::{runs, until};
 use crate::builtin::{Launcher, Settings, Shell, register, run_child};
-use mainspring_worker::tool::{Invocation, Offers, Output, Place, ToolError, Tools};
+use mainspring_worker::tool::{Executor, Invocation, Offers, Output, ToolError, Tools};
 
 /// What every child of a shell begins with: its number for us, and the token that it was given.
 const BEGINS: &str = r#"echo $$ >> pids; read -r begin
@@ -114,7 +114,7 @@ impl Cell {
     }
 
     async fn make(&self, name: &str, invocation: Invocation) -> Result<Output, ToolError> {
-        let Place::Here(tool) = &self.offers.get(name).expect("is on offer").place else {
+        let Executor::Here(tool) = &self.offers.get(name).expect("is on offer").place else {
             panic!("{name} is outside");
         };
         tool.call(invocation).await

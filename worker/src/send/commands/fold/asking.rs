@@ -15,7 +15,7 @@ use tracing::Instrument as _;
 
 use super::{TRIES, WRITTEN_WITHIN, room_of};
 use crate::fold::{
-    Asked, Fault, Job, NOTE_TOOLS, Part, Taken, Writing, Written, ask_own, ask_service, distill,
+    Fault, FoldCall, Job, NOTE_TOOLS, Part, Taken, Writing, Written, ask_own, ask_service, distill,
     prompt, summarize,
 };
 use crate::hook::{self, Judged};
@@ -168,7 +168,7 @@ impl Run<'_> {
         let request = Arc::new(request);
         let taken = Arc::new(Taken::default());
         self.folding.calls += 1;
-        self.folding.asked = Some(Asked {
+        self.folding.asked = Some(FoldCall {
             request: Arc::clone(&request),
             price: resolved.facts.price,
             taken: Arc::clone(&taken),
@@ -181,7 +181,7 @@ impl Run<'_> {
         // An agent without notes has nowhere to keep them, and a budget was asked for one call.
         let by_notes = spec.strategy == FoldStrategy::Agentic
             && !notes.is_empty()
-            && self.bill.purse.is_unlimited();
+            && self.bill.allowance.is_unlimited();
         let (hooks, at) = (self.kernel.parts.hooks.clone(), self.place());
         self.folding.writing = Some(self.within(
             span,

@@ -27,7 +27,7 @@ impl Run<'_> {
             return None;
         }
         // What is left of a budget is for the answers that are waited for.
-        if !by_digests && !self.bill.purse.is_unlimited() {
+        if !by_digests && !self.bill.allowance.is_unlimited() {
             return None;
         }
         if !self.read_whole().await {
@@ -122,7 +122,7 @@ impl Run<'_> {
             FoldStrategy::Summary | FoldStrategy::Agentic | FoldStrategy::Http
         );
         // Nobody asks the budget of a send that has ended.
-        let can = by_model && self.bill.purse.is_unlimited();
+        let can = by_model && self.bill.allowance.is_unlimited();
         if !can
             || !self.kernel.kept.resting.takes(self.send.record.key)
             || self.kernel.lifecycle.is_stopping()

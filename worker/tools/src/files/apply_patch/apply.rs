@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::parse::{Hunk, Line, Place};
+use super::parse::{Hunk, HunkPosition, Line};
 use crate::files::text::line_end;
 
 /// Places that an ambiguous hunk is reported with.
@@ -37,7 +37,7 @@ pub(crate) fn apply(text: &str, hunks: &[Hunk]) -> Result<Applied, String> {
         let at = file
             .find(hunk)
             .map_err(|why| format!("hunk {number} ({}) {why}", hunk.head))?;
-        if let Place::Line { number: stated, .. } = hunk.place
+        if let HunkPosition::Line { number: stated, .. } = hunk.place
             && file.moved != 0
         {
             let _ = write!(
@@ -115,12 +115,12 @@ impl File<'_> {
             self.insertion(hunk)?
         } else {
             match &hunk.place {
-                Place::Line { number, .. } => self.stated(&old, number.saturating_sub(1))?,
-                Place::Anchor(anchor) => self.behind_anchor(&old, anchor)?,
-                Place::Anywhere => self.only(&old, None)?,
+                HunkPosition::Line { number, .. } => self.stated(&old, number.saturating_sub(1))?,
+                HunkPosition::Anchor(anchor) => self.behind_anchor(&old, anchor)?,
+                HunkPosition::Anywhere => self.only(&old, None)?,
             }
         };
-        if let Place::Line { number, behind } = hunk.place {
+        if let HunkPosition::Line { number, behind } = hunk.place {
             let stated = if behind {
                 number
             } else {
@@ -175,7 +175,7 @@ impl File<'_> {
     /// Where lines come that stand beside none of the file's.
     fn insertion(&self, hunk: &Hunk) -> Result<usize, String> {
         let at = match &hunk.place {
-            Place::Line { number, behind } => {
+            HunkPosition::Line { number, behind } => {
                 let stated = if *behind {
                     *number
                 } else {
@@ -183,9 +183,9 @@ impl File<'_> {
                 };
                 stated.checked_add_signed(self.moved)
             }
-            Place::Anchor(anchor) => Some(single(&self.anchors(anchor)?)? + 1),
-            Place::Anywhere if self.texts.is_empty() => Some(0),
-            Place::Anywhere => {
+            HunkPosition::Anchor(anchor) => Some(single(&self.anchors(anchor)?)? + 1),
+            HunkPosition::Anywhere if self.texts.is_empty() => Some(0),
+            HunkPosition::Anywhere => {
                 return Err("has no line of the file that says where it belongs".to_owned());
             }
         };

@@ -5,7 +5,7 @@
 pub(crate) struct Hunk {
     /// Its first line, for messages.
     pub(crate) head: String,
-    pub(crate) place: Place,
+    pub(crate) place: HunkPosition,
     pub(crate) lines: Vec<Line>,
     /// Whether the file ends with a line end afterwards, where the patch says so.
     pub(crate) ends_line: Option<bool>,
@@ -13,7 +13,7 @@ pub(crate) struct Hunk {
 
 /// Where a hunk belongs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum HunkPosition {
     /// At this line, from 1. Counts of lines are not believed, models count badly; but none means
     /// behind that line.
     Line { number: usize, behind: bool },
@@ -145,21 +145,21 @@ fn is_heading(line: &str) -> bool {
     line.trim().is_empty() || known.iter().any(|start| line.starts_with(start))
 }
 
-fn place(head: &str) -> Place {
+fn place(head: &str) -> HunkPosition {
     let inner = head.trim_start_matches('@').trim();
     if let Some(stated) = stated(inner) {
         return stated;
     }
     let text = inner.trim_end_matches('@').trim();
     if text.is_empty() {
-        Place::Anywhere
+        HunkPosition::Anywhere
     } else {
-        Place::Anchor(text.to_owned())
+        HunkPosition::Anchor(text.to_owned())
     }
 }
 
 /// `-12,3 +12,4 @@ anything`.
-fn stated(inner: &str) -> Option<Place> {
+fn stated(inner: &str) -> Option<HunkPosition> {
     let mut words = inner.split_whitespace();
     let old = words.next()?.strip_prefix('-')?;
     words.next()?.strip_prefix('+')?;
@@ -167,7 +167,7 @@ fn stated(inner: &str) -> Option<Place> {
         Some((number, count)) => (number, count.parse::<usize>().ok()?),
         None => (old, 1),
     };
-    Some(Place::Line {
+    Some(HunkPosition::Line {
         number: number.parse().ok()?,
         behind: count == 0,
     })
@@ -186,18 +186,24 @@ mod tests {
     #[test]
     fn a_hunk_says_where_it_belongs_in_three_ways() {
         let at = |head: &str| one(&format!("{head}\n-a\n")).place;
-        let line = |number| Place::Line {
+        let line = |number| HunkPosition::Line {
             number,
             behind: false,
         };
         assert_eq!(at("@@ -12,3 +14,4 @@ fn main() {"), line(12));
         assert_eq!(at("@@ -7 +7 @@"), line(7));
-        assert_eq!(at("@@ fn main() {"), Place::Anchor("fn main() {".into()));
-        assert_eq!(at("@@ class A: @@"), Place::Anchor("class A:".into()));
-        assert_eq!(at("@@"), Place::Anywhere);
-        assert_eq!(at("@@ @@"), Place::Anywhere);
+        assert_eq!(
+            at("@@ fn main() {"),
+            HunkPosition::Anchor("fn main() {".into())
+        );
+        assert_eq!(
+            at("@@ class A: @@"),
+            HunkPosition::Anchor("class A:".into())
+        );
+        assert_eq!(at("@@"), HunkPosition::Anywhere);
+        assert_eq!(at("@@ @@"), HunkPosition::Anywhere);
         let behind = one("@@ -3,0 +4,1 @@\n+a\n").place;
-        let expected = Place::Line {
+        let expected = HunkPosition::Line {
             number: 3,
             behind: true,
         };

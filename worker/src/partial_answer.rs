@@ -16,7 +16,7 @@ const PACE: Duration = Duration::from_millis(100);
 /// The open attempt of a send. What is streamed goes through here, so that a telling never comes
 /// between a piece and its place.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct PartialAnswer {
     key: SessionKey,
     send: SendId,
     live: Live,
@@ -41,7 +41,7 @@ struct Text {
     chars: u64,
 }
 
-impl Said {
+impl PartialAnswer {
     pub(crate) fn new(key: SessionKey, send: SendId, live: Live) -> Self {
         Self {
             key,
@@ -91,7 +91,7 @@ impl Said {
     }
 
     /// Someone came late at this time. Tells all that was said, or says how long to wait before
-    /// [`Said::tell`] is called; nothing where somebody waits already.
+    /// [`PartialAnswer::tell`] is called; nothing where somebody waits already.
     pub(crate) fn asked(&self, now: Duration) -> Option<Duration> {
         let wait = {
             let mut state = self.lock();
@@ -149,13 +149,13 @@ mod tests {
 
     use super::*;
 
-    fn said() -> (Said, mpsc::Receiver<(SessionKey, LiveEvent)>) {
+    fn said() -> (PartialAnswer, mpsc::Receiver<(SessionKey, LiveEvent)>) {
         let (live, events) = Live::ends(16);
         let key = SessionKey {
             tenant: TenantId::DEFAULT,
             session: SessionId(Uuid::nil()),
         };
-        (Said::new(key, SendId(Uuid::nil()), live), events)
+        (PartialAnswer::new(key, SendId(Uuid::nil()), live), events)
     }
 
     fn next(events: &mut mpsc::Receiver<(SessionKey, LiveEvent)>) -> (i32, u64, String) {

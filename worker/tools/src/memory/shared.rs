@@ -27,13 +27,13 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 
 /// Where the tools read and write.
 #[derive(Debug)]
-pub(crate) struct Desk {
+pub(crate) struct MemoryTools {
     pub(super) store: Arc<dyn Store>,
     pub(super) blobs: Arc<Depot>,
     pub(super) clock: Arc<dyn Clock>,
 }
 
-impl Desk {
+impl MemoryTools {
     /// The session that asks, as it is now.
     pub(super) async fn session(&self, key: SessionKey) -> Result<SessionRecord, ToolError> {
         let found = self.patiently(|| self.store.get_session(key)).await?;

@@ -19,7 +19,7 @@ const FRAME_TOKENS: u64 = 8;
 
 /// The caps that hold for a send, and what its session has spent besides it.
 #[derive(Debug)]
-pub(super) struct Purse {
+pub(super) struct Allowance {
     send: Caps,
     session: Caps,
     /// What other sends of the session used or have set aside.
@@ -34,7 +34,7 @@ pub(super) struct Purse {
     lost: u32,
 }
 
-impl Purse {
+impl Allowance {
     /// `spent` is what the session had spent when the send was taken, what the send itself spent
     /// before then included.
     pub(super) fn new(send: &StartedSend, totals: &SendTotals, spent: Spent) -> Self {
