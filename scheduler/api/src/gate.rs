@@ -1,16 +1,14 @@
 //! What every request passes: a look at where it comes from, a bound on how many are under way, a
-//! name, a span, and a net under panics.
+//! name and a span.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use axum::RequestExt;
 use axum::extract::{MatchedPath, RawPathParams, Request, State};
-use axum::http::header::{CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use futures::FutureExt;
 use mainspring_runtime::telemetry::{TRACEPARENT, accepted, carrying, spans};
 use mainspring_scheduler::error::Error;
 use tokio::sync::OwnedSemaphorePermit;
@@ -75,14 +73,11 @@ pub(super) async fn pass(
             caller: admitted,
             admission,
         }) => {
-            let served = AssertUnwindSafe(next.run(request))
-                .catch_unwind()
+            let served = next
+                .run(request)
                 .instrument(span)
                 .instrument(traced.clone());
-            let mut response = carrying(caller, served).await.unwrap_or_else(|_| {
-                tracing::error!(http.route = path, "a handler panicked");
-                Problem::from(Error::internal()).into_response()
-            });
+            let mut response = carrying(caller, served).await;
             drop(admission);
             if let Some(quota) = admitted.as_ref().and_then(|caller| caller.quota.as_ref()) {
                 mark_quota(response.headers_mut(), quota);
@@ -98,8 +93,6 @@ pub(super) async fn pass(
     };
     let headers = response.headers_mut();
     headers.insert(REQUEST_ID, id);
-    // A browser shows what someone else wrote as what it says it is.
-    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     if let Some(cors) = cors {
         cors.mark(headers);
     }

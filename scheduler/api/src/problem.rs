@@ -1,5 +1,6 @@
 //! Errors as answers: problem documents of RFC 9457, made from codes.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -132,6 +133,16 @@ pub(crate) async fn method_not_allowed() -> Problem {
         Code::RequestMethodNotAllowed,
         "this path does not support this method",
     ))
+}
+
+/// What a request answers whose handler panicked. The panic hook has printed what happened.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the layer that catches panics gives the payload away"
+)]
+pub(crate) fn panicked(_payload: Box<dyn Any + Send>) -> Response {
+    tracing::error!("a handler panicked");
+    Problem(Error::internal()).into_response()
 }
 
 /// Its paths.

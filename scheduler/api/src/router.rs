@@ -4,8 +4,12 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::http::HeaderValue;
+use axum::http::header::X_CONTENT_TYPE_OPTIONS;
 use mainspring_scheduler::{App, SchedulerConfig};
 use tokio::sync::Semaphore;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::set_header::SetResponseHeaderLayer;
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::access::{Access, Gatekeeper};
@@ -73,9 +77,15 @@ pub(crate) fn router(
     router
         .method_not_allowed_fallback(problem::method_not_allowed)
         .fallback(problem::nothing_here)
+        .layer(CatchPanicLayer::custom(problem::panicked))
         .layer(axum::middleware::from_fn_with_state(
             api.clone(),
             gate::pass,
+        ))
+        // A browser shows what someone else wrote as what it says it is.
+        .layer(SetResponseHeaderLayer::overriding(
+            X_CONTENT_TYPE_OPTIONS,
+            HeaderValue::from_static("nosniff"),
         ))
         .with_state(api)
 }
@@ -131,4 +141,34 @@ pub(crate) fn paths() -> OpenApiRouter<Arc<Api>> {
         .merge(health::routes())
         .merge(openapi::routes())
         .merge(problem::routes())
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::{Body, to_bytes};
+    use axum::http::{Request, StatusCode};
+    use axum::routing::get;
+    use tower::ServiceExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_handler_that_panics_answers_a_problem() {
+        async fn planted() {
+            panic!("planted, with a secret");
+        }
+        let router: Router = Router::new()
+            .route("/", get(planted))
+            .layer(CatchPanicLayer::custom(problem::panicked));
+        let request = Request::get("/").body(Body::empty());
+        let response = router.oneshot(request.expect("a request")).await;
+        let response = response.expect("it answers");
+        assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
+        let body = to_bytes(response.into_body(), 10_000).await;
+        let body = String::from_utf8_lossy(&body.expect("a body")).into_owned();
+        assert!(
+            body.contains("\"code\":\"internal\"") && !body.contains("planted"),
+            "{body}"
+        );
+    }
 }

@@ -1,8 +1,7 @@
 -- Deletes at most $2 entries that have expired, but not of tenants on hold: what a tenant's retention is was
 -- written by this program, in one form.
 -- Index: memories_expires, tenants_pkey.
-DELETE FROM memories d
-USING (
+WITH expired AS MATERIALIZED (
     SELECT m.tenant, m.memory_id FROM memories m
     WHERE m.expires_at <= $1::bigint
       AND NOT EXISTS (
@@ -12,5 +11,6 @@ USING (
     ORDER BY m.expires_at
     LIMIT $2::bigint
     FOR UPDATE SKIP LOCKED
-) o
+)
+DELETE FROM memories d USING expired o
 WHERE d.tenant = o.tenant AND d.memory_id = o.memory_id

@@ -1,13 +1,14 @@
 -- Takes at most $3 entries of which a vector is to be made by $1, and keeps them from others until $2.
 -- Index: memories_unembedded.
-UPDATE memories d SET embed_at = $2::bigint
-FROM (
+WITH due AS MATERIALIZED (
     SELECT m.tenant, m.memory_id
     FROM memories m
     WHERE m.embed_at <= $1::bigint
     ORDER BY m.embed_at
     LIMIT $3::bigint
     FOR UPDATE SKIP LOCKED
-) o
+)
+UPDATE memories d SET embed_at = $2::bigint
+FROM due o
 WHERE d.tenant = o.tenant AND d.memory_id = o.memory_id
 RETURNING d.tenant, d.memory_id, d.text, d.source

@@ -114,6 +114,12 @@ async fn carry(wire: &Wire, store: TcpStream, server: &str) {
     let Ok(server) = TcpStream::connect(server).await else {
         return;
     };
+    // Messages go out one by one: none waits until the one before is acknowledged.
+    for side in [&store, &server] {
+        if side.set_nodelay(true).is_err() {
+            return;
+        }
+    }
     let lost = AtomicBool::new(false);
     let (store_from, store_to) = store.into_split();
     let (server_from, server_to) = server.into_split();
