@@ -50,6 +50,7 @@ pub mod recall;
 pub mod repeats;
 pub mod retention;
 pub mod rounds;
+pub mod run_batches;
 pub mod run_ends;
 pub mod run_turns;
 pub mod runs;
@@ -106,6 +107,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("repeats", include_str!("store/repeats.rs")),
     ("retention", include_str!("store/retention.rs")),
     ("rounds", include_str!("store/rounds.rs")),
+    ("run_batches", include_str!("store/run_batches.rs")),
     ("run_ends", include_str!("store/run_ends.rs")),
     ("run_turns", include_str!("store/run_turns.rs")),
     ("runs", include_str!("store/runs.rs")),
