@@ -25,6 +25,7 @@ pub mod children;
 pub mod claim;
 pub mod clocks;
 pub mod complete;
+pub mod concurrent;
 pub mod copies;
 pub mod deliveries;
 pub mod erase;
@@ -65,7 +66,14 @@ pub mod window;
 pub mod writes;
 
 /// The modules of this folder that hold no cases.
-const WITHOUT_CASES: [&str; 5] = ["prelude", "harness", "agreement", "recall", "writes"];
+const WITHOUT_CASES: [&str; 6] = [
+    "prelude",
+    "harness",
+    "agreement",
+    "concurrent",
+    "recall",
+    "writes",
+];
 
 /// The text of every module with cases.
 const SOURCES: &[(&str, &str)] = &[
