@@ -365,7 +365,8 @@ pub enum AdvanceOutcome {
         /// The session that the end was delivered to, and the boot that runs it and is to be notified.
         notify: Option<(SessionKey, BootId)>,
     },
-    /// Someone else owns the run, or it was advanced meanwhile: nothing was stored.
+    /// Someone else owns the run, it was advanced meanwhile, or a session in which a leaf was to go on
+    /// takes no more sends: nothing was stored, whether or not there is room for its leaves.
     Lost,
     /// Other runs of its tenant took the room for the leaves that it starts: nothing was stored.
     NoRoom,

@@ -408,6 +408,7 @@ async fn read_news(
 }
 
 /// Leaves under way by run, as far as advances have noted their ends.
+#[derive(Clone)]
 struct Live(BTreeMap<RunKey, u64>);
 
 impl Live {

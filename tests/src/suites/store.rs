@@ -25,6 +25,7 @@ pub mod children;
 pub mod claim;
 pub mod clocks;
 pub mod complete;
+pub mod concurrent;
 pub mod copies;
 pub mod deliveries;
 pub mod erase;
@@ -50,6 +51,7 @@ pub mod recall;
 pub mod repeats;
 pub mod retention;
 pub mod rounds;
+pub mod run_batches;
 pub mod run_ends;
 pub mod run_turns;
 pub mod runs;
@@ -64,7 +66,14 @@ pub mod window;
 pub mod writes;
 
 /// The modules of this folder that hold no cases.
-const WITHOUT_CASES: [&str; 5] = ["prelude", "harness", "agreement", "recall", "writes"];
+const WITHOUT_CASES: [&str; 6] = [
+    "prelude",
+    "harness",
+    "agreement",
+    "concurrent",
+    "recall",
+    "writes",
+];
 
 /// The text of every module with cases.
 const SOURCES: &[(&str, &str)] = &[
@@ -106,6 +115,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("repeats", include_str!("store/repeats.rs")),
     ("retention", include_str!("store/retention.rs")),
     ("rounds", include_str!("store/rounds.rs")),
+    ("run_batches", include_str!("store/run_batches.rs")),
     ("run_ends", include_str!("store/run_ends.rs")),
     ("run_turns", include_str!("store/run_turns.rs")),
     ("runs", include_str!("store/runs.rs")),

@@ -9,6 +9,7 @@ use mainspring_store_postgres::{PostgresStore, Settings};
 use mainspring_tests::databases::{Lent, Server};
 use mainspring_tests::store_suite;
 use mainspring_tests::suites::store::agreement::assert_agrees;
+use mainspring_tests::suites::store::concurrent::assert_linearizable;
 use mainspring_tests::suites::store::harness::{Opened, environment};
 use mainspring_tests::suites::store::recall::assert_recalls;
 use mainspring_tests::suites::store::writes::assert_written_once;
@@ -61,6 +62,11 @@ fn every_write_takes_effect_once_and_none_by_a_stale_writer() {
 #[test]
 fn postgres_agrees_with_the_model() {
     assert_agrees(open);
+}
+
+#[test]
+fn calls_at_the_same_time_leave_what_some_order_of_them_does() {
+    assert_linearizable(open);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use mainspring_shared::store::{
 use super::{live, takes_sends};
 use crate::db::sql;
 use crate::fault::Result;
-use crate::query::statement;
+use crate::query::{query_scalar, statement};
 use crate::rows::json;
 use crate::store::Tx;
 use crate::{accept, calls, hot, inbox, post, webhooks};
@@ -34,18 +34,22 @@ pub(crate) async fn advance(
 async fn advance_one(tx: &mut Tx, boot: BootId, item: AdvanceRun) -> Result<AdvanceOutcome> {
     let now = tx.now;
     let RunKey { tenant, run } = item.run.key;
-    if item.leaves_max.is_some() && !item.start.is_empty() {
-        let (all, own) = live(tx, item.run.key).await?;
-        if passes_bound(&item, all, own) {
-            return Ok(AdvanceOutcome::NoRoom);
-        }
-    }
     // Whoever asked has to look again where a leaf is to go on in a session that is gone.
     for start in &item.start {
         if let Target::Existing(key) = &start.target
             && !takes_sends(tx, *key).await?
         {
             return Ok(AdvanceOutcome::Lost);
+        }
+    }
+    if item.leaves_max.is_some() && !item.start.is_empty() {
+        let (all, own) = live(tx, item.run.key).await?;
+        if passes_bound(&item, all, own) {
+            return Ok(if owns(tx, boot, &item).await? {
+                AdvanceOutcome::NoRoom
+            } else {
+                AdvanceOutcome::Lost
+            });
         }
     }
     if !write_run(tx, boot, &item).await? {
@@ -102,6 +106,19 @@ async fn advance_one(tx: &mut Tx, boot: BootId, item: AdvanceRun) -> Result<Adva
         enqueue,
         notify: owner,
     })
+}
+
+/// Whether a run is the boot's, and as the item knows it.
+async fn owns(tx: &mut Tx, boot: BootId, item: &AdvanceRun) -> Result<bool> {
+    let RunKey { tenant, run } = item.run.key;
+    let owns = query_scalar(sql!("runs/owned"))
+        .bind(tenant.0)
+        .bind(run.0)
+        .bind(boot.0)
+        .bind(item.step)
+        .fetch_one(tx.conn())
+        .await?;
+    Ok(owns)
 }
 
 /// Writes the run's row; false when the boot does not own it, or someone advanced it meanwhile.

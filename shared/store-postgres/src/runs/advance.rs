@@ -18,7 +18,7 @@ use crate::accept::Accept;
 use crate::calls::Home;
 use crate::columns::{json, text};
 use crate::group::Group;
-use crate::ledger::{Ledger, NewItem, Told, locked_out, now};
+use crate::ledger::{Hot, Ledger, NewItem, Told, locked_out, now};
 use crate::retry::{Attempts, Fault, Pool, Verdict, sql};
 use crate::rows::{Fields, key_columns, send_columns};
 use crate::webhooks;
@@ -66,11 +66,15 @@ pub(crate) async fn advance(
 /// The sessions that an item goes on in or tells.
 fn sessions(item: &AdvanceRun) -> impl Iterator<Item = SessionKey> + Clone {
     let told = item.report.iter().map(|report| report.session);
-    let existing = item.start.iter().filter_map(|send| match &send.target {
+    told.chain(existing(item))
+}
+
+/// The sessions that leaves of an item go on in.
+fn existing(item: &AdvanceRun) -> impl Iterator<Item = SessionKey> + Clone {
+    item.start.iter().filter_map(|send| match &send.target {
         Target::Existing(key) => Some(*key),
         Target::New(_) => None,
-    });
-    told.chain(existing)
+    })
 }
 
 struct Advance<'a> {
@@ -95,14 +99,16 @@ impl Advance<'_> {
         let now = now(&mut tx, self.at).await?;
         let mut outcomes: Vec<AdvanceOutcome> =
             self.items.iter().map(|_| AdvanceOutcome::Lost).collect();
+        let mut left = Indexes::new();
         if was_lost {
-            for index in self.stored_before(&mut tx).await? {
-                outcomes[index] = self.heard(&mut tx, index).await?;
+            left = self.stored_before(&mut tx).await?;
+            for index in &left {
+                outcomes[*index] = self.heard(&mut tx, *index).await?;
             }
         }
-        let mut left = self.lock(&mut tx).await?;
-        for index in &left {
-            outcomes[*index] = AdvanceOutcome::Locked;
+        for (index, why) in self.lock(&mut tx, &left).await? {
+            outcomes[index] = why;
+            left.push(index);
         }
         for (index, why) in self.without_room(&mut tx, &left).await? {
             outcomes[index] = why;
@@ -143,20 +149,38 @@ impl Advance<'_> {
     }
 
     /// Locks every session that an item goes on in or tells, in their order: what follows finds them
-    /// locked. Returns the items that are left for later.
-    async fn lock(&self, connection: &mut PgConnection) -> std::result::Result<Indexes, Fault> {
-        let (left, taken): (Indexes, Indexes) = (0..self.items.len())
-            .partition(|n| sessions(&self.items[*n]).any(|key| self.locked.contains(&key)));
-        let keys = taken.into_iter().flat_map(|n| sessions(&self.items[n]));
+    /// locked. Returns the items that come to nothing, without those at `left`: for now, or because a
+    /// session in which a leaf was to go on takes no more sends, so that whoever asked has to look again.
+    async fn lock(
+        &self,
+        connection: &mut PgConnection,
+        left: &[usize],
+    ) -> std::result::Result<Vec<(usize, AdvanceOutcome)>, Fault> {
+        let asked = (0..self.items.len()).filter(|n| !left.contains(n));
+        let (locked, taken): (Indexes, Indexes) =
+            asked.partition(|n| sessions(&self.items[*n]).any(|key| self.locked.contains(&key)));
+        let locked = locked.into_iter().map(|n| (n, AdvanceOutcome::Locked));
+        let mut nothing: Vec<_> = locked.collect();
+        let keys = taken.iter().flat_map(|n| sessions(&self.items[*n]));
         let (tenants, sessions) = key_columns(keys);
-        if !tenants.is_empty() {
-            sql!("ledger/lock")
-                .bind(tenants)
-                .bind(sessions)
-                .execute(connection)
-                .await?;
+        if tenants.is_empty() {
+            return Ok(nothing);
         }
-        Ok(left)
+        let rows = sql!("ledger/lock")
+            .bind(tenants)
+            .bind(sessions)
+            .fetch_all(connection)
+            .await?;
+        let hot = rows
+            .iter()
+            .map(|row| Hot::read(&mut Fields::new(row, "session_hot")));
+        let hot: Vec<Hot> = hot.collect::<Result<_>>()?;
+        let open = hot.iter().filter(|hot| hot.lifecycle == Lifecycle::Open);
+        let open: BTreeSet<SessionKey> = open.map(|hot| hot.key).collect();
+        let is_gone = |n: &usize| existing(&self.items[*n]).any(|key| !open.contains(&key));
+        let gone = taken.into_iter().filter(is_gone);
+        nothing.extend(gone.map(|n| (n, AdvanceOutcome::Lost)));
+        Ok(nothing)
     }
 
     /// Items that would take their tenants past their bounds, or whose tenants' bounds someone else
@@ -185,20 +209,59 @@ impl Advance<'_> {
             .map(|row| Fields::new(row, "runs").take("tenant"));
         let held: BTreeSet<i32> = held.collect::<Result<_>>()?;
         // A statement of its own sees what the holder before stored.
-        let mut live = Live::read(connection, bounded.iter().map(|(_, key)| *key)).await?;
+        let live = Live::read(connection, bounded.iter().map(|(_, key)| *key)).await?;
+        let everyone = bounded.iter().map(|(n, _)| *n).collect();
+        let full = self.full(&bounded, &held, live.clone(), &everyone);
+        if full.iter().all(|(_, why)| *why != AdvanceOutcome::NoRoom) {
+            return Ok(full);
+        }
+        // An item that is lost anyway takes nobody's room, and is not told of it.
+        let owned = self.owned(connection).await?;
+        Ok(self.full(&bounded, &held, live, &owned))
+    }
+
+    /// What becomes of those of the `bounded` items that come to nothing: of each that is not among the
+    /// `owned` ones, and of each without room behind those before it.
+    fn full(
+        &self,
+        bounded: &[(usize, RunKey)],
+        held: &BTreeSet<i32>,
+        mut live: Live,
+        owned: &BTreeSet<usize>,
+    ) -> Vec<(usize, AdvanceOutcome)> {
         let mut full = Vec::new();
         for (index, key) in bounded {
-            let item = &self.items[index];
-            let (all, own) = live.of(key);
+            let item = &self.items[*index];
+            let (all, own) = live.of(*key);
             if !held.contains(&key.tenant.0) {
-                full.push((index, AdvanceOutcome::Locked));
+                full.push((*index, AdvanceOutcome::Locked));
+            } else if !owned.contains(index) {
+                full.push((*index, AdvanceOutcome::Lost));
             } else if passes_bound(item, all, own) {
-                full.push((index, AdvanceOutcome::NoRoom));
+                full.push((*index, AdvanceOutcome::NoRoom));
             } else {
-                live.set(key, u64::from(item.run.counts.live));
+                live.set(*key, u64::from(item.run.counts.live));
             }
         }
-        Ok(full)
+        full
+    }
+
+    /// The items whose runs are the boot's and as the items know them.
+    async fn owned(
+        &self,
+        connection: &mut PgConnection,
+    ) -> std::result::Result<BTreeSet<usize>, Fault> {
+        let keys: Vec<RunKey> = self.items.iter().map(|item| item.run.key).collect();
+        let (tenants, runs) = run_columns(&keys);
+        let rows = sql!("runs/owned")
+            .bind(self.boot.0)
+            .bind(tenants)
+            .bind(runs)
+            .bind(self.items.iter().map(|i| i.step).collect::<Vec<_>>())
+            .fetch_all(connection)
+            .await?;
+        let found = rows.iter().map(|row| Fields::new(row, "runs").ord());
+        Ok(found.collect::<Result<_>>()?)
     }
 
     /// Writes the runs that are the boot's and as the items know them, without those at `left`.
@@ -333,8 +396,8 @@ impl Advance<'_> {
         webhooks::note(connection, news.collect()).await
     }
 
-    /// Accepts the leaves; returns the sessions to enqueue, advance by advance. None when a session
-    /// in which one was to go on takes no more sends: whoever asked has to look again.
+    /// Accepts the leaves; returns the sessions to enqueue, advance by advance. None when one is not
+    /// accepted: whoever asked has to look again.
     async fn start(
         &self,
         connection: &mut PgConnection,

@@ -7,13 +7,10 @@ mod world;
 
 use std::future::Future;
 
-use mainspring_runtime::OsEntropy;
-use mainspring_shared::entropy::Entropy;
 use proptest::collection::vec;
-use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
-use uuid::Uuid;
+use proptest::test_runner::{Config, TestCaseError};
 
-use super::harness::{Opened, environment};
+use super::harness::{Opened, drawn};
 use world::World;
 
 /// Sequences in an everyday run; `MAINSPRING_TEST_CASES` asks for more.
@@ -33,29 +30,21 @@ where
     O: Opened,
     F: Future<Output = Option<O>>,
 {
-    let seed = environment("MAINSPRING_TEST_SEED").map_or_else(
-        || OsEntropy.random_id(),
-        |text| Uuid::parse_str(&text).expect("MAINSPRING_TEST_SEED is a UUID"),
-    );
-    let cases = environment("MAINSPRING_TEST_CASES").map_or(CASES, |text| {
-        text.parse().expect("MAINSPRING_TEST_CASES is a number")
-    });
     let config = Config {
-        cases,
+        cases: CASES,
         failure_persistence: None,
         max_shrink_iters: 400,
         max_shrink_time: SHRINK_MS_MAX,
         ..Config::default()
     };
-    let bytes = [seed.into_bytes(), seed.into_bytes()].concat();
-    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
+    let (seed, mut runner) = drawn(config);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
         .build()
         .expect("a runtime starts");
     let sequences = vec(op::any(), 1..STEPS_MAX);
-    let outcome = TestRunner::new_with_rng(config, rng).run(&sequences, |ops| {
+    let outcome = runner.run(&sequences, |ops| {
         runtime.block_on(async {
             let Some(opened) = open().await else {
                 return Ok(());

@@ -4,7 +4,11 @@ use std::panic::{AssertUnwindSafe, resume_unwind};
 
 use async_trait::async_trait;
 use futures::FutureExt;
+use mainspring_runtime::OsEntropy;
+use mainspring_shared::entropy::Entropy as _;
 use mainspring_shared::store::{AuditOptions, Inspect};
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use uuid::Uuid;
 
 use super::prelude::time;
 
@@ -65,6 +69,22 @@ pub async fn run<O: Opened>(opened: Option<O>, name: &str, case: impl AsyncFnOnc
     if let Err(panic) = outcome {
         resume_unwind(panic);
     }
+}
+
+/// A runner of random cases and the seed of what it draws: that of `MAINSPRING_TEST_SEED`, if it is given.
+/// `MAINSPRING_TEST_CASES` replaces the number of cases.
+pub fn drawn(config: Config) -> (Uuid, TestRunner) {
+    let seed = environment("MAINSPRING_TEST_SEED").map_or_else(
+        || OsEntropy.random_id(),
+        |text| Uuid::parse_str(&text).expect("MAINSPRING_TEST_SEED is a UUID"),
+    );
+    let cases = environment("MAINSPRING_TEST_CASES").map_or(config.cases, |text| {
+        text.parse().expect("MAINSPRING_TEST_CASES is a number")
+    });
+    let bytes = [seed.into_bytes(), seed.into_bytes()].concat();
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
+    let config = Config { cases, ..config };
+    (seed, TestRunner::new_with_rng(config, rng))
 }
 
 /// A variable of the environment, which only says which servers a test may use.

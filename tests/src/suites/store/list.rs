@@ -488,6 +488,11 @@ macro_rules! store_cases {
                 a_round_tells_of_queued_sends_and_signals,
                 messages_carry_the_epoch_of_their_grant,
             }
+            run_batches {
+                a_lost_advance_takes_no_room_for_leaves,
+                an_advance_of_another_ones_run_is_lost_with_or_without_room,
+                a_leaf_that_cannot_go_on_loses_the_advance_of_its_run_only,
+            }
             run_ends {
                 a_final_run_has_no_owner_and_keeps_its_result,
                 a_final_run_can_be_forgotten,

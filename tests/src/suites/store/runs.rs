@@ -79,7 +79,7 @@ pub(super) async fn dumped_run(store: &dyn Inspect, n: u128) -> DumpRun {
         .expect("the run exists")
 }
 
-fn node(path: &str, n: i64, state: NodeState) -> NodeRecord {
+pub(super) fn node(path: &str, n: i64, state: NodeState) -> NodeRecord {
     NodeRecord {
         path: path.to_owned(),
         n,

@@ -2,12 +2,15 @@
 
 use mainspring_shared::agent::{AgentSpec, ContextSpec};
 use mainspring_shared::send::WaitingOn;
-use mainspring_shared::store::{CallBegin, CallStep, DumpSession, SessionPatch};
+use mainspring_shared::store::{AcceptSend, CallBegin, CallStep, DumpSession, SessionPatch};
 use mainspring_shared::tool::CallResult;
+use mainspring_shared::workflow::nodes::NodeKind;
+use mainspring_shared::workflow::run::{NodeRecord, NodeState, RunAsk};
 use serde_json::json;
 
-use super::op::{Agent, Begin, Change, Patch};
+use super::op::{Agent, Asked, Begin, Change, PATHS, Patch};
 use crate::suites::store::prelude as small;
+use crate::suites::store::runs;
 
 /// A cache that a worker could have: it begins where a window could have begun.
 pub(super) fn cache(session: &DumpSession, from: u8, length: u8) -> (i64, i64) {
@@ -71,5 +74,51 @@ pub(super) fn call_step(change: Change) -> Option<CallStep> {
             deadline: deadline.map(small::millis),
         }),
         Change::Settled => Some(CallStep::Settled(CallResult::text("done"))),
+    }
+}
+
+fn path(pick: u8) -> (i64, String) {
+    let place = usize::from(pick) % PATHS.len();
+    (place as i64 + 1, PATHS[place].to_owned())
+}
+
+/// What is asked of a run.
+pub(super) fn asked(asked: Asked) -> RunAsk {
+    match asked {
+        Asked::Cancel => RunAsk::Cancel { reason: None },
+        Asked::Retry => RunAsk::Retry {
+            max_tokens: Some(7),
+        },
+        Asked::CancelNode(pick) => RunAsk::CancelNode { path: path(pick).1 },
+        Asked::RetryNode(pick) => RunAsk::RetryNode { path: path(pick).1 },
+        Asked::AmendNode(pick) => RunAsk::AmendNode {
+            path: path(pick).1,
+            text: None,
+            payload: Some(json!({ "by": "hand" })),
+        },
+        Asked::Steered(pick) => RunAsk::Steered {
+            path: path(pick).1,
+            item_id: format!("item-{pick}"),
+            text: "go left".to_owned(),
+        },
+    }
+}
+
+/// A node of a run.
+pub(super) fn node(pick: u8, kind: NodeKind, state: NodeState) -> NodeRecord {
+    let (n, path) = path(pick);
+    NodeRecord {
+        kind,
+        ..runs::node(&path, n, state)
+    }
+}
+
+/// The node of a leaf that starts. No other one has its number.
+pub(super) fn leaf_node(path: &str, leaf: &AcceptSend) -> NodeRecord {
+    let n = 100 + leaf.id.0.as_u128() as i64;
+    NodeRecord {
+        session: Some(leaf.target.key().session),
+        send: Some(leaf.id),
+        ..runs::node(path, n, NodeState::Queued)
     }
 }

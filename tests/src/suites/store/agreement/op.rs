@@ -9,6 +9,12 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
+pub(super) mod runs;
+pub(super) mod webhooks;
+
+pub(super) use runs::{Advance, Asked, Leaf, Look, PATHS, Plan, RunOp, Stale};
+pub(super) use webhooks::{Ending, HookOp, Take};
+
 /// One step.
 #[derive(Debug, Clone)]
 pub(super) enum Op {
@@ -57,6 +63,8 @@ pub(super) enum Op {
     WriteList(Noted),
     /// A session with the transcript of another one.
     Copy(u8, Agent),
+    Run(RunOp),
+    Hook(HookOp),
     Read,
 }
 
@@ -279,6 +287,8 @@ pub(super) fn any() -> impl Strategy<Value = Op> {
         1 => moment().prop_map(Op::SweepTimers),
         3 => noted().prop_map(Op::WriteList),
         1 => (one(), agent()).prop_map(|(session, agent)| Op::Copy(session, agent)),
+        40 => runs::any().prop_map(Op::Run),
+        10 => webhooks::any().prop_map(Op::Hook),
         2 => Just(Op::Read),
     ]
 }
@@ -494,7 +504,12 @@ fn wait() -> impl Strategy<Value = Wait> {
 }
 
 /// Whom a send waits for that waits for its calls.
-const OUTSIDE: [WaitingOn; 3] = [WaitingOn::Tool, WaitingOn::Human, WaitingOn::Agent];
+const OUTSIDE: [WaitingOn; 4] = [
+    WaitingOn::Tool,
+    WaitingOn::Human,
+    WaitingOn::Agent,
+    WaitingOn::Run,
+];
 
 /// How words reach a busy session.
 const MODES: [OnBusy; 3] = [OnBusy::Coalesce, OnBusy::Steer, OnBusy::Interrupt];

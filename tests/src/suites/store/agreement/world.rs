@@ -7,19 +7,21 @@ use std::sync::Arc;
 use mainspring_runtime::SystemClock;
 use mainspring_shared::agent::{AgentSpec, OnBusy, Priority, SendOptions};
 use mainspring_shared::dispatch::{Dispatch, is_direct};
-use mainspring_shared::id::{BootId, LeaseToken, SendId, SessionKey, TenantId};
+use mainspring_shared::id::{BootId, LeaseToken, RunKey, SendId, SessionKey, TenantId};
 use mainspring_shared::lease::Lease;
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::Lifecycle;
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, ClaimOutcome, ClaimSession, Dump, DumpSession, IdempotencyKey,
-    Inspect, NewBoot, NewSession, Parent, ReleaseSession, Role, Target,
+    AcceptOutcome, AcceptSend, ClaimOutcome, ClaimSession, ClaimedDelivery, Dump, DumpSession,
+    IdempotencyKey, Inspect, NewBoot, NewSession, Parent, ReleaseSession, Result as StoreResult,
+    Role, Target,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallRecord;
 use mainspring_store_model::ModelStore;
 use serde_json::Map;
 
+use self::runs::Heard;
 use super::make::{cache, spec};
 use super::op::{self, Agent, Claim, Offer, Op, Wait, Work};
 use crate::suites::store::prelude as small;
@@ -45,11 +47,17 @@ pub(super) struct World<'a> {
     sends: u128,
     tokens: u128,
     timers: u128,
+    runs: u128,
+    webhooks: u128,
     held: Vec<Held>,
     /// Words that were brought, by session and item.
     said: Vec<(SessionKey, String)>,
     /// Model calls begun, by send: no two rows of usage may be the same.
     attempts: BTreeMap<SendId, i32>,
+    /// What is new of runs, as far as it was claimed and not taken into account.
+    heard: BTreeMap<RunKey, Heard>,
+    /// Attempts at deliveries, in order.
+    attempts_made: Vec<ClaimedDelivery>,
 }
 
 /// Calls both stores and compares what they say; goes on with the model's answer.
@@ -63,17 +71,26 @@ macro_rules! both {
             let $store: &dyn Inspect = $world.store;
             $call.await
         };
-        let expected = expected.map_err(|error| format!("the model failed: {error:?}"))?;
-        let actual = actual.map_err(|error| format!("the store failed: {error:?}"))?;
-        same(stringify!($call), &expected, &actual)?;
+        let (expected, actual) =
+            $crate::suites::store::agreement::world::answered(expected, actual)?;
+        $crate::suites::store::agreement::world::same(stringify!($call), &expected, &actual)?;
         expected
     }};
 }
 
 mod asked;
 mod checks;
+mod runs;
 mod users;
+mod webhooks;
 mod work;
+
+/// What both answered.
+fn answered<T>(expected: StoreResult<T>, actual: StoreResult<T>) -> Result<(T, T), String> {
+    let expected = expected.map_err(|error| format!("the model failed: {error:?}"))?;
+    let actual = actual.map_err(|error| format!("the store failed: {error:?}"))?;
+    Ok((expected, actual))
+}
 
 fn same<T: Debug + PartialEq>(what: &str, expected: &T, actual: &T) -> Result<(), String> {
     if expected == actual {
@@ -95,11 +112,21 @@ impl<'a> World<'a> {
             sends: 0,
             tokens: 0,
             timers: 0,
+            runs: 0,
+            webhooks: 0,
             held: Vec::new(),
             said: Vec::new(),
             attempts: BTreeMap::new(),
+            heard: BTreeMap::new(),
+            attempts_made: Vec::new(),
         };
-        let begin = [Op::Register, Op::Register, op::opening()];
+        let begin = [
+            Op::Register,
+            Op::Register,
+            op::opening(),
+            Op::Run(op::runs::opening()),
+            Op::Hook(op::webhooks::opening()),
+        ];
         let steps = begin.into_iter().chain(ops).chain([Op::Read]);
         for (n, op) in steps.enumerate() {
             let outcome = world.step(op.clone()).await;
@@ -195,9 +222,13 @@ impl<'a> World<'a> {
             }
             Op::WriteList(noted) => self.write_list(noted).await?,
             Op::Copy(pick, agent) => self.copy(pick, &agent).await?,
+            Op::Run(op) => self.run_step(op).await?,
+            Op::Hook(op) => self.webhook_step(op).await?,
             Op::Read => {
                 self.read().await?;
                 self.read_timers().await?;
+                self.read_runs().await?;
+                self.read_webhooks().await?;
             }
         }
         Ok(())
@@ -399,17 +430,30 @@ impl<'a> World<'a> {
     }
 
     async fn claim(&mut self, boot: u8, claims: Vec<Claim>) -> Result<(), String> {
-        let boot = self.boot(boot);
         let known = self.known().await;
-        let mut items = Vec::new();
-        for claim in claims {
-            self.tokens += 1;
-            let is_ready = |session: &DumpSession| {
-                session.hot.ready_since.is_some() && session.hot.owner.is_none()
-            };
+        let is_ready = |session: &DumpSession| {
+            session.hot.ready_since.is_some() && session.hot.owner.is_none()
+        };
+        let keys = claims.into_iter().map(|claim| {
             let key = self.session_like(&known, claim.session, is_ready);
+            (key, claim.cached)
+        });
+        self.claim_keys(boot, &known, keys.collect()).await
+    }
+
+    /// Claims sessions, each with where the cached part of its window begins and how long it is.
+    async fn claim_keys(
+        &mut self,
+        boot: u8,
+        known: &Dump,
+        claims: Vec<(SessionKey, Option<(u8, u8)>)>,
+    ) -> Result<(), String> {
+        let boot = self.boot(boot);
+        let mut items = Vec::new();
+        for (key, cached) in claims {
+            self.tokens += 1;
             let session = known.sessions.iter().find(|session| session.key == key);
-            let (cached_from_seq, cached_next_seq) = match (session, claim.cached) {
+            let (cached_from_seq, cached_next_seq) = match (session, cached) {
                 (Some(session), Some((from, length))) => cache(session, from, length),
                 _ => (0, 0),
             };

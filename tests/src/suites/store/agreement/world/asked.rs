@@ -12,7 +12,7 @@ use mainspring_shared::timer::{Schedule, TimerRule, TimerTarget};
 use uuid::Uuid;
 
 use super::super::op::{Agent, Noted, Op, Timing};
-use super::{World, request, same, small};
+use super::{World, request, small};
 
 /// What a list of a sequence holds.
 const BOUNDS: Bounds = Bounds {

@@ -9,7 +9,7 @@ use mainspring_shared::tool::CallResult;
 
 use super::super::make::patch;
 use super::super::op::{Name, Op, Posted, Words};
-use super::{World, pick_call, request, same, small};
+use super::{World, pick_call, request, small};
 
 impl World<'_> {
     pub(super) async fn user_step(&mut self, op: Op) -> Result<(), String> {

@@ -15,7 +15,7 @@ use mainspring_shared::tool::{CallRecord, CallResult, answers, call_id, cancelle
 
 use super::super::make::{begin, call_step};
 use super::super::op::{End, Outcome, Wait, Work};
-use super::{Held, World, same, small};
+use super::{Held, World, small};
 
 /// What a worker finds before it writes.
 struct Found {

@@ -1,0 +1,249 @@
+//! Calls at the same time: what a database answers and stores has to be what the model does when the
+//! same calls are made one after the other, in an order in which each comes before those that were made
+//! after its answer.
+
+mod actor;
+mod call;
+mod history;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use mainspring_shared::agent::OnBusy;
+use mainspring_shared::send::WaitingOn;
+use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_INTERRUPT};
+use mainspring_shared::store::{Inspect, Result as StoreResult, Then};
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestCaseError};
+use tokio::sync::Barrier;
+
+use self::actor::{Act, Actor, WAIT};
+use self::call::Call;
+use self::history::{Answered, End, Event, FIRST, History, NUMBERS, THEN, WORKERS, register};
+use super::harness::{Opened, drawn};
+use super::prelude::{SCHEDULER, boot, delayed, opening, sending, time, until, with};
+
+/// Stores in an everyday run; `MAINSPRING_TEST_CASES` asks for more.
+const CASES: u32 = 2;
+
+/// Histories on one store, one after the other: to open a store takes longer.
+const HISTORIES: usize = 10;
+
+/// Calls that each task makes.
+const CALLS: usize = 3;
+
+/// What is drawn of a history; the rest is up to the database.
+#[derive(Debug, Clone)]
+struct Plan {
+    sessions: u128,
+    due: Due,
+    /// Calls one after the other, each by one of the tasks.
+    beginning: Vec<(usize, Act)>,
+    /// A worker that is dead when the others go on.
+    dead: Option<u128>,
+    tasks: Vec<Vec<Act>>,
+}
+
+/// What a sweep finds: one thing at most, since sweeps pass over what is locked.
+#[derive(Debug, Clone, Copy)]
+enum Due {
+    Nothing,
+    Delay,
+    Deadline,
+    Retry,
+}
+
+/// Runs random calls at the same time, and looks for an order that explains what came of them. Panics at the first history without one, with the seed that draws its calls again when
+/// given as `MAINSPRING_TEST_SEED`: they may come to pass differently then. Does nothing when the store
+/// cannot be opened here.
+pub fn assert_linearizable<O, F>(open: impl Fn() -> F)
+where
+    O: Opened,
+    F: Future<Output = Option<O>>,
+{
+    let config = Config {
+        cases: CASES,
+        failure_persistence: None,
+        // Fewer calls at the same time need not go wrong again.
+        max_shrink_iters: 0,
+        ..Config::default()
+    };
+    let (seed, mut runner) = drawn(config);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(4)
+        .enable_all()
+        .build()
+        .expect("a runtime starts");
+    let outcome = runner.run(&vec(plan(), HISTORIES), |plans| {
+        runtime.block_on(async {
+            let Some(opened) = open().await else {
+                return Ok(());
+            };
+            let outcome = explained(opened.store(), plans).await;
+            opened.close().await;
+            outcome.map_err(TestCaseError::fail)
+        })
+    });
+    if let Err(unexplained) = outcome {
+        panic!("MAINSPRING_TEST_SEED={seed}\n{unexplained}");
+    }
+}
+
+fn plan() -> impl Strategy<Value = Plan> {
+    let due = prop_oneof![
+        2 => Just(Due::Nothing),
+        1 => Just(Due::Delay),
+        1 => Just(Due::Deadline),
+        1 => Just(Due::Retry),
+    ];
+    let fields = (
+        1u128..3,
+        due,
+        prop::bool::weighted(0.8),
+        vec((0..WORKERS as usize, act()), 0..4),
+        option::weighted(0.2, 1..=WORKERS),
+        vec(vec(act(), CALLS), WORKERS as usize),
+    );
+    fields.prop_map(|(sessions, due, held, mut beginning, dead, tasks)| {
+        // Mostly somebody has a session that others want.
+        if held {
+            beginning.insert(0, (0, Act::Claim(0)));
+        }
+        if matches!(due, Due::Retry) {
+            beginning.splice(0..0, [(0, Act::Claim(0)), (0, Act::Retry)]);
+        }
+        Plan {
+            sessions,
+            due,
+            beginning,
+            dead,
+            tasks,
+        }
+    })
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let byte = || proptest::num::u8::ANY;
+    let unless = || {
+        let signals = [0, SIGNAL_INBOX, SIGNAL_INBOX | SIGNAL_INTERRUPT];
+        proptest::sample::select(signals.to_vec())
+    };
+    let then = prop_oneof![Just(Then::Continue), Just(Then::Release)];
+    let end = (then, unless(), proptest::bool::ANY);
+    let on = prop_oneof![Just(WaitingOn::Tool), Just(WaitingOn::Retry)];
+    let mode = proptest::sample::select(vec![OnBusy::Coalesce, OnBusy::Steer, OnBusy::Interrupt]);
+    prop_oneof![
+        4 => byte().prop_map(Act::Claim),
+        4 => proptest::bool::ANY.prop_map(Act::Append),
+        5 => end.prop_map(|(then, unless, reads)| Act::Complete { then, unless, reads }),
+        3 => (on, unless()).prop_map(|(on, unless)| Act::Park { on, unless }),
+        2 => Just(Act::Release),
+        4 => byte().prop_map(Act::Cancel),
+        4 => (byte(), mode).prop_map(|(session, mode)| Act::Deliver(session, mode)),
+        3 => byte().prop_map(Act::Accept),
+        2 => Just(Act::Sweep),
+    ]
+}
+
+/// Makes the calls of plans, one plan after the other, and fails at the first that no order explains.
+async fn explained(store: &dyn Inspect, plans: Vec<Plan>) -> Result<(), String> {
+    for (base, plan) in (1..).map(|n| n * NUMBERS).zip(plans) {
+        let history = happened(store, base, plan).await?;
+        history.check().await?;
+        // What is left of it has no part in the next one.
+        for session in &history.end.sessions {
+            let at = store.at(time(THEN));
+            let deleted = at.delete_session(session.key, boot(SCHEDULER)).await;
+            served(deleted)?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes the calls of a plan.
+async fn happened(store: &dyn Inspect, base: u128, plan: Plan) -> Result<History, String> {
+    register(store, base).await;
+    let first = store.at(time(FIRST));
+    let mut beginning = Vec::new();
+    let further = sending(base + plan.sessions + 1, base + 1);
+    let opened = (1..=plan.sessions).map(|n| opening(base + n, base + n));
+    let timed = match plan.due {
+        Due::Nothing | Due::Retry => further,
+        Due::Delay => with(further, delayed(WAIT)),
+        Due::Deadline => with(further, until(WAIT)),
+    };
+    for send in opened.chain([timed]) {
+        let call = Call::Accept(Box::new(send));
+        beginning.push(answered(&*first, call).await?);
+    }
+    let mut actors: Vec<_> = (1..=WORKERS)
+        .map(|n| Actor::new(base, n, plan.sessions))
+        .collect();
+    for (task, act) in plan.beginning {
+        let call = actors[task].call(&*first, act).await;
+        let what = answered(&*first, call).await?;
+        actors[task].heard(what.outcome.clone());
+        beginning.push(what);
+    }
+    if let Some(dead) = plan.dead {
+        beginning.push(answered(&*first, Call::Stop(boot(base + dead))).await?);
+    }
+    let events = at_once(store.at(time(THEN)), actors, plan.tasks).await?;
+    let end = End::of(store, base).await;
+    Ok(History {
+        base,
+        beginning,
+        events,
+        end: served(end)?,
+    })
+}
+
+/// Has each actor make its calls, all of them at the same time.
+async fn at_once(
+    store: Arc<dyn Inspect>,
+    actors: Vec<Actor>,
+    tasks: Vec<Vec<Act>>,
+) -> Result<Vec<Event>, String> {
+    let barrier = Arc::new(Barrier::new(tasks.len()));
+    let count = Arc::new(AtomicU64::new(0));
+    let actors = actors.into_iter().zip(tasks).enumerate();
+    let running = actors.map(|(task, (mut actor, acts))| {
+        let (store, barrier, count) = (store.clone(), barrier.clone(), count.clone());
+        tokio::spawn(async move {
+            let mut events = Vec::new();
+            barrier.wait().await;
+            for act in acts {
+                let call = actor.call(&*store, act).await;
+                let made = count.fetch_add(1, Ordering::SeqCst);
+                let what = answered(&*store, call).await?;
+                let answered = count.fetch_add(1, Ordering::SeqCst);
+                actor.heard(what.outcome.clone());
+                events.push(Event {
+                    task,
+                    made,
+                    answered,
+                    what,
+                });
+            }
+            Ok::<_, String>(events)
+        })
+    });
+    let running: Vec<_> = running.collect();
+    let mut events = Vec::new();
+    for task in running {
+        events.extend(task.await.expect("the task ends")?);
+    }
+    Ok(events)
+}
+
+async fn answered(store: &dyn Inspect, call: Call) -> Result<Answered, String> {
+    let outcome = served(call.on(store).await)?;
+    Ok(Answered { call, outcome })
+}
+
+fn served<T>(answer: StoreResult<T>) -> Result<T, String> {
+    answer.map_err(|error| format!("the store failed: {error:?}"))
+}
