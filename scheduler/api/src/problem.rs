@@ -136,10 +136,6 @@ pub(crate) async fn method_not_allowed() -> Problem {
 }
 
 /// What a request answers whose handler panicked. The panic hook has printed what happened.
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "the layer that catches panics gives the payload away"
-)]
 pub(crate) fn panicked(_payload: Box<dyn Any + Send>) -> Response {
     tracing::error!("a handler panicked");
     Problem(Error::internal()).into_response()

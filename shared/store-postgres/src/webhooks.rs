@@ -425,8 +425,8 @@ async fn take_due(
             free.push(webhook);
         }
     }
-    // As many endpoints as the limit has room for all that each may have.
-    free.truncate((claim.limit / claim.each.max(1)).max(1) as usize);
+    // Each has one that is due, unless somebody else has it in hand.
+    free.truncate(claim.limit as usize);
     if free.is_empty() {
         return Ok(claimed);
     }
@@ -436,6 +436,7 @@ async fn take_due(
         .bind(i64::from(claim.each.min(claim.limit)))
         .bind(free.iter().map(|it| it.tenant.0).collect::<Vec<_>>())
         .bind(free.iter().map(|it| it.id.0).collect::<Vec<_>>())
+        .bind(i64::from(claim.limit))
         .fetch_all(connection)
         .await?;
     let free: BTreeMap<_, _> = free

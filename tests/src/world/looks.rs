@@ -44,7 +44,7 @@ impl World {
             if records.iter().all(|record| record.status.is_final()) {
                 return records;
             }
-            let waited = self.clock.monotonic() - begun;
+            let waited = self.clock.monotonic().saturating_sub(begun);
             let limit = Duration::from_hours(1);
             assert!(waited < limit, "sends hang: {records:#?}");
             self.pass_before_look(begun).await;
@@ -53,7 +53,7 @@ impl World {
 
     /// Lets time pass until the next look at what was begun at an instant: the longer it takes, the rarer.
     pub async fn pass_before_look(&self, begun: Duration) {
-        let waited = self.clock.monotonic() - begun;
+        let waited = self.clock.monotonic().saturating_sub(begun);
         let pause = (waited / 5).max(Duration::from_millis(50));
         self.clock.sleep(pause).await;
     }
