@@ -77,9 +77,11 @@ impl Webhooks for PostgresStore {
 
     async fn delete_webhook(&self, tenant: TenantId, id: WebhookId) -> Result<bool> {
         let pool = &self.pools.writers;
-        repeatable!(pool, |connection, lost| delete(
+        let deleted = repeatable!(pool, |connection, lost| delete(
             connection, tenant, id, lost
-        ))
+        ));
+        self.watched.forget();
+        deleted
     }
 
     async fn fan_out(&self, limit: u32) -> Result<FannedOut> {

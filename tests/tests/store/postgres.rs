@@ -8,7 +8,7 @@ use mainspring_shared::store::Inspect;
 use mainspring_store_postgres::{PostgresStore, Settings};
 use mainspring_tests::databases::{Lent, Server};
 use mainspring_tests::store_suite;
-use mainspring_tests::suites::store::agreement::assert_sessions_agree;
+use mainspring_tests::suites::store::agreement::assert_agrees;
 use mainspring_tests::suites::store::concurrent::assert_linearizable;
 use mainspring_tests::suites::store::harness::{Opened, environment};
 use mainspring_tests::suites::store::recall::assert_recalls;
@@ -61,7 +61,7 @@ fn every_write_takes_effect_once_and_none_by_a_stale_writer() {
 
 #[test]
 fn postgres_agrees_with_the_model() {
-    assert_sessions_agree(open);
+    assert_agrees(open);
 }
 
 #[test]

@@ -37,6 +37,13 @@ fn run_key(n: u128) -> RunKey {
     runs::run_key(0x1_0000 + n)
 }
 
+/// The sessions that exist and to which an advance brings something.
+fn touched_by(item: &AdvanceRun) -> BTreeSet<SessionKey> {
+    let told = item.report.iter().map(|report| report.session);
+    let leaves = item.start.iter().map(|send| send.target.key());
+    told.chain(leaves).collect()
+}
+
 /// A request under an idempotency key, which those of sends do not share.
 fn run_request(pick: (u8, u8)) -> IdempotencyKey {
     IdempotencyKey {
@@ -282,6 +289,7 @@ impl World<'_> {
         };
         let boot = *boot;
         let (mut items, mut store_items) = (Vec::new(), Vec::new());
+        let mut touched = BTreeSet::new();
         for (_, key, advance) in picked {
             let Some(run) = known.runs.iter().find(|run| run.run.key == key) else {
                 continue;
@@ -293,6 +301,12 @@ impl World<'_> {
                 asks: asks[..noted].to_vec(),
                 ..item.clone()
             };
+            // Nobody promises in which order two runs of one call number what they bring to a session.
+            let sessions = touched_by(&item);
+            if sessions.iter().any(|key| touched.contains(key)) {
+                continue;
+            }
+            touched.extend(sessions);
             items.push(with(&heard.asks));
             store_items.push(with(&heard.store_asks));
         }
