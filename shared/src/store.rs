@@ -27,6 +27,7 @@ mod pauses;
 mod provider_keys;
 mod reads;
 mod runs;
+mod scope;
 mod sends;
 mod sessions;
 mod skills;
@@ -84,6 +85,7 @@ pub use runs::{
     AdvanceOutcome, AdvanceRun, ClaimRuns, ClaimedRuns, CreateRunOutcome, EndedLeaf, ListRuns,
     NewRun, ReadNodes, RunNews, RunReport, RunStep, RunWords, Runs, left_to_run, passes_bound,
 };
+pub use scope::{in_scope, scope, scoped};
 pub use sends::{
     AcceptOutcome, AcceptSend, Accepted, CancelOutcome, GrantedSend, IdempotencyKey, KeyOutcome,
     RefuseReason, Sends, Target,

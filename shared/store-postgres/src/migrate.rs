@@ -9,6 +9,7 @@ use sqlx::{Connection, PgConnection, Row, SqlStr};
 
 use crate::memories;
 use crate::retry::{Fault, is_undefined_table, refused};
+use crate::row_security;
 use crate::settings::{SchemaPolicy, Settings};
 
 /// What `migrations/embed.rs` found: version, title and text of each file.
@@ -89,6 +90,14 @@ pub(crate) async fn prepare(settings: &Settings) -> Result<bool> {
     let pgvector = match prepared {
         Ok(()) if settings.pgvector => memories::prepare(&mut connection, wanted).await,
         prepared => prepared.map(|()| false),
+    };
+    // Behind what the extension adds, whose tables have tenants, too.
+    let pgvector = match pgvector {
+        Ok(used) if settings.row_security => {
+            let walled = row_security::prepare(&mut connection, settings.schema).await;
+            walled.map(|()| used)
+        }
+        pgvector => pgvector,
     };
     // Everything is committed; a failure to say goodbye changes nothing.
     let _ = connection.close().await;
