@@ -27,6 +27,7 @@ mod pauses;
 mod provider_keys;
 mod reads;
 mod runs;
+mod schema;
 mod scope;
 mod sends;
 mod sessions;
@@ -85,6 +86,7 @@ pub use runs::{
     AdvanceOutcome, AdvanceRun, ClaimRuns, ClaimedRuns, CreateRunOutcome, EndedLeaf, ListRuns,
     NewRun, ReadNodes, RunNews, RunReport, RunStep, RunWords, Runs, left_to_run, passes_bound,
 };
+pub use schema::schema_fits;
 pub use scope::{in_scope, scope, scoped};
 pub use sends::{
     AcceptOutcome, AcceptSend, Accepted, CancelOutcome, GrantedSend, IdempotencyKey, KeyOutcome,

@@ -165,7 +165,7 @@ async fn verify_changes_nothing_and_says_what_is_missing() {
 }
 
 #[tokio::test]
-async fn a_newer_or_a_changed_schema_is_refused() {
+async fn a_newer_schema_that_took_something_away_and_a_changed_one_are_refused() {
     with_world("newer", async |world| {
         let mut connection = world.connection().await;
         connection
@@ -175,16 +175,33 @@ async fn a_newer_or_a_changed_schema_is_refused() {
             )
             .await
             .expect("plants a migration");
+        // It took nothing away that this program needs: both work, whichever starts first.
+        let verify = Settings {
+            schema: SchemaPolicy::Verify,
+            ..world.settings.clone()
+        };
+        for settings in [&world.settings, &verify] {
+            let store = PostgresStore::open(settings).await.expect("opens");
+            assert_eq!(store.check().await.expect("is sound").schema, 99);
+            store.close().await;
+        }
+        assert_eq!(world.store.check().await.expect("is sound").schema, 99);
+        connection
+            .execute("UPDATE schema_compatibility SET oldest = 99")
+            .await
+            .expect("it took something away");
         let checked = world.store.check().await;
         assert!(
             matches!(checked, Err(Error::SchemaNewer { found: 99, known }) if known == newest()),
             "{checked:?}"
         );
-        let opened = PostgresStore::open(&world.settings).await;
-        assert!(
-            matches!(opened, Err(Error::SchemaNewer { found: 99, known }) if known == newest()),
-            "{opened:?}"
-        );
+        for settings in [&world.settings, &verify] {
+            let opened = PostgresStore::open(settings).await;
+            assert!(
+                matches!(opened, Err(Error::SchemaNewer { found: 99, known }) if known == newest()),
+                "{opened:?}"
+            );
+        }
         connection
             .execute("DELETE FROM _sqlx_migrations WHERE version = 99")
             .await
