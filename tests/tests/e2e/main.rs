@@ -11,6 +11,7 @@ mod hostile;
 mod inbox;
 mod journal;
 mod long_memory;
+mod row_security;
 mod runs;
 mod storm;
 mod telemetry;
