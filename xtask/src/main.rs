@@ -12,6 +12,7 @@ mod packages;
 mod postgres;
 mod process;
 mod redis;
+mod scratch;
 mod server;
 mod simulate;
 mod stand_in;
