@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::LazyLock;
 
-use mainspring_shared::store::{Error, Result, schema_fits};
+use mainspring_shared::store::{Result, schema_fits};
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::{Connection, PgConnection, Row, SqlStr};
 

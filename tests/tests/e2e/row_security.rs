@@ -126,8 +126,10 @@ async fn read(caller: &Caller<'_>, paths: &[String]) -> Result<(usize, usize)> {
     let (mut found, mut missing) = (0, 0);
     for path in paths {
         for below in READS {
-            let answer = caller.ask("GET", &format!("{path}{below}"), &Value::Null);
-            match answer.await?.status {
+            let answer = caller
+                .ask("GET", &format!("{path}{below}"), &Value::Null)
+                .await?;
+            match answer.status {
                 200 => found += 1,
                 404 => missing += 1,
                 other => anyhow::bail!("GET {path}{below}: {other}"),
