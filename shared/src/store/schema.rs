@@ -1,6 +1,7 @@
-//! Which program works on which version of the schema.
+//! Which program works on which version of the schema, and whether a schema is what its version says.
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 
 use super::{Error, Result};
 
@@ -19,6 +20,131 @@ pub fn schema_fits(found: i64, needed: i64, oldest: Option<i64>) -> Result<()> {
             known: needed,
         }),
     }
+}
+
+/// Something that a schema consists of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SchemaObject {
+    /// `table`, `column`, `constraint` or `index`.
+    pub kind: String,
+    /// A table's name; for what belongs to one, its name behind the table's: `sends.status`.
+    pub name: String,
+    /// What it is, in the database's words: a column's type, an index' statement. A table has none, or the statement that
+    /// makes it.
+    pub definition: String,
+}
+
+/// Something that a schema lacks, or that is not what it should be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SchemaFault {
+    /// What should be there.
+    pub needed: SchemaObject,
+    /// What is there under its name.
+    pub found: Option<String>,
+    /// The statement that adds it, where there is nothing.
+    pub ddl: Option<String>,
+}
+
+impl SchemaObject {
+    /// The objects of a list that was written by [`SchemaObject::line`], one a line.
+    pub fn list(text: &str) -> Vec<Self> {
+        let objects = text.lines().filter_map(|line| {
+            let mut parts = line.splitn(3, '\t').map(str::to_owned);
+            Some(Self {
+                kind: parts.next()?,
+                name: parts.next()?,
+                definition: parts.next()?,
+            })
+        });
+        objects.collect()
+    }
+
+    /// One line of a list.
+    pub fn line(&self) -> String {
+        format!("{}\t{}\t{}\n", self.kind, self.name, self.definition)
+    }
+
+    fn table(&self) -> &str {
+        self.name
+            .split_once('.')
+            .map_or(&*self.name, |(table, _)| table)
+    }
+
+    fn own_name(&self) -> &str {
+        self.name
+            .split_once('.')
+            .map_or(&*self.name, |(_, name)| name)
+    }
+
+    /// The statement that adds it to a schema that has what is before it in `needed`.
+    fn ddl(&self, needed: &[Self]) -> String {
+        let (table, name) = (self.table(), self.own_name());
+        match &*self.kind {
+            "column" => format!("ALTER TABLE {table} ADD COLUMN {name} {}", self.definition),
+            "constraint" if self.definition.starts_with("PRIMARY KEY") => {
+                format!("ALTER TABLE {table} ADD {}", self.definition)
+            }
+            "constraint" => {
+                format!(
+                    "ALTER TABLE {table} ADD CONSTRAINT {name} {}",
+                    self.definition
+                )
+            }
+            "table" if self.definition.is_empty() => {
+                let of_kind = |kind: &'static str| {
+                    let belongs = move |it: &&Self| it.kind == kind && it.table() == self.name;
+                    needed.iter().filter(belongs)
+                };
+                let columns =
+                    of_kind("column").map(|it| format!("{} {}", it.own_name(), it.definition));
+                let constraints = of_kind("constraint").map(|it| {
+                    if it.definition.starts_with("PRIMARY KEY") {
+                        it.definition.clone()
+                    } else {
+                        format!("CONSTRAINT {} {}", it.own_name(), it.definition)
+                    }
+                });
+                let parts: Vec<String> = columns.chain(constraints).collect();
+                format!("CREATE TABLE {table} ({})", parts.join(", "))
+            }
+            // A table whose statement is known, and an index.
+            _ => self.definition.clone(),
+        }
+    }
+}
+
+/// What a schema lacks of what a program needs, tables first. What it has beyond that is nobody's business here. What
+/// belongs to a table that is missing is made with it, but for its indexes.
+pub fn schema_faults(needed: &[SchemaObject], found: &[SchemaObject]) -> Vec<SchemaFault> {
+    let known: BTreeMap<(&str, &str), &SchemaObject> = found
+        .iter()
+        .map(|object| ((&*object.kind, &*object.name), object))
+        .collect();
+    let is_there = |table: &str| known.contains_key(&("table", table));
+    let mut faults = Vec::new();
+    for kind in ["table", "column", "constraint", "index"] {
+        for object in needed.iter().filter(|object| object.kind == kind) {
+            let comes_along = matches!(kind, "column" | "constraint") && !is_there(object.table());
+            let there = known.get(&(kind, &*object.name));
+            // Two tables are compared by what they consist of.
+            let differs =
+                |there: &SchemaObject| kind != "table" && there.definition != object.definition;
+            match there {
+                None if !comes_along => faults.push(SchemaFault {
+                    needed: object.clone(),
+                    found: None,
+                    ddl: Some(object.ddl(needed)),
+                }),
+                Some(there) if differs(there) => faults.push(SchemaFault {
+                    needed: object.clone(),
+                    found: Some(there.definition.clone()),
+                    ddl: None,
+                }),
+                None | Some(_) => {}
+            }
+        }
+    }
+    faults
 }
 
 #[cfg(test)]
@@ -52,5 +178,72 @@ mod tests {
                 needed: 7
             })
         ));
+    }
+
+    const NEEDED: &str = "table\tboats\t\n\
+        column\tboats.id\tbigint NOT NULL\ncolumn\tboats.name\ttext\n\
+        constraint\tboats.boats_pkey\tPRIMARY KEY (id)\nconstraint\tboats.boats_check\tCHECK ((id > 0))\n\
+        index\tboats.boats_name\tCREATE INDEX boats_name ON boats (name)\n";
+
+    fn told(found: &str) -> Vec<String> {
+        let faults = schema_faults(&SchemaObject::list(NEEDED), &SchemaObject::list(found));
+        let told = faults
+            .into_iter()
+            .map(|fault| match (fault.found, fault.ddl) {
+                (None, Some(ddl)) => ddl,
+                (Some(found), None) => format!("{} is {found}", fault.needed.name),
+                other => panic!("{other:?}"),
+            });
+        told.collect()
+    }
+
+    #[test]
+    fn what_is_missing_is_told_with_the_statement_that_adds_it() {
+        assert!(told(NEEDED).is_empty());
+        let more = format!("{NEEDED}table\tothers\t\ncolumn\tboats.more\ttext\n");
+        assert!(told(&more).is_empty());
+        let without = |line: &str| {
+            let kept = NEEDED.lines().filter(|it| !it.contains(line));
+            told(&kept.map(|it| format!("{it}\n")).collect::<String>())
+        };
+        assert_eq!(
+            without("boats.name"),
+            ["ALTER TABLE boats ADD COLUMN name text"]
+        );
+        assert_eq!(
+            without("boats_name"),
+            ["CREATE INDEX boats_name ON boats (name)"]
+        );
+        assert_eq!(
+            without("boats_pkey"),
+            ["ALTER TABLE boats ADD PRIMARY KEY (id)"]
+        );
+        assert_eq!(
+            without("boats_check"),
+            ["ALTER TABLE boats ADD CONSTRAINT boats_check CHECK ((id > 0))"]
+        );
+        assert_eq!(
+            told(""),
+            [
+                "CREATE TABLE boats (id bigint NOT NULL, name text, PRIMARY KEY (id), \
+                 CONSTRAINT boats_check CHECK ((id > 0)))",
+                "CREATE INDEX boats_name ON boats (name)",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_something_else_is_told_as_it_is() {
+        let other = NEEDED.replace("boats.name\ttext", "boats.name\tinteger");
+        assert_eq!(told(&other), ["boats.name is integer"]);
+    }
+
+    #[test]
+    fn a_list_is_read_as_it_was_written() {
+        let lines = SchemaObject::list(NEEDED)
+            .iter()
+            .map(SchemaObject::line)
+            .collect::<String>();
+        assert_eq!(lines, NEEDED);
     }
 }

@@ -56,6 +56,7 @@ mod retry;
 mod row_security;
 mod rows;
 mod runs;
+mod schema;
 mod silence;
 
 pub use migrate::ddl;

@@ -10,8 +10,8 @@ use mainspring_shared::session::{SessionRecord, SessionStatus};
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
     AuditOptions, AuditPiece, Audited, FindMessages, FindSteps, ListSends, ListSessions,
-    ModelUsage, Page, QueueStats, ReadInbox, ReadMessages, Reads, Result, ScalingStats, ServerInfo,
-    SessionUsage, StepAt, Violation, schema_fits,
+    ModelUsage, Page, QueueStats, ReadInbox, ReadMessages, Reads, Result, ScalingStats,
+    SchemaFault, ServerInfo, SessionUsage, StepAt, Violation, schema_fits,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallRecord;
@@ -27,6 +27,7 @@ use crate::ledger::RoundKey;
 use crate::migrate::needed;
 use crate::retry::{Pool, fetch, sql};
 use crate::rows::{Fields, calls_in_order, key_columns, readable, send_columns, sends_in_order};
+use crate::schema;
 use crate::store::PostgresStore;
 
 #[async_trait]
@@ -40,6 +41,10 @@ impl Reads for PostgresStore {
 
     async fn check(&self) -> Result<ServerInfo> {
         check(&self.pools.claimers).await
+    }
+
+    async fn schema_faults(&self) -> Result<Vec<SchemaFault>> {
+        schema::faults(&self.pools.readers).await
     }
 
     async fn last_steps(&self, keys: Vec<SessionKey>) -> Result<Vec<i64>> {

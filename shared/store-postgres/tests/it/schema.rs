@@ -393,3 +393,66 @@ async fn no_index_knows_what_a_claim_changes() {
     })
     .await;
 }
+
+/// What the migrations make, for those who look whether a database has it.
+#[tokio::test]
+async fn the_list_of_what_is_needed_is_what_the_migrations_make() {
+    with_world("needed", async |world| {
+        let mut connection = world.connection().await;
+        let query = include_str!("../../sql/schema/objects.sql");
+        let rows = connection.fetch_all(query).await.expect("is listed");
+        let mut listed = String::new();
+        for row in rows {
+            let part = |name| row.get::<String, _>(name);
+            listed += &format!(
+                "{}\t{}\t{}\n",
+                part("kind"),
+                part("name"),
+                part("definition")
+            );
+        }
+        let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("schema/needed.tsv");
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            fs::write(&kept, &listed).expect("is written");
+        }
+        let kept = fs::read_to_string(kept).expect("can be read");
+        let version = world.store.check().await.expect("is sound").server;
+        if version.starts_with("postgres 15") {
+            assert!(
+                kept == listed,
+                "schema/needed.tsv is old: UPDATE_DOCS=1 writes it"
+            );
+        }
+        let faults = world.store.schema_faults().await.expect("reads");
+        assert_eq!(faults, [], "on {version}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_a_schema_lacks_is_told_and_what_is_told_mends_it() {
+    with_world("lacks", async |world| {
+        let mut connection = world.connection().await;
+        let harm = "DROP TABLE pauses; ALTER TABLE sends DROP COLUMN stop_reason CASCADE; DROP INDEX sends_alarm; \
+                    ALTER TABLE timers DROP CONSTRAINT timers_status_check; ALTER TABLE skills ALTER COLUMN name TYPE varchar(9)";
+        connection.execute(harm).await.expect("is harmed");
+        let faults = world.store.schema_faults().await.expect("reads");
+        let names: Vec<&str> = faults.iter().map(|fault| &*fault.needed.name).collect();
+        for name in ["pauses", "sends.stop_reason", "sends.sends_alarm", "timers.timers_status_check"] {
+            assert!(names.contains(&name), "{name} is not among {names:?}");
+        }
+        let other = faults.iter().find(|fault| fault.needed.name == "skills.name");
+        let other = other.expect("another type is told");
+        assert!(other.found.as_ref().is_some_and(|found| found.contains("character varying(9)")));
+        assert_eq!(other.ddl, None);
+        for fault in &faults {
+            if let Some(ddl) = &fault.ddl {
+                let run = connection.execute(AssertSqlSafe(ddl.clone())).await;
+                run.unwrap_or_else(|error| panic!("{ddl}: {error}"));
+            }
+        }
+        let left = world.store.schema_faults().await.expect("reads");
+        assert!(left.iter().all(|fault| fault.found.is_some()), "{left:?}");
+    })
+    .await;
+}

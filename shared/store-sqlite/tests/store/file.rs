@@ -169,6 +169,34 @@ async fn a_newer_schema_that_took_something_away_is_refused() {
     );
 }
 
+#[tokio::test]
+async fn what_a_schema_lacks_is_told_and_what_is_told_mends_it() {
+    let Opened { store, place: dir } = open().await;
+    assert_eq!(store.schema_faults().await.expect("reads"), []);
+    let mut conn = beside(&dir).await;
+    for harm in [
+        "DROP TABLE pauses",
+        "DROP INDEX memories_expires",
+        "ALTER TABLE runs DROP COLUMN result",
+    ] {
+        execute(&mut conn, harm).await;
+    }
+    let faults = store.schema_faults().await.expect("reads");
+    let names: Vec<&str> = faults.iter().map(|fault| &*fault.needed.name).collect();
+    assert_eq!(
+        names,
+        ["pauses", "runs.result", "memories.memories_expires"]
+    );
+    for fault in faults {
+        let ddl = fault.ddl.expect("nothing is there");
+        sqlx::query(sqlx::AssertSqlSafe(ddl))
+            .execute(&mut conn)
+            .await
+            .expect("mends");
+    }
+    assert_eq!(store.schema_faults().await.expect("reads"), []);
+}
+
 /// A release may stop using what it will take away later, but while an older one runs beside it, that stays.
 #[test]
 fn a_migration_that_takes_something_away_says_which_programs_still_work() {

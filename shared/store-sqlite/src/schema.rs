@@ -1,0 +1,34 @@
+//! What a file consists of, and what it should consist of.
+
+use mainspring_shared::store::{SchemaFault, SchemaObject, schema_faults};
+use mainspring_store_core::fault::Result;
+use sqlx::{Connection, SqliteConnection};
+
+use crate::fault::fault;
+use crate::migrate;
+
+const OBJECTS: &str = include_str!("../sql/transaction/schema_objects.sql");
+
+/// What a file lacks of the schema that this program brings, by a schema that is made in memory.
+pub(crate) async fn faults(conn: &mut SqliteConnection) -> Result<Vec<SchemaFault>> {
+    let mut fresh = SqliteConnection::connect("sqlite::memory:")
+        .await
+        .map_err(fault)?;
+    migrate::prepare(&mut fresh, migrate::MigratePolicy::Create).await?;
+    let needed = objects(&mut fresh).await?;
+    let _ = fresh.close().await;
+    Ok(schema_faults(&needed, &objects(conn).await?))
+}
+
+async fn objects(conn: &mut SqliteConnection) -> Result<Vec<SchemaObject>> {
+    let rows: Vec<(String, String, String)> = sqlx::query_as(OBJECTS)
+        .fetch_all(conn)
+        .await
+        .map_err(fault)?;
+    let object = |(kind, name, definition)| SchemaObject {
+        kind,
+        name,
+        definition,
+    };
+    Ok(rows.into_iter().map(object).collect())
+}
