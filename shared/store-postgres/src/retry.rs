@@ -306,13 +306,12 @@ impl Attempts {
     ) -> std::result::Result<T, Fault> {
         let mut held = self.connection(pool).await?;
         let tenant = scope().filter(|_| pool.row_security && !self.shared);
-        let connection = held.connection();
-        let answer = pool.silence.answer(pool.patience, async {
-            if let Some(tenant) = tenant {
-                row_security::enter(connection, tenant).await?;
-            }
-            work(connection).await
-        });
+        if let Some(tenant) = tenant {
+            let entered = row_security::enter(held.connection(), tenant);
+            let entered = pool.silence.answer(pool.patience, entered).await;
+            entered.ok_or_else(no_answer)??;
+        }
+        let answer = pool.silence.answer(pool.patience, work(held.connection()));
         let done = answer.await.ok_or_else(no_answer)?;
         if done.is_err() {
             // A transaction that was left open is rolled back with the connection's next use. The

@@ -72,10 +72,11 @@ async fn add_role(connection: &mut PgConnection) -> Result<()> {
     let Err(error) = sql!("row_security/role").execute(connection).await else {
         return Ok(());
     };
-    Err(match Error::from(Fault::from(error)) {
-        Error::Denied { source, .. } => denied(format!("{source}; {BY_HAND}")),
-        other => other,
-    })
+    let error = Error::from(Fault::from(error));
+    if let Error::Denied { source, .. } = error {
+        return Err(denied(format!("{source}; {BY_HAND}")));
+    }
+    Err(error)
 }
 
 /// Under a lock of its own: of two processes that add a policy at once, one fails.

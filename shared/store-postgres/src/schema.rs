@@ -11,7 +11,8 @@ const NEEDED: &str = include_str!("../schema/needed.tsv");
 /// What a database lacks of the schema that this program brings.
 pub(crate) async fn faults(pool: &Pool) -> Result<Vec<SchemaFault>> {
     let needed = SchemaObject::list(NEEDED);
-    Ok(schema_faults(&needed, &objects(pool).await?))
+    let found = objects(pool).await?;
+    Ok(schema_faults(&needed, &found))
 }
 
 /// Everything that a database consists of.

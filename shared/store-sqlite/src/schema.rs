@@ -2,7 +2,7 @@
 
 use mainspring_shared::store::{SchemaFault, SchemaObject, schema_faults};
 use mainspring_store_core::fault::Result;
-use sqlx::{Connection, SqliteConnection};
+use sqlx::{AssertSqlSafe, Connection, SqliteConnection};
 
 use crate::fault::fault;
 use crate::migrate;
@@ -14,10 +14,14 @@ pub(crate) async fn faults(conn: &mut SqliteConnection) -> Result<Vec<SchemaFaul
     let mut fresh = SqliteConnection::connect("sqlite::memory:")
         .await
         .map_err(fault)?;
-    migrate::prepare(&mut fresh, migrate::MigratePolicy::Create).await?;
+    sqlx::raw_sql(AssertSqlSafe(migrate::ddl()))
+        .execute(&mut fresh)
+        .await
+        .map_err(fault)?;
     let needed = objects(&mut fresh).await?;
     let _ = fresh.close().await;
-    Ok(schema_faults(&needed, &objects(conn).await?))
+    let found = objects(conn).await?;
+    Ok(schema_faults(&needed, &found))
 }
 
 async fn objects(conn: &mut SqliteConnection) -> Result<Vec<SchemaObject>> {

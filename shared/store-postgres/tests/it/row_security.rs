@@ -109,7 +109,7 @@ async fn what_is_asked_on_behalf_of_a_tenant_finds_nothing_of_another_one() {
             (
                 found.is_some(),
                 messages.len(),
-                steps.len() > 0,
+                !steps.is_empty(),
                 count(store.list_sessions(sessions_of(key.tenant)).await),
                 count(store.list_sends(sends_of(key.tenant)).await),
                 !matches!(updated, Ok(UpdateOutcome::NotFound)),

@@ -10,6 +10,7 @@ use mainspring_shared::store::columns::expand;
 use mainspring_shared::store::prelude::*;
 use mainspring_shared::tool::CallResult;
 use mainspring_store_postgres::{PostgresStore, SchemaPolicy, Settings, ddl};
+use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, Column, Connection, Executor, PgConnection, Row, SqlSafeStr, Statement};
 
 use crate::world::{newest, with_database, with_world};
@@ -401,16 +402,16 @@ async fn the_list_of_what_is_needed_is_what_the_migrations_make() {
         let mut connection = world.connection().await;
         let query = include_str!("../../sql/schema/objects.sql");
         let rows = connection.fetch_all(query).await.expect("is listed");
-        let mut listed = String::new();
-        for row in rows {
+        let line = |row: &PgRow| {
             let part = |name| row.get::<String, _>(name);
-            listed += &format!(
+            format!(
                 "{}\t{}\t{}\n",
                 part("kind"),
                 part("name"),
                 part("definition")
-            );
-        }
+            )
+        };
+        let listed: String = rows.iter().map(line).collect();
         let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("schema/needed.tsv");
         if std::env::var_os("UPDATE_DOCS").is_some() {
             fs::write(&kept, &listed).expect("is written");
