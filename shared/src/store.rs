@@ -22,6 +22,7 @@ mod inspect;
 mod leases;
 mod lists;
 mod memories;
+mod money;
 mod paid;
 mod pauses;
 mod provider_keys;
@@ -62,7 +63,9 @@ pub use extractions::{
     ClaimExtractions, EXTRACT_AGAIN_MS, EXTRACT_ROUND, EndExtraction, Extraction, ExtractionSpec,
     Extractions, NewExtraction,
 };
-pub use inspect::{Dump, DumpList, DumpRun, DumpSession, DumpSkill, Inspect, audit_in_pieces};
+pub use inspect::{
+    Dump, DumpAside, DumpList, DumpRun, DumpSession, DumpSkill, Inspect, audit_in_pieces,
+};
 pub use leases::{
     AppendOutcome, AppendRound, ClaimOutcome, ClaimSession, Claimed, CompleteOutcome, CompleteSend,
     Completed, Counters, Leases, ParkOutcome, ParkSend, ParkUntil, ReleaseSession, Resumed,
@@ -75,6 +78,7 @@ pub use memories::{
     RARE_MAX, SCAN_MAX, SaveMemory, SaveMemoryOutcome, SearchMemories, SetEmbedding, Unembedded,
     VECTORS_MAX, VECTORS_MAX_INSIDE, candidate,
 };
+pub use money::{Money, ReserveMoney, ReserveMoneyOutcome, SettleMoney};
 pub use paid::UsageRow;
 pub use pauses::{ListPauses, NewPause, PauseWait, Pauses, RESUMED_KEPT_MS};
 pub use provider_keys::{ListProviderKeys, ProviderKeys, SetProviderKey};
@@ -130,9 +134,9 @@ pub use webhooks::{
 pub mod prelude {
     pub use super::{
         Agents as _, BlobRows as _, Boots as _, Calibrations as _, Calls as _, Extractions as _,
-        Leases as _, Lists as _, Memories as _, Pauses as _, ProviderKeys as _, Reads as _,
-        Runs as _, Sends as _, Sessions as _, Skills as _, Sweeps as _, TenantErasures as _,
-        Tenants as _, Timers as _, Webhooks as _,
+        Leases as _, Lists as _, Memories as _, Money as _, Pauses as _, ProviderKeys as _,
+        Reads as _, Runs as _, Sends as _, Sessions as _, Skills as _, Sweeps as _,
+        TenantErasures as _, Tenants as _, Timers as _, Webhooks as _,
     };
 }
 
@@ -153,6 +157,7 @@ pub trait Store:
     + Leases
     + Lists
     + Memories
+    + Money
     + Pauses
     + ProviderKeys
     + Reads
@@ -179,6 +184,7 @@ impl<T> Store for T where
         + Leases
         + Lists
         + Memories
+        + Money
         + Pauses
         + ProviderKeys
         + Reads
@@ -209,6 +215,7 @@ macro_rules! store_methods {
         $crate::skills_methods!($apply);
         $crate::extractions_methods!($apply);
         $crate::memories_methods!($apply);
+        $crate::money_methods!($apply);
         $crate::pauses_methods!($apply);
         $crate::provider_keys_methods!($apply);
         $crate::tenants_methods!($apply);

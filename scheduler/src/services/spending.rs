@@ -1,9 +1,10 @@
 //! What tenants have spent, held against their limits of tokens, money and bytes.
 //!
 //! A limit is looked at when a send is accepted or a blob is stored, and only of tenants that have one. What they
-//! used is read from what their sends cost, at most every two seconds by each scheduler, and money of earlier
-//! days of the month more rarely. What is under way when a limit is reached goes on: a send's own bounds are its
-//! budget.
+//! used is read at most every two seconds by each scheduler. Money is what the ledger says that workers reserve from
+//! before each call; until the first call of a month it is what the usage of the month's sends says, of earlier days
+//! read more rarely. Here it only saves sends that could do nothing: that no limit is passed is the workers'
+//! affair.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
@@ -27,6 +28,9 @@ const MONTH_BELIEVED: Duration = Duration::from_mins(5);
 /// What tokens are counted over.
 const MINUTE: Duration = Duration::from_mins(1);
 
+/// Billionths of a dollar in a millionth.
+const NANO_OF_MICRO: u64 = 1_000;
+
 /// Milliseconds of a day.
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 
@@ -37,6 +41,8 @@ pub struct KnownSpending(Mutex<HashMap<TenantId, Known>>);
 /// What was read of one tenant.
 #[derive(Debug, Clone, Default)]
 struct Known {
+    /// What the ledger says of the day and of the month, if it has them, and when that was read.
+    entered: Option<(Duration, Option<(Usd, Usd)>)>,
     /// What the sends of a day cost, and when that was read.
     today: Option<(i64, Duration, Usd)>,
     /// The same of the days of its month before it.
@@ -53,21 +59,8 @@ pub(crate) async fn refusal(
     tenant: TenantId,
     limits: &Limits,
 ) -> Result<Option<Error>, Error> {
-    if let Some(max) = limits.usd_per_day {
-        let (spent, day) = today(app, tenant).await?;
-        if spent >= max {
-            let reset = Timestamp((day + 1) * DAY_MS).since(app.clock.now());
-            return Ok(Some(no_money("day", max, reset)));
-        }
-    }
-    if let Some(max) = limits.usd_per_month {
-        let (spent, _) = today(app, tenant).await?;
-        let before = month(app, tenant).await?;
-        if spent.0.saturating_add(before.0) >= max.0 {
-            let next = next_month(app.clock.now());
-            let reset = next.since(app.clock.now());
-            return Ok(Some(no_money("month", max, reset)));
-        }
+    if let Some(why) = money_refusal(app, tenant, limits).await? {
+        return Ok(Some(why));
     }
     if let Some(max) = limits.tokens_per_minute {
         let (taken, reset) = tokens(app, tenant).await?;
@@ -82,6 +75,61 @@ pub(crate) async fn refusal(
         }
     }
     Ok(None)
+}
+
+/// Why a tenant may not send for what it has spent, if it may not.
+async fn money_refusal(
+    app: &App,
+    tenant: TenantId,
+    limits: &Limits,
+) -> Result<Option<Error>, Error> {
+    let (by_day, by_month) = (limits.usd_per_day, limits.usd_per_month);
+    if by_day.is_none() && by_month.is_none() {
+        return Ok(None);
+    }
+    let entered = entered(app, tenant).await?;
+    if let Some(max) = by_day {
+        let spent = match entered {
+            Some((day, _)) => day,
+            None => today(app, tenant).await?,
+        };
+        if spent >= max {
+            let day = app.clock.now().0.div_euclid(DAY_MS);
+            let reset = Timestamp((day + 1) * DAY_MS).since(app.clock.now());
+            return Ok(Some(no_money("day", max, reset)));
+        }
+    }
+    if let Some(max) = by_month {
+        let spent = match entered {
+            Some((_, month)) => month,
+            None => {
+                let (spent, before) = (today(app, tenant).await?, month(app, tenant).await?);
+                Usd(spent.0.saturating_add(before.0))
+            }
+        };
+        if spent >= max {
+            let next = next_month(app.clock.now());
+            let reset = next.since(app.clock.now());
+            return Ok(Some(no_money("month", max, reset)));
+        }
+    }
+    Ok(None)
+}
+
+/// What the ledger says of today and of this month; none where nothing was reserved in it.
+async fn entered(app: &App, tenant: TenantId) -> Result<Option<(Usd, Usd)>, Error> {
+    let now = app.clock.monotonic();
+    let known = with(app, tenant, |known| known.entered);
+    if let Some((at, entered)) = known
+        && now.saturating_sub(at) < BELIEVED
+    {
+        return Ok(entered);
+    }
+    let spent = app.store.spent_money(tenant).await?;
+    let usd = |nano: u64| Usd(nano.div_ceil(NANO_OF_MICRO));
+    let entered = spent.map(|spent| (usd(spent.day), usd(spent.month)));
+    with(app, tenant, |known| known.entered = Some((now, entered)));
+    Ok(entered)
 }
 
 /// Fails where so many bytes more are too many for a tenant.
@@ -105,8 +153,8 @@ fn with<T>(app: &App, tenant: TenantId, what: impl FnOnce(&mut Known) -> T) -> T
     what(known.entry(tenant).or_default())
 }
 
-/// What the sends of today cost, and which day that is.
-async fn today(app: &App, tenant: TenantId) -> Result<(Usd, i64), Error> {
+/// What the sends of today cost.
+async fn today(app: &App, tenant: TenantId) -> Result<Usd, Error> {
     let day = app.clock.now().0.div_euclid(DAY_MS);
     let now = app.clock.monotonic();
     let known = with(app, tenant, |known| known.today);
@@ -114,11 +162,11 @@ async fn today(app: &App, tenant: TenantId) -> Result<(Usd, i64), Error> {
         && of == day
         && now.saturating_sub(at) < BELIEVED
     {
-        return Ok((spent, day));
+        return Ok(spent);
     }
     let spent = cost(&used(app, tenant, day * DAY_MS, (day + 1) * DAY_MS).await?);
     with(app, tenant, |known| known.today = Some((day, now, spent)));
-    Ok((spent, day))
+    Ok(spent)
 }
 
 /// What the sends of this month before today cost.

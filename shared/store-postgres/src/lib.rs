@@ -50,6 +50,7 @@ mod folds;
 mod group;
 mod ledger;
 mod migrate;
+mod money;
 mod pieces;
 mod projections;
 mod retry;

@@ -38,6 +38,7 @@ pub mod inbox;
 pub mod keepers;
 pub mod lists;
 pub mod memories;
+pub mod money;
 pub mod park;
 pub mod pauses;
 pub mod places;
@@ -103,6 +104,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("keepers", include_str!("store/keepers.rs")),
     ("lists", include_str!("store/lists.rs")),
     ("memories", include_str!("store/memories.rs")),
+    ("money", include_str!("store/money.rs")),
     ("park", include_str!("store/park.rs")),
     ("pauses", include_str!("store/pauses.rs")),
     ("provider_keys", include_str!("store/provider_keys.rs")),

@@ -379,6 +379,17 @@ macro_rules! store_cases {
                 a_pause_that_ended_is_remembered_for_late_notes,
                 the_pauses_of_a_tenant_go_with_it,
             }
+            money {
+                a_call_has_as_much_as_fits_besides_the_others,
+                calls_that_race_never_pass_a_limit,
+                a_repeat_reserves_and_settles_once,
+                what_a_dead_boot_has_set_aside_counts_as_spent,
+                what_is_set_aside_for_too_long_counts_as_spent,
+                a_day_begins_with_nothing_but_what_is_under_way,
+                a_month_is_the_sum_of_its_days,
+                a_first_limit_begins_with_what_the_sends_of_the_month_cost,
+                money_is_a_tenants_own_and_goes_with_it,
+            }
             provider_keys {
                 a_key_takes_the_place_of_the_one_before,
                 keys_are_listed_by_their_providers,

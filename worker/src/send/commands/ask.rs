@@ -134,6 +134,7 @@ impl Run<'_> {
             attempt: label,
             heard: heard.clone(),
         });
+        let client = client.reading(self.bill.allowance.size(&request));
         let request = Arc::new(request);
         let asked = BegunCall {
             request: request.clone(),
@@ -141,6 +142,7 @@ impl Run<'_> {
             facts: resolved.facts,
             streamed: streamed.clone(),
             capped,
+            cut: client.cut(),
         };
         self.owe(&asked);
         self.asking.asked = Some(asked);
@@ -173,7 +175,7 @@ impl Run<'_> {
 
     /// The way to a model, with what traces say of its calls.
     pub(in crate::send) fn client(&self, resolved: &Resolved) -> Traced {
-        Traced::new(resolved, self.send.record.key, &self.kernel.parts)
+        Traced::new(resolved, self.send.record.key, self.kernel)
     }
 
     /// Keeps what is asked, for the round's row; what goes on is part of its first question.
