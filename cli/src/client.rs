@@ -41,6 +41,8 @@ const RETRY: Policy = Policy {
 pub(crate) struct Client {
     http: reqwest::Client,
     server: String,
+    /// The same as anybody may read it.
+    shown: String,
     api_key: Option<Secret>,
     /// The tenant that an operator acts for.
     tenant: Option<String>,
@@ -181,6 +183,7 @@ impl Client {
         let server = config.server.trim_end_matches('/').to_owned();
         Ok(Self {
             http,
+            shown: Secret::new(server.clone()).redacted_url(),
             server,
             api_key: config.api_key.clone(),
             tenant: config.tenant.clone(),
@@ -248,7 +251,7 @@ impl Client {
 
     fn broken_off(&self, error: &reqwest::Error) -> Failure {
         let cause = innermost(error);
-        let message = format!("{} closed the connection early: {cause}", self.server);
+        let message = format!("{} closed the connection early: {cause}", self.shown);
         Failure::new(Exit::Unavailable, message).next("ask again")
     }
 
@@ -356,7 +359,7 @@ impl Client {
     fn unreachable(&self, error: &reqwest::Error) -> Failure {
         // The cause names the address; repeating the URL would only make the line longer.
         let cause = innermost(error);
-        let server = &self.server;
+        let server = &self.shown;
         if let Some(rest) = server
             .strip_prefix("https://")
             .filter(|_| speaks_no_tls(error))
@@ -389,7 +392,7 @@ impl Client {
             let detail = problem["detail"]
                 .as_str()
                 .unwrap_or("no problem document in the response");
-            let message = format!("{} responded {status}: {detail}", self.server);
+            let message = format!("{} responded {status}: {detail}", self.shown);
             return Failure::new(exit_of_status(status), message).next(
                 "check that this is the address of a Mainspring scheduler of the same version",
             );
@@ -417,7 +420,7 @@ impl Client {
     }
 
     fn strange(&self, what: &str) -> Failure {
-        let message = format!("{} sent an invalid response: {what}", self.server);
+        let message = format!("{} sent an invalid response: {what}", self.shown);
         Failure::new(Exit::Failure, message)
             .next("check that this is the address of a Mainspring scheduler of the same version")
     }

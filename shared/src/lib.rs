@@ -33,6 +33,7 @@ pub mod workflow;
 // Rules.
 pub mod invariants;
 pub mod retry;
+pub mod secrets;
 pub mod send;
 pub mod timer;
 pub mod words;

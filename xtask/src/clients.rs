@@ -11,16 +11,21 @@ use crate::server::{self, Server};
 use crate::tools;
 
 /// Made and checked with exactly these: another version finds other faults.
-const PYTHON: [&str; 1] = ["openapi-python-client==0.29.1"];
-const NODE: [&str; 4] = [
+const PYTHON: [&str; 2] = ["openapi-python-client==0.29.1", "standardwebhooks==1.1.0"];
+const NODE: [&str; 5] = [
     "openapi-typescript@7.13.0",
     "openapi-fetch@0.17.0",
     "typescript@5.9.3",
     "@types/node@20",
+    "standardwebhooks@1.1.1",
 ];
 
-/// Generates a Python and a TypeScript client of a server that was just built, and runs a program on
-/// each. Fails where a generator cannot be installed.
+/// The programs for each client: one that uses it, and one that receives webhooks and verifies them by the
+/// standard's own library.
+const PROGRAMS: [&str; 2] = ["use", "webhooks"];
+
+/// Generates a Python and a TypeScript client of a server that was just built, and runs the programs on
+/// each. Fails where a generator or a library cannot be installed.
 pub(crate) fn check() -> anyhow::Result<()> {
     let binary = binary()?;
     let work = target()?.join("clients");
@@ -71,6 +76,10 @@ fn serve(binary: &Path) -> anyhow::Result<Server> {
     for name in tools::settings() {
         command.env_remove(name);
     }
+    // The programs' endpoints are on this machine, and wait for each message.
+    command
+        .env("MAINSPRING_SCHEDULER_WEBHOOK_ALLOW_PRIVATE", "127.0.0.1")
+        .env("MAINSPRING_SCHEDULER_WEBHOOK_INTERVAL", "50ms");
     let is_up = {
         let url = format!("{url}/readyz");
         move || fetch(&url, Path::new("/dev/null")).is_ok()
@@ -123,9 +132,12 @@ fn check_python(
     generator.arg("--path").arg(description);
     generator.arg("--config").arg(&config);
     run(generator.arg("--output-path").arg(&made))?;
-    let mut program = Command::new(python.join("bin/python"));
-    program.env("PYTHONPATH", work);
-    run(program.args(["tests/clients/use.py", server]))
+    for name in PROGRAMS {
+        let mut program = Command::new(python.join("bin/python"));
+        program.env("PYTHONPATH", work);
+        run(program.arg(format!("tests/clients/{name}.py")).arg(server))?;
+    }
+    Ok(())
 }
 
 fn check_typescript(node: &Path, description: &Path, server: &str) -> anyhow::Result<()> {
@@ -135,7 +147,10 @@ fn check_typescript(node: &Path, description: &Path, server: &str) -> anyhow::Re
         .arg(description)
         .arg("-o")
         .arg(node.join("schema.d.ts")))?;
-    std::fs::copy("tests/clients/use.ts", node.join("use.ts"))?;
+    let sources = PROGRAMS.map(|name| format!("{name}.ts"));
+    for source in &sources {
+        std::fs::copy(Path::new("tests/clients").join(source), node.join(source))?;
+    }
     let mut compiler = Command::new(bin.join("tsc"));
     compiler.current_dir(node).args([
         "--strict",
@@ -147,10 +162,12 @@ fn check_typescript(node: &Path, description: &Path, server: &str) -> anyhow::Re
         "--types",
         "node",
         "--skipLibCheck",
-        "use.ts",
     ]);
-    run(&mut compiler)?;
-    run(Command::new("node")
-        .current_dir(node)
-        .args(["use.js", server]))
+    run(compiler.args(sources))?;
+    for name in PROGRAMS {
+        let mut program = Command::new("node");
+        program.current_dir(node).arg(format!("{name}.js"));
+        run(program.arg(server))?;
+    }
+    Ok(())
 }

@@ -43,8 +43,9 @@ Usage: cargo xtask COMMAND
                                    one that pip installs in target/
   msrv                             nothing needs a newer Rust than rust-version; compiles on that one
                                    where it is not the one in use
-  clients                          generates a Python and a TypeScript client of the API's description
-                                   and runs a program on each; installs the generators in target/
+  clients                          generates a Python and a TypeScript client of the API's description, and
+                                   runs programs on each that use it and verify webhooks by the standard's
+                                   own libraries; installs the generators and libraries in target/
   versions [--short]               the suites of stores and queues on the oldest and the newest Postgres,
                                    Redis and Valkey that registries have; --short only prepares every
                                    statement on each Postgres

@@ -75,10 +75,12 @@ fn insert(root: &mut Value, key: &Key, default: Option<Value>) {
 
 fn describe(kind: Kind) -> Value {
     let text = |pattern: &str| json!({ "type": "string", "pattern": pattern });
+    let url = |schemes: &[&str]| text(&format!("^({}):/*[^/]", schemes.join("|")));
     let mut member = match kind {
         Kind::Text | Kind::Secret => text("\\S"),
         Kind::Choice(words) => json!({ "enum": words }),
-        Kind::Url(schemes) => text(&format!("^({}):/*[^/]", schemes.join("|"))),
+        Kind::Url(schemes) => url(schemes),
+        Kind::Urls(schemes) => json!({ "type": "array", "items": url(schemes) }),
         Kind::Address => text("^.+:[0-9]{1,5}$"),
         Kind::List => json!({ "type": "array", "items": { "type": "string" } }),
         Kind::Choices(words) => json!({ "type": "array", "items": { "enum": words } }),

@@ -201,6 +201,20 @@ fn no_secret_is_ever_shown() {
 }
 
 #[test]
+fn urls_in_a_list_are_shown_without_what_lets_someone_in() {
+    let file = Some(
+        "[hooks]\nbefore_tool = [\"https://me:sk-a@a.example/x?token=sk-b\", \"http://b.example\"]\n",
+    );
+    let config = load_with(file, &[], &[]).expect("good");
+    let line = "before_tool = [\"https://me:[hidden]@a.example/x?[hidden]\", \"http://b.example\"]";
+    assert!(config.print().contains(line), "{}", config.print());
+    assert!(config.hooks.before_tool[0].contains("sk-a"));
+    let wrong =
+        load_with(Some("[hooks]\nbefore_tool = [\"sk-c\"]\n"), &[], &[]).expect_err("no URL");
+    assert!(!format!("{wrong}{wrong:?}").contains("sk-c"), "{wrong}");
+}
+
+#[test]
 fn a_wrong_value_is_never_repeated() {
     let found = problems(load_with(
         None,

@@ -70,27 +70,27 @@ settings! {
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct HooksConfig {
         /// Asked when a round begins, in this order.
-        round_started: Vec<String> = Vec::new() => Key::list("hooks.round_started");
+        round_started: Vec<String> = Vec::new() => Key::urls("hooks.round_started", HTTP);
         /// Asked before each model call, in this order.
-        before_model: Vec<String> = Vec::new() => Key::list("hooks.before_model");
+        before_model: Vec<String> = Vec::new() => Key::urls("hooks.before_model", HTTP);
         /// Asked after each answer of a model, in this order.
-        after_model: Vec<String> = Vec::new() => Key::list("hooks.after_model");
+        after_model: Vec<String> = Vec::new() => Key::urls("hooks.after_model", HTTP);
         /// Asked before each call of a tool, in this order.
-        before_tool: Vec<String> = Vec::new() => Key::list("hooks.before_tool");
+        before_tool: Vec<String> = Vec::new() => Key::urls("hooks.before_tool", HTTP);
         /// Asked after each call that failed, in this order.
-        tool_failed: Vec<String> = Vec::new() => Key::list("hooks.tool_failed");
+        tool_failed: Vec<String> = Vec::new() => Key::urls("hooks.tool_failed", HTTP);
         /// Asked after each call of a tool, in this order.
-        after_tool: Vec<String> = Vec::new() => Key::list("hooks.after_tool");
+        after_tool: Vec<String> = Vec::new() => Key::urls("hooks.after_tool", HTTP);
         /// Asked before the calls of an answer, all together, in this order.
-        before_calls: Vec<String> = Vec::new() => Key::list("hooks.before_calls");
+        before_calls: Vec<String> = Vec::new() => Key::urls("hooks.before_calls", HTTP);
         /// Asked before a send ends, in this order.
-        before_end: Vec<String> = Vec::new() => Key::list("hooks.before_end");
+        before_end: Vec<String> = Vec::new() => Key::urls("hooks.before_end", HTTP);
         /// Asked before entries of the memory are shown, in this order.
-        memory_recalled: Vec<String> = Vec::new() => Key::list("hooks.memory_recalled");
+        memory_recalled: Vec<String> = Vec::new() => Key::urls("hooks.memory_recalled", HTTP);
         /// Asked before a send begins that a timer fired, in this order.
-        timer_fired: Vec<String> = Vec::new() => Key::list("hooks.timer_fired");
+        timer_fired: Vec<String> = Vec::new() => Key::urls("hooks.timer_fired", HTTP);
         /// Asked before a part of a transcript is folded, in this order.
-        before_fold: Vec<String> = Vec::new() => Key::list("hooks.before_fold");
+        before_fold: Vec<String> = Vec::new() => Key::urls("hooks.before_fold", HTTP);
         /// How long one attempt to ask may take.
         timeout: Duration = Duration::from_secs(5) => Key::span("hooks.timeout", MS, DAY);
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use mainspring_shared::blob::{BlobPlace, Blobs, Error};
+use mainspring_shared::secrets::Secrets;
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::path::Path;
 use object_store::{ClientOptions, GetOptions, ObjectStore, ObjectStoreExt as _, RetryConfig};
@@ -61,7 +62,7 @@ impl fmt::Debug for S3Settings {
             .field("bucket", bucket)
             .field("prefix", prefix)
             .field("region", region)
-            .field("endpoint", endpoint)
+            .field("endpoint", &endpoint.as_deref().map(hidden_login))
             .field("timeout", timeout)
             .finish_non_exhaustive()
     }
@@ -73,7 +74,21 @@ pub struct S3Blobs {
     store: AmazonS3,
     prefix: String,
     described: String,
+    /// What the store may quote and nobody else is to know.
+    secrets: Secrets,
 }
+
+/// What a store said, as far as anybody may know it.
+#[derive(Debug)]
+struct Said(String);
+
+impl fmt::Display for Said {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Said {}
 
 /// The region that the environment names, else the one that object stores of other makers take.
 fn region_of_environment() -> String {
@@ -125,9 +140,22 @@ impl S3Blobs {
         if let Some(secret) = &settings.secret_access_key {
             builder = builder.with_secret_access_key(secret);
         }
-        let place = endpoint.as_deref().unwrap_or("Amazon S3");
+        let given = [
+            AmazonS3ConfigKey::AccessKeyId,
+            AmazonS3ConfigKey::SecretAccessKey,
+            AmazonS3ConfigKey::Token,
+        ];
+        let secrets = given
+            .iter()
+            .filter_map(|key| builder.get_config_value(key))
+            .fold(Secrets::default(), |secrets, value| secrets.and(&value))
+            .and_of_url(endpoint.as_deref().unwrap_or_default());
+        let place = secrets.hidden(endpoint.as_deref().unwrap_or("Amazon S3"));
         Ok(Self {
-            store: builder.build().map_err(Error::unavailable)?,
+            store: builder
+                .build()
+                .map_err(|error| unavailable(&error, &secrets))?,
+            secrets,
             prefix: settings.prefix.trim_matches('/').to_owned(),
             described: format!("bucket {} of {place}", settings.bucket),
         })
@@ -146,9 +174,33 @@ impl S3Blobs {
         match self.store.head(&self.path(place)).await {
             Ok(meta) => Ok(Some(meta.size)),
             Err(object_store::Error::NotFound { .. }) => Ok(None),
-            Err(error) => Err(Error::unavailable(error)),
+            Err(error) => Err(self.unavailable(&error)),
         }
     }
+
+    fn unavailable(&self, error: &object_store::Error) -> Error {
+        unavailable(error, &self.secrets)
+    }
+}
+
+/// A URL without what lets someone in.
+fn hidden_login(url: &str) -> String {
+    Secrets::default().and_of_url(url).hidden(url)
+}
+
+/// The error with all that led to it, without what the store quotes of what it was given.
+fn unavailable(error: &object_store::Error, secrets: &Secrets) -> Error {
+    let mut said = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(inner) = source {
+        let text = inner.to_string();
+        // Most of these errors say what their sources say.
+        if !said.contains(&text) {
+            said = format!("{said}: {text}");
+        }
+        source = inner.source();
+    }
+    Error::unavailable(Said(secrets.hidden(&said)))
 }
 
 impl fmt::Debug for S3Blobs {
@@ -162,7 +214,7 @@ impl Blobs for S3Blobs {
     async fn put(&self, place: BlobPlace, data: Bytes) -> Result<(), Error> {
         let path = self.path(place);
         let put = self.store.put(&path, data.into());
-        put.await.map_err(Error::unavailable)?;
+        put.await.map_err(|error| self.unavailable(&error))?;
         Ok(())
     }
 
@@ -186,9 +238,10 @@ impl Blobs for S3Blobs {
         };
         let got = match self.store.get_opts(&self.path(place), options).await {
             Err(object_store::Error::NotFound { .. }) => return Ok(None),
-            got => got.map_err(Error::unavailable)?,
+            got => got.map_err(|error| self.unavailable(&error))?,
         };
-        got.bytes().await.map(Some).map_err(Error::unavailable)
+        let bytes = got.bytes().await;
+        bytes.map(Some).map_err(|error| self.unavailable(&error))
     }
 
     async fn exists(&self, place: BlobPlace) -> Result<bool, Error> {
@@ -198,7 +251,7 @@ impl Blobs for S3Blobs {
     async fn delete(&self, place: BlobPlace) -> Result<(), Error> {
         match self.store.delete(&self.path(place)).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
-            Err(error) => Err(Error::unavailable(error)),
+            Err(error) => Err(self.unavailable(&error)),
         }
     }
 

@@ -7,13 +7,16 @@ mod lines;
 mod redact;
 pub mod spans;
 
+use std::collections::HashMap;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use opentelemetry::InstrumentationScope;
 use opentelemetry::trace::TracerProvider as _;
-use opentelemetry_otlp::WithExportConfig;
+use opentelemetry_otlp::{WithExportConfig, WithHttpConfig};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::metrics::SdkMeterProvider;
 use opentelemetry_sdk::trace::SdkTracerProvider;
@@ -22,6 +25,8 @@ use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry, fmt};
+
+use mainspring_shared::secrets::split_login;
 
 pub use self::context::{TRACEPARENT, accepted, carrying, traceparent};
 pub use self::jsonl::{Jsonl, JsonlSettings};
@@ -220,6 +225,12 @@ fn traces(provider: &SdkTracerProvider) -> Layered {
         .boxed()
 }
 
+/// Whether it holds whole messages as they are on the wire: what tools are given and give, and whatever a server
+/// quotes. Nobody who asks for `trace` means these.
+fn is_wire(metadata: &tracing::Metadata<'_>) -> bool {
+    *metadata.level() == tracing::Level::TRACE && metadata.target().starts_with("rmcp")
+}
+
 fn logs<W>(settings: &TelemetrySettings, writer: W) -> Result<Layered, TelemetryError>
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
@@ -229,7 +240,7 @@ where
         source,
     })?;
     // What spans say is for the traces alone: they cost nothing where there are none.
-    let logged = filter_fn(|metadata| metadata.target() != spans::TARGET);
+    let logged = filter_fn(|metadata| metadata.target() != spans::TARGET && !is_wire(metadata));
     let filter = filter.and(logged.with_max_level_hint(LevelFilter::TRACE));
     let layer = fmt::layer().with_writer(writer);
     Ok(match settings.log_format {
@@ -249,11 +260,29 @@ where
     })
 }
 
+/// An endpoint without its login, which the client would not send, and would log; and the header that says it
+/// instead. One of `OTEL_EXPORTER_OTLP_HEADERS` wins over it.
+pub(crate) fn without_login(endpoint: &str) -> (String, HashMap<String, String>) {
+    let (endpoint, login) = split_login(endpoint);
+    let login = login.map(|login| {
+        let login = if login.contains(':') {
+            login
+        } else {
+            format!("{login}:")
+        };
+        let value = format!("Basic {}", STANDARD.encode(login));
+        ("authorization".to_owned(), value)
+    });
+    (endpoint, login.into_iter().collect())
+}
+
 fn exporter(endpoint: &str, role: &str) -> Result<SdkTracerProvider, TelemetryError> {
+    let (endpoint, headers) = without_login(endpoint);
     let endpoint = format!("{}/v1/traces", endpoint.trim_end_matches('/'));
     let exporter = opentelemetry_otlp::SpanExporter::builder()
         .with_http()
         .with_endpoint(endpoint)
+        .with_headers(headers)
         .build()
         .map_err(TelemetryError::Exporter)?;
     let provider = SdkTracerProvider::builder().with_resource(resource(role));

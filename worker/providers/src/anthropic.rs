@@ -55,7 +55,7 @@ impl Model for Anthropic {
         on_chunk: &mut (dyn for<'c> FnMut(Chunk<'c>) + Send),
     ) -> Result<Reply, Error> {
         let body = || request::body(request, self.caches, self.endpoint.streams());
-        let mut answer = Answer::new(self.endpoint.key());
+        let mut answer = Answer::new(self.endpoint.told());
         self.endpoint
             .ask(request, &body, &mut answer, &mut ChunkSink::new(on_chunk))
             .await?;

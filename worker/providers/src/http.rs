@@ -28,9 +28,8 @@ use crate::gate::Gate;
 use crate::open::SetupError;
 use crate::settings::ProviderSettings;
 use crate::sse;
-use crate::status::{Refusal, classify};
+use crate::status::{Refusal, Told, classify};
 use mainspring_shared::retry::retry_after;
-use mainspring_worker::llm::Secret;
 use mainspring_worker::llm::{Error, Wait};
 use mainspring_worker::llm::{Request, json};
 
@@ -63,7 +62,7 @@ pub(super) struct Endpoint {
     client: Client,
     url: Url,
     headers: HeaderMap,
-    key: Secret,
+    told: Told,
     stream: bool,
     timeouts: Timeouts,
     uploads: upload::Uploads,
@@ -127,9 +126,9 @@ impl Endpoint {
         }
         Ok(Self {
             client: client(settings, &url)?,
+            told: Told::of(settings, url.as_str()),
             url,
             headers: map,
-            key: settings.api_key.clone(),
             stream: settings.stream,
             timeouts: Timeouts {
                 first_byte: settings.first_byte_timeout,
@@ -159,13 +158,13 @@ impl Endpoint {
     }
 
     /// The error of an error object inside an answer.
-    pub(super) fn refusal(key: &Secret, error: &Value) -> Error {
-        super::status::classify_inside(&Refusal::from_value(error, key))
+    pub(super) fn refusal(told: &Told, error: &Value) -> Error {
+        super::status::classify_inside(&Refusal::from_value(error, told))
     }
 
-    /// The key, to take out of what is shown.
-    pub(super) fn key(&self) -> &Secret {
-        &self.key
+    /// What it is told, to take out of what is shown.
+    pub(super) fn told(&self) -> &Told {
+        &self.told
     }
 
     /// Sends the `body` of `request` and feeds the answer to `reader`, all within the attempt's
@@ -250,7 +249,7 @@ impl Endpoint {
             .unwrap_or_default();
         Err(classify(
             status.as_u16(),
-            &Refusal::from_body(&body, &self.key),
+            &Refusal::from_body(&body, &self.told),
             wait,
         ))
     }

@@ -80,7 +80,7 @@ impl Model for OpenAi {
     ) -> Result<Reply, Error> {
         let native = self.native_schema;
         let body = || request::body(request, self.dialect, native, self.endpoint.streams());
-        let mut answer = Answer::new(self.endpoint.key());
+        let mut answer = Answer::new(self.endpoint.told());
         self.endpoint
             .ask(request, &body, &mut answer, &mut ChunkSink::new(on_chunk))
             .await?;

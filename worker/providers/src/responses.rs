@@ -91,7 +91,7 @@ impl Model for Responses {
     ) -> Result<Reply, Error> {
         let body = || request::body(request, self.wants.of(request));
         let wants = self.wants.of(request);
-        let mut answer = Answer::new(self.endpoint.key(), wants.background);
+        let mut answer = Answer::new(self.endpoint.told(), wants.background);
         let mut sink = ChunkSink::new(on_chunk);
         if wants.background {
             background::answer(&self.endpoint, request, &body, &mut answer, &mut sink).await?;

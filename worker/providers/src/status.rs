@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::settings::ProviderSettings;
+use mainspring_shared::secrets::Secrets;
 use mainspring_worker::llm::Error;
 use mainspring_worker::llm::Secret;
 use mainspring_worker::llm::json;
@@ -19,6 +21,34 @@ const KEY_PREFIXES: &[&str] = &[
 /// Characters of the key by which a shortened copy of it is known.
 const KEY_PART_CHARS: usize = 6;
 
+/// What a provider is told that nobody else is to know. It may quote it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Told {
+    key: Secret,
+    others: Secrets,
+}
+
+impl Told {
+    /// The key, and what lets someone in of the headers and the address.
+    pub(super) fn of(settings: &ProviderSettings, address: &str) -> Self {
+        let address = Secrets::default().and_of_url(address);
+        let values = settings.headers.iter().map(|(_, value)| value.expose());
+        Self {
+            key: settings.api_key.clone(),
+            others: values.fold(address, Secrets::and),
+        }
+    }
+
+    /// The key alone.
+    #[cfg(test)]
+    fn key(key: &str) -> Self {
+        Self {
+            key: Secret::new(key),
+            others: Secrets::default(),
+        }
+    }
+}
+
 /// What the provider said, as far as it can be read.
 #[derive(Debug, Default)]
 pub(super) struct Refusal {
@@ -32,18 +62,18 @@ pub(super) struct Refusal {
 
 impl Refusal {
     /// Reads a body: an error object of either provider, or any text.
-    pub(super) fn from_body(body: &[u8], key: &Secret) -> Self {
+    pub(super) fn from_body(body: &[u8], told: &Told) -> Self {
         let text = String::from_utf8_lossy(body);
         match json::parse(&text) {
-            Some(value) => Self::from_value(&value, key),
+            Some(value) => Self::from_value(&value, told),
             // Pages of proxies say nothing that helps, and may say much.
-            None if text.trim_start().starts_with('<') => Self::from_text("an HTML page", key),
-            None => Self::from_text(&text, key),
+            None if text.trim_start().starts_with('<') => Self::from_text("an HTML page", told),
+            None => Self::from_text(&text, told),
         }
     }
 
     /// Reads an error object, alone or under `error`.
-    pub(super) fn from_value(value: &Value, key: &Secret) -> Self {
+    pub(super) fn from_value(value: &Value, told: &Told) -> Self {
         let value = match value {
             Value::Array(items) => items.first().unwrap_or(value),
             other => other,
@@ -56,7 +86,7 @@ impl Refusal {
             .iter()
             .find_map(|key| error.get(key)?.as_str());
         let message = words.or(error.as_str()).unwrap_or_default();
-        let mut refusal = Self::from_text(message, key);
+        let mut refusal = Self::from_text(message, told);
         for field in ["type", "code", "param", "status"] {
             match error.get(field) {
                 Some(Value::String(text)) => {
@@ -75,11 +105,11 @@ impl Refusal {
 
     /// A refusal in words of our own.
     pub(super) fn said(words: &str) -> Self {
-        Self::from_text(words, &Secret::default())
+        Self::from_text(words, &Told::default())
     }
 
-    fn from_text(text: &str, key: &Secret) -> Self {
-        let message = presentable(text, key);
+    fn from_text(text: &str, told: &Told) -> Self {
+        let message = presentable(text, told);
         let hints = message.to_ascii_lowercase();
         let message = if message.is_empty() {
             "it gave no reason".to_owned()
@@ -212,8 +242,12 @@ pub(super) fn classify_inside(refusal: &Refusal) -> Error {
     }
 }
 
-/// A provider's words on one line, short, and without anything that looks like the key.
-pub(super) fn presentable(text: &str, key: &Secret) -> String {
+/// A provider's words on one line, short, without anything that looks like the key, and without what else it
+/// was told.
+pub(super) fn presentable(text: &str, told: &Told) -> String {
+    // Before anything is cut off: half of a secret would not be known.
+    let text = told.others.hidden(text);
+    let key = &told.key;
     let start: String = text.chars().take(4 * MESSAGE_CHARS_MAX).collect();
     let start = if key.is_empty() {
         start

@@ -2,7 +2,7 @@ use super::*;
 use mainspring_shared::error::Coded;
 
 fn code(status: u16, body: &str) -> String {
-    let refusal = Refusal::from_body(body.as_bytes(), &Secret::default());
+    let refusal = Refusal::from_body(body.as_bytes(), &Told::default());
     classify(status, &refusal, None).code().to_string()
 }
 
@@ -102,7 +102,7 @@ fn an_error_inside_an_answer_is_judged_by_its_type() {
         (r#"{"error":"something"}"#, "llm.unavailable"),
     ];
     for (body, expected) in table {
-        let refusal = Refusal::from_body(body.as_bytes(), &Secret::default());
+        let refusal = Refusal::from_body(body.as_bytes(), &Told::default());
         assert_eq!(
             classify_inside(&refusal).code().to_string(),
             expected,
@@ -113,7 +113,7 @@ fn an_error_inside_an_answer_is_judged_by_its_type() {
 
 #[test]
 fn nothing_that_looks_like_the_key_is_shown() {
-    let key = Secret::new("abcdef-0123456789-uvwxyz");
+    let key = Told::key("abcdef-0123456789-uvwxyz");
     for words in [
         "Incorrect API key provided: abcdef-0123456789-uvwxyz.",
         "Incorrect API key provided: abcdef-0*****wxyz.",
@@ -131,4 +131,26 @@ fn nothing_that_looks_like_the_key_is_shown() {
     assert_eq!(presentable(plain, &key), plain);
     assert_eq!(presentable("a\n\tb\0c", &key), "a b c");
     assert_eq!(presentable(&"é ".repeat(1_000), &key).chars().count(), 300);
+}
+
+#[test]
+fn nothing_else_that_the_provider_was_told_is_shown() {
+    let settings = ProviderSettings {
+        api_key: Secret::new("the-key-0123456789"),
+        headers: vec![("x-more".to_owned(), Secret::new("Token a-header-01"))],
+        ..ProviderSettings::new("test", crate::settings::Kind::OpenAi)
+    };
+    let told = Told::of(
+        &settings,
+        "https://me:a-password@a.example/v1?key=a-query-01",
+    );
+    let words = "not with a-header-01, a-password, a-query-01 and the-key-0123456789";
+    let shown = presentable(words, &told);
+    assert_eq!(
+        shown,
+        "not with [redacted], [redacted], [redacted] and [redacted]"
+    );
+    // Not even where its other half was cut off.
+    let long = format!("{}a-header-01", "x ".repeat(2 * MESSAGE_CHARS_MAX - 3));
+    assert!(!presentable(&long, &told).contains("a-h"));
 }

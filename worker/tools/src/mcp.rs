@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use mainspring_shared::secrets::Secrets;
 use mainspring_shared::time::Clock;
 use mainspring_shared::tool::{DeclaredTool, McpTools};
 
@@ -66,6 +67,16 @@ pub enum Error {
         /// How long still.
         wait: Duration,
     },
+}
+
+impl Error {
+    /// The same, without what a server may have quoted.
+    fn without(mut self, secrets: &Secrets) -> Self {
+        if let Self::Start { detail, .. } | Self::Slow { detail, .. } = &mut self {
+            *detail = secrets.hidden(detail);
+        }
+        self
+    }
 }
 
 /// The MCP servers of a worker. Those over stdio are its children: dropping the pool and what it

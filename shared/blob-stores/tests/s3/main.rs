@@ -179,7 +179,7 @@ async fn a_check_finds_what_is_wrong_and_never_says_the_secret() {
     assert_eq!(peer.objects(), Vec::<String>::new());
     let good = peer.settings();
     let elsewhere = S3Settings {
-        endpoint: Some("http://127.0.0.1:9".to_owned()),
+        endpoint: Some("http://me:a-password@127.0.0.1:9".to_owned()),
         ..good.clone()
     };
     let stranger = S3Settings {
@@ -197,6 +197,9 @@ async fn a_check_finds_what_is_wrong_and_never_says_the_secret() {
         assert!(said.contains(expected), "{said}");
         let shown = format!("{said} {settings:?} {blobs:?} {}", blobs.describe());
         assert!(!shown.contains(SECRET), "{shown}");
+        // The store quotes it; it is not told either.
+        assert!(!shown.contains(KEY), "{shown}");
+        assert!(!shown.contains("a-password"), "{shown}");
     }
     assert!(!format!("{good:?}").contains(KEY));
     let described = peer.blobs().describe();

@@ -20,6 +20,8 @@ pub enum Kind {
     Choice(&'static [&'static str]),
     /// A URL with one of these schemes; may carry a password.
     Url(&'static [&'static str]),
+    /// A list of URLs with one of these schemes, which may carry passwords; spelled with commas between them.
+    Urls(&'static [&'static str]),
     /// `HOST:PORT`.
     Address,
     /// A list of texts; spelled with commas between them.
@@ -92,6 +94,11 @@ impl Key {
     /// A URL with one of these schemes.
     pub const fn url(path: &'static str, schemes: &'static [&'static str]) -> Self {
         Self::new(path, Kind::Url(schemes))
+    }
+
+    /// A list of URLs with one of these schemes.
+    pub const fn urls(path: &'static str, schemes: &'static [&'static str]) -> Self {
+        Self::new(path, Kind::Urls(schemes))
     }
 
     /// `HOST:PORT`.
@@ -248,7 +255,7 @@ impl Kind {
                 "false" | "0" | "no" | "off" => Some(Value::Boolean(false)),
                 _ => None,
             },
-            Self::List | Self::Choices(_) => {
+            Self::List | Self::Urls(_) | Self::Choices(_) => {
                 let items = text
                     .split(',')
                     .map(str::trim)
@@ -269,11 +276,10 @@ impl Kind {
         let fits = match (self, &value) {
             (Self::Text | Self::Secret, Value::String(text)) => !text.trim().is_empty(),
             (Self::Choice(words), Value::String(text)) => words.contains(&text.as_str()),
-            (Self::Url(schemes), Value::String(text)) => {
-                text.split_once(':').is_some_and(|(scheme, rest)| {
-                    schemes.contains(&scheme) && !rest.trim_start_matches('/').is_empty()
-                })
-            }
+            (Self::Url(schemes), Value::String(text)) => is_url(text, schemes),
+            (Self::Urls(schemes), Value::Array(items)) => items
+                .iter()
+                .all(|item| item.as_str().is_some_and(|text| is_url(text, schemes))),
             (Self::Address, Value::String(text)) => text
                 .rsplit_once(':')
                 .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok()),
@@ -304,6 +310,10 @@ impl Kind {
                 "takes a URL that begins with {}://",
                 schemes.join(":// or ")
             ),
+            Self::Urls(schemes) => format!(
+                "takes a list of URLs that begin with {}://",
+                schemes.join(":// or ")
+            ),
             Self::Address => "takes HOST:PORT, like 127.0.0.1:7464".to_owned(),
             Self::List => "takes a list of texts, like [\"a\", \"b\"]".to_owned(),
             Self::Switch => "takes true or false".to_owned(),
@@ -320,6 +330,13 @@ impl Kind {
             }
         }
     }
+}
+
+/// Whether a text has one of these schemes, and something behind it.
+fn is_url(text: &str, schemes: &[&str]) -> bool {
+    text.split_once(':').is_some_and(|(scheme, rest)| {
+        schemes.contains(&scheme) && !rest.trim_start_matches('/').is_empty()
+    })
 }
 
 /// Checks each member of a table.

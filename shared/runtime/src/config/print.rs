@@ -47,6 +47,11 @@ fn shown(key: Option<&Key>, value: &Value) -> Value {
         (Some(Kind::Url(_)), Value::String(url)) => {
             Value::String(Secret::new(url.clone()).redacted_url())
         }
+        (Some(Kind::Urls(_)), Value::Array(urls)) => {
+            let urls = urls.iter().filter_map(Value::as_str);
+            let shown = urls.map(|url| Secret::new(url).redacted_url());
+            Value::Array(shown.map(Value::String).collect())
+        }
         (Some(_), value) => value.clone(),
     }
 }

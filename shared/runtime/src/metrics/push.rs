@@ -7,13 +7,14 @@ use metrics::Recorder;
 use metrics_exporter_dogstatsd::{AggregationMode, DogStatsDBuilder};
 use metrics_opentelemetry::{OpenTelemetryMetrics, OpenTelemetryRecorder};
 use opentelemetry::metrics::MeterProvider as _;
-use opentelemetry_otlp::WithExportConfig as _;
+use opentelemetry_otlp::{WithExportConfig as _, WithHttpConfig as _};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::metrics::{
     Aggregation, Instrument, PeriodicReader, SdkMeterProvider, Stream,
 };
 
 use super::SECONDS;
+use crate::telemetry::without_login;
 
 /// Who is told of what is measured, beside whoever scrapes.
 pub(crate) type Pushed = Box<dyn Recorder + Send + Sync>;
@@ -59,9 +60,11 @@ pub(crate) fn otlp(
     resource: Resource,
     interval: Duration,
 ) -> Result<(SdkMeterProvider, Pushed), PushError> {
+    let (endpoint, headers) = without_login(endpoint);
     let exporter = opentelemetry_otlp::MetricExporter::builder()
         .with_http()
         .with_endpoint(format!("{}/v1/metrics", endpoint.trim_end_matches('/')))
+        .with_headers(headers)
         .build()?;
     let reader = PeriodicReader::builder(exporter)
         .with_interval(interval)

@@ -6,9 +6,9 @@ use serde_json::Value;
 use crate::answer::{self, ChunkSink};
 use crate::http::{Endpoint, Reader};
 use crate::signature::Signature;
+use crate::status::Told;
 use crate::usage::{CacheCount, Counts};
 use mainspring_worker::llm::Error;
-use mainspring_worker::llm::Secret;
 use mainspring_worker::llm::{Finish, Reply, Request, json};
 
 #[derive(Debug)]
@@ -32,7 +32,7 @@ enum Block {
 /// What has been read of an answer.
 #[derive(Debug)]
 pub(super) struct Answer<'a> {
-    key: &'a Secret,
+    told: &'a Told,
     blocks: Vec<(u64, Block)>,
     stop_reason: Option<String>,
     counts: Counts,
@@ -41,9 +41,9 @@ pub(super) struct Answer<'a> {
 }
 
 impl<'a> Answer<'a> {
-    pub(super) fn new(key: &'a Secret) -> Self {
+    pub(super) fn new(told: &'a Told) -> Self {
         Self {
-            key,
+            told,
             blocks: Vec::new(),
             stop_reason: None,
             counts: Counts::default(),
@@ -246,7 +246,7 @@ impl Reader for Answer<'_> {
                     Ok(())
                 }
             }
-            "error" => Err(Endpoint::refusal(self.key, &value)),
+            "error" => Err(Endpoint::refusal(self.told, &value)),
             // The end of a block, a sign of life, and what is not known yet.
             _ => Ok(()),
         }
@@ -254,7 +254,7 @@ impl Reader for Answer<'_> {
 
     fn whole(&mut self, body: &Value, sink: &mut ChunkSink<'_>) -> Result<(), Error> {
         if body.get("error").is_some_and(|error| !error.is_null()) {
-            return Err(Endpoint::refusal(self.key, body));
+            return Err(Endpoint::refusal(self.told, body));
         }
         if !body.get("content").is_some_and(Value::is_array) {
             return Err(Error::bad("there is no content in it"));

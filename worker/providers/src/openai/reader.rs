@@ -5,9 +5,9 @@ use serde_json::Value;
 
 use crate::answer::{self, ChunkSink};
 use crate::http::{Endpoint, Reader};
+use crate::status::Told;
 use crate::usage::{CacheCount, Counts};
 use mainspring_worker::llm::Error;
-use mainspring_worker::llm::Secret;
 use mainspring_worker::llm::{Finish, Reply, Request, json};
 
 use super::calls::Calls;
@@ -25,7 +25,7 @@ const REASONING: &[&str] = &[
 /// What has been read of an answer.
 #[derive(Debug)]
 pub(super) struct Answer<'a> {
-    key: &'a Secret,
+    told: &'a Told,
     text: String,
     reasoning: String,
     refused: bool,
@@ -37,9 +37,9 @@ pub(super) struct Answer<'a> {
 }
 
 impl<'a> Answer<'a> {
-    pub(super) fn new(key: &'a Secret) -> Self {
+    pub(super) fn new(told: &'a Told) -> Self {
         Self {
-            key,
+            told,
             text: String::new(),
             reasoning: String::new(),
             refused: false,
@@ -53,7 +53,7 @@ impl<'a> Answer<'a> {
 
     fn object(&mut self, value: &Value, sink: &mut ChunkSink<'_>) -> Result<(), Error> {
         if value.get("error").is_some_and(|error| !error.is_null()) {
-            return Err(Endpoint::refusal(self.key, value));
+            return Err(Endpoint::refusal(self.told, value));
         }
         for name in ["usage", "x_openai_usage", "x_usage"] {
             if let Some(usage) = value.get(name) {
@@ -81,7 +81,7 @@ impl<'a> Answer<'a> {
 
     fn choice(&mut self, choice: &Value, sink: &mut ChunkSink<'_>) -> Result<(), Error> {
         if choice.get("error").is_some_and(|error| !error.is_null()) {
-            return Err(Endpoint::refusal(self.key, choice));
+            return Err(Endpoint::refusal(self.told, choice));
         }
         if let Some(delta) = ["delta", "message"]
             .iter()
@@ -229,7 +229,7 @@ impl Reader for Answer<'_> {
         // Passing over what cannot be read would lose a part of the answer unseen.
         let value = json::parse(data).ok_or_else(|| Error::bad("an event is not JSON"))?;
         if event == "error" {
-            return Err(Endpoint::refusal(self.key, &value));
+            return Err(Endpoint::refusal(self.told, &value));
         }
         self.object(&value, sink)
     }

@@ -6,9 +6,9 @@ use serde_json::Value;
 use crate::answer::{self, ChunkSink};
 use crate::http::{Endpoint, Reader};
 use crate::signature::Signature;
+use crate::status::Told;
 use crate::usage::{CacheCount, Counts};
 use mainspring_worker::llm::Error;
-use mainspring_worker::llm::Secret;
 use mainspring_worker::llm::{Finish, Reply, Request, json};
 
 /// A longer id is none.
@@ -39,7 +39,7 @@ enum Item {
 /// What has been read of an answer.
 #[derive(Debug)]
 pub(super) struct Answer<'a> {
-    key: &'a Secret,
+    told: &'a Told,
     items: Vec<(u64, Item)>,
     refused: bool,
     /// The response's status, once it is a final one.
@@ -64,9 +64,9 @@ pub(super) struct Background {
 }
 
 impl<'a> Answer<'a> {
-    pub(super) fn new(key: &'a Secret, background: bool) -> Self {
+    pub(super) fn new(told: &'a Told, background: bool) -> Self {
         Self {
-            key,
+            told,
             background: background.then(Background::default),
             items: Vec::new(),
             refused: false,
@@ -94,7 +94,7 @@ impl<'a> Answer<'a> {
             if let Some(background) = &mut self.background {
                 background.gave_up = true;
             }
-            return Err(Endpoint::refusal(self.key, response));
+            return Err(Endpoint::refusal(self.told, response));
         }
         let id = text_of(response, "id");
         if let Some(background) = &mut self.background
@@ -327,7 +327,7 @@ impl Reader for Answer<'_> {
                 self.response(response, sink)?;
                 Err(Error::unavailable("it gave up inside the answer"))
             }
-            "error" => Err(Endpoint::refusal(self.key, &value)),
+            "error" => Err(Endpoint::refusal(self.told, &value)),
             _ if kind.ends_with(".delta") => self.delta(kind, &value, sink),
             "response.created" | "response.in_progress" => self.response(response, sink),
             // Ends of what was heard in pieces, signs of life, and what is not known yet.

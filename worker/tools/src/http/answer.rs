@@ -3,6 +3,7 @@
 use reqwest::Response;
 use reqwest::header::CONTENT_TYPE;
 
+use mainspring_shared::secrets::Secrets;
 use mainspring_worker::tool::Output;
 
 /// As much of an error's body is read as can be shown.
@@ -47,11 +48,12 @@ impl Body {
         Ok(body)
     }
 
-    /// What a tool said with an error; nothing where it cannot be read.
-    pub(super) async fn said(response: Response) -> String {
+    /// What a tool said with an error, without these; nothing where it cannot be read.
+    pub(super) async fn said(response: Response, secrets: &Secrets) -> String {
         let body = Self::read(response, SAID_BYTES_MAX).await;
         let bytes = body.unwrap_or_default().bytes;
-        let text = String::from_utf8_lossy(&bytes);
+        // Before it is cut: half of a secret would not be known.
+        let text = secrets.hidden(&String::from_utf8_lossy(&bytes));
         let text = text.trim();
         match text.char_indices().nth(SAID_CHARS_MAX) {
             Some((end, _)) => format!("{} […]", &text[..end]),

@@ -10,6 +10,7 @@ use mainspring_runtime::telemetry;
 use mainspring_shared::error::Code;
 use mainspring_shared::message::plain_text;
 use mainspring_shared::retry::{Policy, retry_after};
+use mainspring_shared::secrets::Secrets;
 use mainspring_shared::tool::{HttpTool, Repeat, digest_by};
 use reqwest::Url;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
@@ -201,9 +202,11 @@ impl HttpCall {
         let headers = response.headers();
         let header = |name: &str| headers.get(name)?.to_str().ok();
         let retry_after = retry_after(header, shared.clock.now());
+        // It may quote what it was called with, which whoever reads this need not know.
+        let secrets = Secrets::default().and_of_url(url.as_str());
         Err(Fault::Answered {
             status: status.as_u16(),
-            said: timeout(SAID_TIMEOUT, Body::said(response))
+            said: timeout(SAID_TIMEOUT, Body::said(response, &secrets))
                 .await
                 .unwrap_or_default(),
             retry_after: retry_after.filter(|_| matches!(status.as_u16(), 429 | 503)),

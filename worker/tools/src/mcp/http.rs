@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mainspring_runtime::telemetry::TRACEPARENT;
+use mainspring_shared::secrets::Secrets;
 use reqwest::header::{HeaderName, HeaderValue};
 use reqwest::{Client, StatusCode, Url};
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, JsonRpcRequest};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::common::client_side_sse::{BoxedSseResponse, ExponentialBackoff};
 use rmcp::transport::streamable_http_client::{
-    StreamableHttpClient, StreamableHttpClientTransportConfig, StreamableHttpError,
-    StreamableHttpPostResponse,
+    AuthRequiredError, InsufficientScopeError, StreamableHttpClient,
+    StreamableHttpClientTransportConfig, StreamableHttpError, StreamableHttpPostResponse,
 };
 use serde_json::Value;
 
@@ -53,7 +54,11 @@ pub(super) fn transport(
         tracing::error!(%error, "no HTTP client for MCP servers");
         "this worker has no HTTP client"
     })?;
-    let requests = Requests(client);
+    let secrets = headers
+        .iter()
+        .map(|(_, value)| value.expose())
+        .fold(Secrets::default().and_of_url(url), Secrets::and);
+    let requests = Requests { client, secrets };
     Ok(StreamableHttpClientTransport::with_client(requests, config))
 }
 
@@ -75,29 +80,50 @@ fn client(target: &Url) -> Result<Client, reqwest::Error> {
 /// server does not know any more is not asked for again. A call that waits for it fails at once,
 /// not after all attempts.
 #[derive(Debug, Clone)]
-pub(super) struct Requests(Client);
+pub(super) struct Requests {
+    client: Client,
+    /// What the server may quote and nobody else is to know.
+    secrets: Secrets,
+}
 
 type Outcome<T> = Result<T, Error>;
 type Headers = HashMap<HeaderName, HeaderValue>;
 
 type Error = StreamableHttpError<reqwest::Error>;
 
-/// The error without the URL, which may hold a key: errors of this kind end up in logs.
-fn presentable(error: Error) -> Error {
+/// The error without the URL, which may hold a key, and without what the server quotes: errors of this kind end up
+/// in logs.
+fn presentable(error: Error, secrets: &Secrets) -> Error {
     match error {
         StreamableHttpError::Client(error) => StreamableHttpError::Client(error.without_url()),
+        StreamableHttpError::UnexpectedServerResponse(said) => {
+            StreamableHttpError::UnexpectedServerResponse(secrets.hidden(&said).into())
+        }
+        StreamableHttpError::UnexpectedContentType(said) => {
+            let said = said.map(|said| secrets.hidden(&said));
+            StreamableHttpError::UnexpectedContentType(said)
+        }
+        StreamableHttpError::AuthRequired(error) => {
+            let said = secrets.hidden(&error.www_authenticate_header);
+            StreamableHttpError::AuthRequired(AuthRequiredError::new(said))
+        }
+        StreamableHttpError::InsufficientScope(error) => {
+            let said = secrets.hidden(&error.www_authenticate_header);
+            let scope = error.required_scope.map(|scope| secrets.hidden(&scope));
+            StreamableHttpError::InsufficientScope(InsufficientScopeError::new(said, scope))
+        }
         other => other,
     }
 }
 
 /// The error of a request for an event stream: one that ends all attempts where the stream is gone.
-fn of_stream(error: Error) -> Error {
+fn of_stream(error: Error, secrets: &Secrets) -> Error {
     let gone = |status| matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE);
     match error {
         StreamableHttpError::Client(error) if error.status().is_some_and(gone) => {
             StreamableHttpError::ServerDoesNotSupportSse
         }
-        other => presentable(other),
+        other => presentable(other, secrets),
     }
 }
 
@@ -136,8 +162,12 @@ impl StreamableHttpClient for Requests {
         headers: Headers,
     ) -> Outcome<StreamableHttpPostResponse> {
         let headers = joined(headers, &message);
-        let answer = self.0.post_message(uri, message, session, token, headers);
-        answer.await.map_err(presentable)
+        let answer = self
+            .client
+            .post_message(uri, message, session, token, headers);
+        answer
+            .await
+            .map_err(|error| presentable(error, &self.secrets))
     }
 
     async fn post_message_with_max_sse_event_size(
@@ -150,7 +180,7 @@ impl StreamableHttpClient for Requests {
         event_bytes_max: usize,
     ) -> Outcome<StreamableHttpPostResponse> {
         let headers = joined(headers, &message);
-        let answer = self.0.post_message_with_max_sse_event_size(
+        let answer = self.client.post_message_with_max_sse_event_size(
             uri,
             message,
             session,
@@ -158,7 +188,9 @@ impl StreamableHttpClient for Requests {
             headers,
             event_bytes_max,
         );
-        answer.await.map_err(presentable)
+        answer
+            .await
+            .map_err(|error| presentable(error, &self.secrets))
     }
 
     async fn delete_session(
@@ -168,8 +200,10 @@ impl StreamableHttpClient for Requests {
         token: Option<String>,
         headers: Headers,
     ) -> Outcome<()> {
-        let answer = self.0.delete_session(uri, session, token, headers);
-        answer.await.map_err(presentable)
+        let answer = self.client.delete_session(uri, session, token, headers);
+        answer
+            .await
+            .map_err(|error| presentable(error, &self.secrets))
     }
 
     async fn get_stream(
@@ -181,9 +215,11 @@ impl StreamableHttpClient for Requests {
         headers: Headers,
     ) -> Outcome<BoxedSseResponse> {
         let stream = self
-            .0
+            .client
             .get_stream(uri, session, last_event_id, token, headers);
-        stream.await.map_err(of_stream)
+        stream
+            .await
+            .map_err(|error| of_stream(error, &self.secrets))
     }
 
     async fn get_stream_with_max_sse_event_size(
@@ -195,7 +231,7 @@ impl StreamableHttpClient for Requests {
         headers: Headers,
         event_bytes_max: usize,
     ) -> Outcome<BoxedSseResponse> {
-        let stream = self.0.get_stream_with_max_sse_event_size(
+        let stream = self.client.get_stream_with_max_sse_event_size(
             uri,
             session,
             last_event_id,
@@ -203,7 +239,9 @@ impl StreamableHttpClient for Requests {
             headers,
             event_bytes_max,
         );
-        stream.await.map_err(of_stream)
+        stream
+            .await
+            .map_err(|error| of_stream(error, &self.secrets))
     }
 }
 

@@ -13,6 +13,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use mainspring_shared::secrets::Secrets;
 use mainspring_worker::llm::Secret;
 
 /// What a server gets of the worker's own environment: enough to find programs, files and words.
@@ -21,8 +22,12 @@ const INHERITED: &[&str] = &[
     "USER",
 ];
 
-/// Bytes of what a server said last on its standard error that are kept for a failure's message.
-const SAID_BYTES_MAX: usize = 600;
+/// Bytes of what a server said last on its standard error that are kept.
+const KEPT_BYTES_MAX: usize = 8 << 10;
+
+/// Characters of it that are told with a failure. Fewer than are kept: what was cut in half by the bound of
+/// the latter would not be known for a secret.
+const SAID_CHARS_MAX: usize = 600;
 
 /// How long the last words of a dead server are waited for.
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(1);
@@ -33,7 +38,7 @@ pub(super) struct Process {
     group: Group,
     said: Arc<Mutex<Vec<u8>>>,
     reader: JoinHandle<()>,
-    secrets: Vec<Secret>,
+    secrets: Secrets,
 }
 
 /// The pipes of a server.
@@ -67,7 +72,10 @@ impl Process {
             group: Group(child),
             reader: tokio::spawn(listen(server.to_owned(), stderr, said.clone())),
             said,
-            secrets: env.values().cloned().collect(),
+            secrets: env
+                .values()
+                .map(Secret::expose)
+                .fold(Secrets::default(), Secrets::and),
         };
         Ok((process, (stdout, stdin)))
     }
@@ -128,25 +136,21 @@ async fn listen(server: String, mut stderr: impl AsyncRead + Unpin, said: Arc<Mu
         tracing::debug!(mcp.server = server, bytes = read, "an MCP server complains");
         let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
         said.extend_from_slice(&piece[..read]);
-        let old = said.len().saturating_sub(SAID_BYTES_MAX);
+        let old = said.len().saturating_sub(KEPT_BYTES_MAX);
         said.drain(..old);
     }
 }
 
-/// Text on one line without the secrets that its speaker was given.
-fn presentable(said: &[u8], secrets: &[Secret]) -> String {
-    let said = String::from_utf8_lossy(said);
+/// The end of a text on one line, without the secrets that its speaker was given.
+fn presentable(said: &[u8], secrets: &Secrets) -> String {
+    let said = secrets.hidden(&String::from_utf8_lossy(said));
     let words: Vec<&str> = said
         .split(|c: char| c.is_whitespace() || c.is_control())
         .filter(|word| !word.is_empty())
         .collect();
-    redacted(words.join(" "), secrets)
-}
-
-/// `text` without any of `secrets`. Very short ones stay: they are in every text.
-pub(super) fn redacted(text: String, secrets: &[Secret]) -> String {
-    let long = secrets.iter().map(Secret::expose).filter(|s| s.len() >= 6);
-    long.fold(text, |text, secret| text.replace(secret, "[redacted]"))
+    let line = words.join(" ");
+    let skipped = line.chars().count().saturating_sub(SAID_CHARS_MAX);
+    line.chars().skip(skipped).collect()
 }
 
 #[cfg(test)]
@@ -186,8 +190,15 @@ mod tests {
         let words = said("echo bad key: $KEY >&2; exit 3", &env).await;
         assert_eq!(words, " (exit status: 3): bad key: [redacted]");
         let long = said("yes long | head -c 100000 >&2", &BTreeMap::new()).await;
-        assert!(long.len() < SAID_BYTES_MAX + 50, "{}", long.len());
+        assert!(long.len() < SAID_CHARS_MAX + 50, "{}", long.len());
         assert!(long.ends_with("long"), "{long}");
+        // Of a secret that is cut in half there is nothing left.
+        let script = format!("echo $KEY{} >&2", "x".repeat(SAID_CHARS_MAX - 5));
+        let words = said(&script, &env).await;
+        assert!(
+            words.contains("xxx") && !words.contains("secret"),
+            "{words}"
+        );
     }
 
     #[tokio::test]

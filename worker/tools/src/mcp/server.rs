@@ -3,6 +3,7 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use mainspring_shared::secrets::Secrets;
 use mainspring_shared::time::Clock;
 use tokio::sync::Mutex;
 
@@ -27,6 +28,8 @@ const STABLE: Duration = Duration::from_secs(30);
 pub(super) struct Server {
     name: String,
     pub(super) settings: ServerSettings,
+    /// What it may quote and nobody else is to know.
+    secrets: Secrets,
     clock: Arc<dyn Clock>,
     /// Held while a connection is opened: whoever wants it too waits for the same one.
     link: Mutex<Link>,
@@ -47,11 +50,17 @@ impl Server {
     pub(super) fn new(name: String, settings: ServerSettings, clock: Arc<dyn Clock>) -> Self {
         Self {
             name,
+            secrets: settings.transport.secrets(),
             settings,
             clock,
             link: Mutex::default(),
             known: std::sync::Mutex::default(),
         }
+    }
+
+    /// The server's words without what only it is to know.
+    pub(super) fn hidden(&self, said: &str) -> String {
+        self.secrets.hidden(said)
     }
 
     /// The server's name.
@@ -107,7 +116,7 @@ impl Server {
             }
             Err(error) => {
                 self.failed(&mut link);
-                Err(error)
+                Err(error.without(&self.secrets))
             }
         }
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use reqwest::Url;
 use reqwest::header::{HeaderName, HeaderValue};
 
+use mainspring_shared::secrets::Secrets;
 use mainspring_worker::llm::Secret;
 
 /// One server.
@@ -39,6 +40,20 @@ pub enum Transport {
         /// Headers of every request. Values are not shown.
         headers: Vec<(String, Secret)>,
     },
+}
+
+impl Transport {
+    /// What the server is told that nobody else is to know. It may quote it.
+    pub(super) fn secrets(&self) -> Secrets {
+        let none = Secrets::default();
+        match self {
+            Self::Stdio { env, .. } => env.values().map(Secret::expose).fold(none, Secrets::and),
+            Self::Http { url, headers } => headers
+                .iter()
+                .map(|(_, value)| value.expose())
+                .fold(none.and_of_url(url), Secrets::and),
+        }
+    }
 }
 
 impl ServerSettings {

@@ -122,6 +122,19 @@ impl McpTool {
         self.doubtful(Code::ToolTimeout, message)
     }
 
+    /// An error in which the server does not quote what only it is to know.
+    fn presentable(&self, error: ToolError) -> ToolError {
+        match error {
+            ToolError::Reply { code, message } => ToolError::Reply {
+                code,
+                message: self.server.hidden(&message),
+            },
+            ToolError::Abort { message } => ToolError::Abort {
+                message: self.server.hidden(&message),
+            },
+        }
+    }
+
     fn reply(&self, fault: Fault) -> ToolError {
         match fault {
             Fault::Unreached(said) => ToolError::reply(format!("the tool was not reached: {said}")),
@@ -174,7 +187,7 @@ impl Tool for McpTool {
                 code: Code::ToolInterrupted,
                 message: "the call was stopped before the tool answered".to_owned(),
             }),
-            done = self.attempts(&invocation) => done,
+            done = self.attempts(&invocation) => done.map_err(|error| self.presentable(error)),
         }
     }
 }
