@@ -89,11 +89,8 @@ impl Run<'_> {
             return Some(self.cannot(Failure::new(Code::SpecInvalid, message)));
         }
         self.take_up(round);
-        let before = self
-            .asking
-            .streamed
-            .as_ref()
-            .filter(|before| before.round == round);
+        let before = self.asking.streamed.as_ref();
+        let before = before.filter(|before| before.round == round);
         // What goes on is told on.
         let goes_on = self.asking.partial.is_some() && self.asking.tries.reset.is_none();
         let heard = before.is_some_and(|before| before.heard.load(Ordering::Relaxed)) && !goes_on;
@@ -155,8 +152,8 @@ impl Run<'_> {
             said.piece(&Chunk::Text(&plain_text(&partial.reply.content)));
             heard.store(true, Ordering::Relaxed);
         }
-        let now = self.kernel.parts.clock.monotonic();
-        self.asking.checkpoint.begin(now);
+        let begun = self.kernel.parts.clock.monotonic();
+        self.asking.checkpoint.begin(begun);
         let timing = Timing::begin(&self.kernel.parts.clock, &request.model);
         let attempt = self.attempt(client, request, left);
         metrics::model_call_started();
