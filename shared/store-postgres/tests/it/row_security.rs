@@ -208,7 +208,7 @@ async fn a_step_that_fails_leaves_no_connection_behind_the_wall() {
         let store = PostgresStore::open(&settings).await.expect("opens");
         let blue = tenant(&store, "blue").await;
         let red = tenant(&store, "red").await;
-        let theirs = session(&store, red).await;
+        let (ours, theirs) = (session(&store, blue).await, session(&store, red).await);
         // Of a lock that somebody else keeps, in the middle of a tenant's step.
         let mut other = PgConnection::connect(&url).await.expect("connects");
         other
@@ -216,7 +216,7 @@ async fn a_step_that_fails_leaves_no_connection_behind_the_wall() {
             .await
             .expect("is locked");
         let patch = || SessionPatch::default();
-        let failed = scoped(blue, store.update_session(theirs, patch())).await;
+        let failed = scoped(blue, store.update_session(ours, patch())).await;
         assert!(failed.is_err(), "{failed:?}");
         other.execute("ROLLBACK").await.expect("is unlocked");
         let seen = store.update_session(theirs, patch()).await;
