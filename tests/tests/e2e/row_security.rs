@@ -142,7 +142,7 @@ async fn read(caller: &Caller<'_>, paths: &[String]) -> Result<(usize, usize)> {
 const LISTS: [&str; 9] = [
     "agents",
     "skills",
-    "memories?namespace=user/1&query=plums",
+    "memories?namespace=user/1&q=plums",
     "webhooks",
     "provider-keys",
     "sessions",
