@@ -100,12 +100,11 @@ async fn money_refusal(
         }
     }
     if let Some(max) = by_month {
-        let spent = match entered {
-            Some((_, month)) => month,
-            None => {
-                let (spent, before) = (today(app, tenant).await?, month(app, tenant).await?);
-                Usd(spent.0.saturating_add(before.0))
-            }
+        let spent = if let Some((_, month)) = entered {
+            month
+        } else {
+            let (spent, before) = (today(app, tenant).await?, month(app, tenant).await?);
+            Usd(spent.0.saturating_add(before.0))
         };
         if spent >= max {
             let next = next_month(app.clock.now());

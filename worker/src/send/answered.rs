@@ -326,7 +326,7 @@ impl Run<'_> {
             code: error.code(),
             permanent: false,
             // Half of it by chance, so that those who wait do not come together.
-            retry_after: Some(wait.mul_f64((1.0 + fraction) / 2.0)),
+            retry_after: Some(wait.mul_f64(f64::midpoint(1.0, fraction))),
             fraction,
             not_failed,
         }
