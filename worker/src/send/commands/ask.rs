@@ -105,7 +105,6 @@ impl Run<'_> {
         if !self.read_lacking().await {
             return Some(self.release_as_lost().await);
         }
-        let client = self.client(&resolved);
         let mut request = self.request(&resolved);
         request.background = self.in_background(round, &resolved);
         if let Some(event) = self.weigh(&mut request, &resolved).await {
@@ -131,7 +130,7 @@ impl Run<'_> {
             attempt: label,
             heard: heard.clone(),
         });
-        let client = client.reading(self.bill.allowance.size(&request));
+        let client = self.client_for(&resolved, &request);
         let request = Arc::new(request);
         let asked = BegunCall {
             request: request.clone(),
@@ -173,6 +172,12 @@ impl Run<'_> {
     /// The way to a model, with what traces say of its calls.
     pub(in crate::send) fn client(&self, resolved: &Resolved) -> Traced {
         Traced::new(resolved, self.send.record.key, self.kernel)
+    }
+
+    /// The same for a request of the send's own, whose size the provider may have told.
+    fn client_for(&self, resolved: &Resolved, request: &Request) -> Traced {
+        let size = self.bill.allowance.size(request);
+        self.client(resolved).reading(size)
     }
 
     /// Keeps what is asked, for the round's row; what goes on is part of its first question.
