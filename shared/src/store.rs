@@ -78,7 +78,7 @@ pub use memories::{
     RARE_MAX, SCAN_MAX, SaveMemory, SaveMemoryOutcome, SearchMemories, SetEmbedding, Unembedded,
     VECTORS_MAX, VECTORS_MAX_INSIDE, candidate,
 };
-pub use money::{Money, ReserveMoney, ReserveMoneyOutcome, SettleMoney};
+pub use money::{Money, ReserveMoney, ReserveMoneyOutcome, SettleMoney, places_by_tenant};
 pub use paid::UsageRow;
 pub use pauses::{ListPauses, NewPause, PauseWait, Pauses, RESUMED_KEPT_MS};
 pub use provider_keys::{ListProviderKeys, ProviderKeys, SetProviderKey};
@@ -90,7 +90,7 @@ pub use runs::{
     AdvanceOutcome, AdvanceRun, ClaimRuns, ClaimedRuns, CreateRunOutcome, EndedLeaf, ListRuns,
     NewRun, ReadNodes, RunNews, RunReport, RunStep, RunWords, Runs, left_to_run, passes_bound,
 };
-pub use schema::{SchemaFault, SchemaObject, schema_faults, schema_fits};
+pub use schema::{SchemaFault, SchemaObject, SchemaWrong, schema_faults, schema_fits};
 pub use scope::{in_scope, scope, scoped};
 pub use sends::{
     AcceptOutcome, AcceptSend, Accepted, CancelOutcome, GrantedSend, IdempotencyKey, KeyOutcome,

@@ -27,7 +27,7 @@ pub use binding::{AGENTS_MAX, Binding, Narrowed, Outside, PAIRS_MAX};
 pub use erasure::{ErasureProgress, TenantErasure};
 pub use money::{
     MONEY_ASIDE_MS, MONEY_DAYS_KEPT, MoneyLimits, MoneyRoom, MoneySpan, MoneySpent, money_day,
-    money_day_begin, money_month, nano_usd,
+    money_day_begin, money_month, nano_usd, stored_nano,
 };
 pub use retention::Retention;
 pub use seats::{InLine, Room, SEAT_CALLED_MS, SEAT_LINE_MAX, SeatLimits, SeatsTaken};
@@ -144,6 +144,19 @@ pub struct Usd(pub u64);
 impl Usd {
     /// Millionths of a dollar.
     const PARTS: f64 = 1_000_000.0;
+
+    /// Billionths in one of them.
+    const NANO: u64 = 1_000;
+
+    /// The amount in billionths of a dollar, as sums of costs are counted.
+    pub const fn nano(self) -> u64 {
+        self.0.saturating_mul(Self::NANO)
+    }
+
+    /// So many billionths of a dollar, rounded up.
+    pub const fn of_nano(nano: u64) -> Self {
+        Self(nano.div_ceil(Self::NANO))
+    }
 
     /// An amount in dollars; none where it is negative, no number or beyond all money.
     pub fn of(dollars: f64) -> Option<Self> {

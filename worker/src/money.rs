@@ -24,8 +24,8 @@ use crate::boot::Boot;
 /// Settlements of one transaction.
 const SETTLED_MAX: usize = 128;
 
-/// Tenants that are remembered to have been looked at.
-const SEEN_MAX: usize = 100_000;
+/// Tenants that are remembered to have no limit.
+const UNLIMITED_MAX: usize = 100_000;
 
 /// The pause before what could not be settled is tried again.
 const AGAIN_AFTER: Duration = Duration::from_millis(200);
@@ -57,8 +57,9 @@ type Granted = Result<Option<Aside>, NoMoney>;
 #[derive(Debug, Default)]
 struct Known {
     limited: BTreeSet<TenantId>,
-    /// Those of which it was read since they were first asked about.
-    seen: BTreeSet<TenantId>,
+    /// Those that had none when a call of theirs asked. For all others a call asks: they may be new, and their limits
+    /// with them.
+    unlimited: BTreeSet<TenantId>,
 }
 
 /// The money of tenants, as this worker has to do with it.
@@ -171,28 +172,25 @@ impl Money {
         Ok(())
     }
 
-    /// Whether a tenant has a limit. Of one of which no call was made here, it is read: it may be new, and its
-    /// limit with it.
-    async fn is_limited(&self, tenant: TenantId) -> Result<bool, NoMoney> {
-        let known = || self.known.read().unwrap_or_else(PoisonError::into_inner);
-        if !known().seen.contains(&tenant) {
-            if let Err(error) = self.read().await {
-                tracing::debug!(%error, "it is not known whether a tenant's money is limited");
-                return Err(NoMoney::Busy);
-            }
-            let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-            if known.seen.len() >= SEEN_MAX {
-                known.seen.clear();
-            }
-            known.seen.insert(tenant);
+    /// Whether a tenant may have a limit.
+    fn may_be_limited(&self, tenant: TenantId) -> bool {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.limited.contains(&tenant) || !known.unlimited.contains(&tenant)
+    }
+
+    /// From now on what is read says whether a tenant has got a limit.
+    fn note_unlimited(&self, tenant: TenantId) {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        if known.unlimited.len() >= UNLIMITED_MAX {
+            known.unlimited.clear();
         }
-        Ok(known().limited.contains(&tenant))
+        known.unlimited.insert(tenant);
     }
 
     /// Sets aside what a call of a tenant costs; none where nothing limits that. What is not begun goes back
-    /// when it is dropped.
+    /// when it is dropped. Of a tenant of which nothing is known, the reservation itself finds out.
     pub(crate) async fn set_aside(&self, tenant: TenantId, cost: Cost) -> Granted {
-        if !self.is_limited(tenant).await? {
+        if !self.may_be_limited(tenant) {
             return Ok(None);
         }
         // Between two lives no call is made for which anybody waits.
@@ -205,7 +203,11 @@ impl Money {
             least: cost.least.min(cost.most),
         };
         let granted = self.reservations.submit(item).await;
-        granted.unwrap_or(Err(NoMoney::Busy))
+        let granted = granted.unwrap_or(Err(NoMoney::Busy));
+        if matches!(granted, Ok(None)) {
+            self.note_unlimited(tenant);
+        }
+        granted
     }
 
     /// Waits until what is over by now is settled, for no longer than this.

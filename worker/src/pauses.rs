@@ -1,5 +1,6 @@
-//! What is paused, and which tenants' money is limited, as this worker knows it: read when it begins, then in an interval and whenever someone says
-//! that it changed. While the database is away, what was known last goes on holding.
+//! What is paused, and which tenants' money is limited, as this worker knows it: read when it begins, then in an
+//! interval and whenever someone says that it changed. While the database is away, what was known last goes on
+//! holding.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! `mainspring migrate`
 
-use mainspring_shared::store::{SchemaFault, SchemaObject};
+use mainspring_shared::store::{SchemaFault, SchemaObject, SchemaWrong};
 
 use crate::config::{Config, Migrate};
 
@@ -53,15 +53,16 @@ async fn verify(config: &Config) -> Result<(), Failure> {
 }
 
 /// What is wrong with one thing, and the statement that mends it where that is known.
-pub(crate) fn told(fault: &SchemaFault) -> String {
+fn told(fault: &SchemaFault) -> String {
     let SchemaObject {
         kind,
         name,
         definition,
     } = &fault.needed;
-    match (&fault.found, &fault.ddl) {
-        (Some(found), _) => format!("-- the {kind} {name} is {found}, not {definition}\n"),
-        (None, Some(ddl)) => format!("-- the {kind} {name} is missing\n{ddl};\n"),
-        (None, None) => format!("-- the {kind} {name} is missing\n"),
+    match &fault.wrong {
+        SchemaWrong::Missing(ddl) => format!("-- the {kind} {name} is missing\n{ddl};\n"),
+        SchemaWrong::Differs(found) => {
+            format!("-- the {kind} {name} is {found}, not {definition}\n")
+        }
     }
 }

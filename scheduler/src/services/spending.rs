@@ -13,7 +13,7 @@ use std::time::Duration;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::TenantId;
 use mainspring_shared::store::{TenantUsage, TenantUsageQuery};
-use mainspring_shared::tenant::{Limits, Usd};
+use mainspring_shared::tenant::{Limits, Usd, money_day, money_day_begin, money_month};
 use mainspring_shared::time::Timestamp;
 
 use crate::app::App;
@@ -27,12 +27,6 @@ const MONTH_BELIEVED: Duration = Duration::from_mins(5);
 
 /// What tokens are counted over.
 const MINUTE: Duration = Duration::from_mins(1);
-
-/// Billionths of a dollar in a millionth.
-const NANO_OF_MICRO: u64 = 1_000;
-
-/// Milliseconds of a day.
-const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 
 /// What was read of tenants that have limits.
 #[derive(Debug, Default)]
@@ -94,8 +88,8 @@ async fn money_refusal(
             None => today(app, tenant).await?,
         };
         if spent >= max {
-            let day = app.clock.now().0.div_euclid(DAY_MS);
-            let reset = Timestamp((day + 1) * DAY_MS).since(app.clock.now());
+            let now = app.clock.now();
+            let reset = money_day_begin(money_day(now) + 1).since(now);
             return Ok(Some(no_money("day", max, reset)));
         }
     }
@@ -125,8 +119,7 @@ async fn entered(app: &App, tenant: TenantId) -> Result<Option<(Usd, Usd)>, Erro
         return Ok(entered);
     }
     let spent = app.store.spent_money(tenant).await?;
-    let usd = |nano: u64| Usd(nano.div_ceil(NANO_OF_MICRO));
-    let entered = spent.map(|spent| (usd(spent.day), usd(spent.month)));
+    let entered = spent.map(|spent| (Usd::of_nano(spent.day), Usd::of_nano(spent.month)));
     with(app, tenant, |known| known.entered = Some((now, entered)));
     Ok(entered)
 }
@@ -154,7 +147,7 @@ fn with<T>(app: &App, tenant: TenantId, what: impl FnOnce(&mut Known) -> T) -> T
 
 /// What the sends of today cost.
 async fn today(app: &App, tenant: TenantId) -> Result<Usd, Error> {
-    let day = app.clock.now().0.div_euclid(DAY_MS);
+    let day = money_day(app.clock.now());
     let now = app.clock.monotonic();
     let known = with(app, tenant, |known| known.today);
     if let Some((of, at, spent)) = known
@@ -163,7 +156,7 @@ async fn today(app: &App, tenant: TenantId) -> Result<Usd, Error> {
     {
         return Ok(spent);
     }
-    let spent = cost(&used(app, tenant, day * DAY_MS, (day + 1) * DAY_MS).await?);
+    let spent = cost(&used(app, tenant, money_day_begin(day), money_day_begin(day + 1)).await?);
     with(app, tenant, |known| known.today = Some((day, now, spent)));
     Ok(spent)
 }
@@ -171,7 +164,7 @@ async fn today(app: &App, tenant: TenantId) -> Result<Usd, Error> {
 /// What the sends of this month before today cost.
 async fn month(app: &App, tenant: TenantId) -> Result<Usd, Error> {
     let today = app.clock.now();
-    let day = today.0.div_euclid(DAY_MS);
+    let day = money_day(today);
     let now = app.clock.monotonic();
     let known = with(app, tenant, |known| known.month);
     if let Some((of, at, spent)) = known
@@ -180,7 +173,7 @@ async fn month(app: &App, tenant: TenantId) -> Result<Usd, Error> {
     {
         return Ok(spent);
     }
-    let spent = cost(&used(app, tenant, today.month().0, day * DAY_MS).await?);
+    let spent = cost(&used(app, tenant, today.month(), money_day_begin(day)).await?);
     with(app, tenant, |known| known.month = Some((day, now, spent)));
     Ok(spent)
 }
@@ -192,8 +185,14 @@ async fn tokens(app: &App, tenant: TenantId) -> Result<(u64, Duration), Error> {
     let now = app.clock.monotonic();
     let newest = with(app, tenant, |known| known.tokens.back().copied());
     if newest.is_none_or(|(at, _)| now.saturating_sub(at) >= BELIEVED) {
-        let day = app.clock.now().0.div_euclid(DAY_MS);
-        let sum = used(app, tenant, (day - 1) * DAY_MS, (day + 1) * DAY_MS).await?;
+        let day = money_day(app.clock.now());
+        let sum = used(
+            app,
+            tenant,
+            money_day_begin(day - 1),
+            money_day_begin(day + 1),
+        )
+        .await?;
         let sum = sum.usage.input_tokens + sum.usage.output_tokens;
         with(app, tenant, |known| note(&mut known.tokens, now, sum));
     }
@@ -240,8 +239,13 @@ async fn bytes(app: &App, tenant: TenantId, believed: Duration) -> Result<u64, E
 }
 
 /// What the sends cost that were accepted in this time.
-async fn used(app: &App, tenant: TenantId, from: i64, until: i64) -> Result<TenantUsage, Error> {
-    let query = TenantUsageQuery::accepted(tenant, Timestamp(from), Timestamp(until));
+async fn used(
+    app: &App,
+    tenant: TenantId,
+    from: Timestamp,
+    until: Timestamp,
+) -> Result<TenantUsage, Error> {
+    let query = TenantUsageQuery::accepted(tenant, from, until);
     Ok(app.store.tenant_usage(query).await?)
 }
 
@@ -253,7 +257,7 @@ fn cost(used: &TenantUsage) -> Usd {
 fn next_month(now: Timestamp) -> Timestamp {
     /// More than any month has, less than two have.
     const DAYS: i64 = 32;
-    Timestamp(now.month().0 + DAYS * DAY_MS).month()
+    money_day_begin(money_month(now) + DAYS).month()
 }
 
 fn no_money(span: &str, max: Usd, reset: Duration) -> Error {

@@ -1,5 +1,7 @@
 //! Parameters of the money that tenants' calls set aside and spend.
 
+use std::collections::BTreeMap;
+
 use async_trait::async_trait;
 use uuid::Uuid;
 
@@ -51,6 +53,18 @@ macro_rules! money_methods {
             read money_tenants() -> Vec<$crate::id::TenantId>;
         }
     };
+}
+
+/// The places of items by their tenants, in the order in which rows of tenants are locked.
+pub fn places_by_tenant<T>(
+    items: &[T],
+    of: impl Fn(&T) -> TenantId,
+) -> BTreeMap<TenantId, Vec<usize>> {
+    let mut places: BTreeMap<TenantId, Vec<usize>> = BTreeMap::new();
+    for (place, item) in items.iter().enumerate() {
+        places.entry(of(item)).or_default().push(place);
+    }
+    places
 }
 
 /// Money to set aside for a call.

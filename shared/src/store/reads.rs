@@ -21,7 +21,7 @@ pub trait Reads: Send + Sync {
     /// The database's clock.
     async fn now(&self) -> Result<Timestamp>;
 
-    /// Fails unless the database answers and its schema is the one this program needs.
+    /// Fails unless the database answers and its schema is one that this program works on.
     async fn check(&self) -> Result<ServerInfo>;
 
     /// What the database lacks of the schema that its version says, or has in another form: nothing where nobody meddled

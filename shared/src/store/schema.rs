@@ -34,15 +34,33 @@ pub struct SchemaObject {
     pub definition: String,
 }
 
+impl From<(String, String, String)> for SchemaObject {
+    /// A row of kind, name and definition.
+    fn from((kind, name, definition): (String, String, String)) -> Self {
+        Self {
+            kind,
+            name,
+            definition,
+        }
+    }
+}
+
 /// Something that a schema lacks, or that is not what it should be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SchemaFault {
     /// What should be there.
     pub needed: SchemaObject,
-    /// What is there under its name.
-    pub found: Option<String>,
-    /// The statement that adds it, where there is nothing.
-    pub ddl: Option<String>,
+    /// What is wrong with it.
+    pub wrong: SchemaWrong,
+}
+
+/// What is wrong with something that a schema should have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SchemaWrong {
+    /// It is not there; this statement adds it.
+    Missing(String),
+    /// This is there under its name.
+    Differs(String),
 }
 
 impl SchemaObject {
@@ -132,13 +150,11 @@ pub fn schema_faults(needed: &[SchemaObject], found: &[SchemaObject]) -> Vec<Sch
             match there {
                 None if !comes_along => faults.push(SchemaFault {
                     needed: object.clone(),
-                    found: None,
-                    ddl: Some(object.ddl(needed)),
+                    wrong: SchemaWrong::Missing(object.ddl(needed)),
                 }),
                 Some(there) if differs(there) => faults.push(SchemaFault {
                     needed: object.clone(),
-                    found: Some(there.definition.clone()),
-                    ddl: None,
+                    wrong: SchemaWrong::Differs(there.definition.clone()),
                 }),
                 None | Some(_) => {}
             }
@@ -187,13 +203,10 @@ mod tests {
 
     fn told(found: &str) -> Vec<String> {
         let faults = schema_faults(&SchemaObject::list(NEEDED), &SchemaObject::list(found));
-        let told = faults
-            .into_iter()
-            .map(|fault| match (fault.found, fault.ddl) {
-                (None, Some(ddl)) => ddl,
-                (Some(found), None) => format!("{} is {found}", fault.needed.name),
-                other => panic!("{other:?}"),
-            });
+        let told = faults.into_iter().map(|fault| match fault.wrong {
+            SchemaWrong::Missing(ddl) => ddl,
+            SchemaWrong::Differs(found) => format!("{} is {found}", fault.needed.name),
+        });
         told.collect()
     }
 

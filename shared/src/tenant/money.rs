@@ -22,9 +22,6 @@ const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 /// More dollars than any call costs.
 const USD_MAX: f64 = 1e6;
 
-/// Billionths of a dollar in a millionth.
-const NANO_OF_MICRO: u64 = 1_000;
-
 /// What a tenant's calls may cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MoneyLimits {
@@ -79,7 +76,7 @@ pub enum MoneyRoom {
 impl MoneyLimits {
     /// The limits that a tenant has; none where nothing limits its money.
     pub fn of(limits: &Limits) -> Option<Self> {
-        let nano = |usd: Usd| usd.0.saturating_mul(NANO_OF_MICRO).min(i64::MAX as u64);
+        let nano = |usd: Usd| usd.nano().min(i64::MAX as u64);
         let of = Self {
             day: limits.usd_per_day.map(nano),
             month: limits.usd_per_month.map(nano),
@@ -125,6 +122,11 @@ pub fn money_day_begin(day: i64) -> Timestamp {
 /// The first day of the month of a time.
 pub fn money_month(at: Timestamp) -> i64 {
     money_day(at.month())
+}
+
+/// Billionths of a dollar as they are stored: none are as many as what cannot be.
+pub fn stored_nano(nano: u64) -> i64 {
+    i64::try_from(nano).unwrap_or(i64::MAX)
 }
 
 /// Billionths of a dollar that these dollars are, rounded up, but for what their binary fractions add to them. At

@@ -122,7 +122,7 @@ pub trait Connection: Debug + Send {
         visit: Visit<'c>,
     ) -> BoxFuture<'c, Result<()>>;
 
-    /// What answers. Fails unless the schema is the one that this program needs.
+    /// What answers. Fails unless the schema is one that this program works on.
     fn server(&mut self) -> BoxFuture<'_, Result<Server>>;
 
     /// What the database lacks of the schema that this program brings.

@@ -1,16 +1,15 @@
 //! Money that tenants' calls set aside and spend: all under the lock of the tenant's row, tenant by tenant.
 
-use std::collections::BTreeMap;
-
 use async_trait::async_trait;
 use mainspring_shared::id::{BootId, TenantId};
 use mainspring_shared::store;
 use mainspring_shared::store::{
     DumpAside, Money, ReserveMoney, ReserveMoneyOutcome, SettleMoney, TenantUsageQuery,
+    places_by_tenant,
 };
 use mainspring_shared::tenant::{
     Limits, MONEY_ASIDE_MS, MONEY_DAYS_KEPT, MoneyLimits, MoneyRoom, MoneySpent, money_day,
-    money_day_begin, money_month, nano_usd,
+    money_day_begin, money_month, nano_usd, stored_nano,
 };
 use mainspring_shared::time::Timestamp;
 use uuid::Uuid;
@@ -154,29 +153,15 @@ async fn begin_day(tx: &mut Tx, tenant: TenantId, day: i64, spent: u64) -> Resul
     statement(sql!("money/begin_day"))
         .bind(tenant.0)
         .bind(day)
-        .bind(stored(spent))
+        .bind(stored_nano(spent))
         .execute(tx.conn())
         .await
         .map(drop)
 }
 
-/// An amount as it is stored: none is as large as what cannot be.
-fn stored(nano: u64) -> i64 {
-    i64::try_from(nano).unwrap_or(i64::MAX)
-}
-
-/// The places of items by their tenants, in the order in which rows are locked.
-fn by_tenant<T>(items: &[T], of: impl Fn(&T) -> TenantId) -> BTreeMap<TenantId, Vec<usize>> {
-    let mut places: BTreeMap<TenantId, Vec<usize>> = BTreeMap::new();
-    for (place, item) in items.iter().enumerate() {
-        places.entry(of(item)).or_default().push(place);
-    }
-    places
-}
-
 async fn reserve(tx: &mut Tx, items: Vec<ReserveMoney>) -> Result<Vec<ReserveMoneyOutcome>> {
     let mut outcomes = vec![ReserveMoneyOutcome::Unlimited; items.len()];
-    for (tenant, places) in by_tenant(&items, |item| item.tenant) {
+    for (tenant, places) in places_by_tenant(&items, |item| item.tenant) {
         let Some(limits) = limits(tx, tenant).await? else {
             continue;
         };
@@ -212,7 +197,7 @@ async fn reserve_one(
                 .bind(item.call)
                 .bind(item.boot.0)
                 .bind(money_day(now))
-                .bind(stored(amount))
+                .bind(stored_nano(amount))
                 .bind(now.0)
                 .execute(tx.conn())
                 .await?;
@@ -232,7 +217,7 @@ async fn aside(tx: &mut Tx, tenant: TenantId, call: Uuid) -> Result<Option<(i64,
 }
 
 async fn settle(tx: &mut Tx, items: Vec<SettleMoney>) -> Result<()> {
-    for (tenant, places) in by_tenant(&items, |item| item.tenant) {
+    for (tenant, places) in places_by_tenant(&items, |item| item.tenant) {
         limits(tx, tenant).await?;
         for item in places.into_iter().map(|place| items[place]) {
             let Some((amount, day)) = aside(tx, tenant, item.call).await? else {
@@ -242,7 +227,7 @@ async fn settle(tx: &mut Tx, items: Vec<SettleMoney>) -> Result<()> {
                 .bind(tenant.0)
                 .bind(item.call)
                 .bind(day)
-                .bind(item.cost.map_or(amount, stored))
+                .bind(item.cost.map_or(amount, stored_nano))
                 .execute(tx.conn())
                 .await?;
         }

@@ -32,12 +32,7 @@ async fn objects(conn: &mut MySqlConnection) -> Result<Vec<SchemaObject>> {
         .fetch_all(conn)
         .await
         .map_err(fault)?;
-    let object = |(kind, name, definition)| SchemaObject {
-        kind,
-        name,
-        definition,
-    };
-    Ok(rows.into_iter().map(object).collect())
+    Ok(rows.into_iter().map(SchemaObject::from).collect())
 }
 
 /// What MySQL and MariaDB say alike of a column: they show widths of integers, defaults and expressions differently.

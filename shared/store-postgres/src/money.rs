@@ -6,11 +6,11 @@ use async_trait::async_trait;
 use mainspring_shared::id::{BootId, TenantId};
 use mainspring_shared::store::{
     DumpAside, Error, Money, ReserveMoney, ReserveMoneyOutcome, Result, SettleMoney,
-    TenantUsageQuery,
+    TenantUsageQuery, places_by_tenant,
 };
 use mainspring_shared::tenant::{
     Limits, MONEY_ASIDE_MS, MONEY_DAYS_KEPT, MoneyLimits, MoneyRoom, MoneySpent, money_day,
-    money_day_begin, money_month, nano_usd,
+    money_day_begin, money_month, nano_usd, stored_nano,
 };
 use mainspring_shared::time::Timestamp;
 use sqlx::{Connection, PgConnection};
@@ -28,7 +28,7 @@ impl Money for PostgresStore {
     async fn reserve_money(&self, items: Vec<ReserveMoney>) -> Result<Vec<ReserveMoneyOutcome>> {
         let (at, pool) = (self.at, &self.pools.writers);
         let mut outcomes = vec![ReserveMoneyOutcome::Unlimited; items.len()];
-        for (tenant, places) in by_tenant(&items, |item| item.tenant) {
+        for (tenant, places) in places_by_tenant(&items, |item| item.tenant) {
             let asked: Vec<ReserveMoney> = places.iter().map(|place| items[*place]).collect();
             // A repeat finds what it has set aside.
             let found = repeatable!(pool, |connection| reserve(connection, at, tenant, &asked))?;
@@ -41,7 +41,7 @@ impl Money for PostgresStore {
 
     async fn settle_money(&self, items: Vec<SettleMoney>) -> Result<()> {
         let (at, pool) = (self.at, &self.pools.writers);
-        for (tenant, places) in by_tenant(&items, |item| item.tenant) {
+        for (tenant, places) in places_by_tenant(&items, |item| item.tenant) {
             let asked: Vec<SettleMoney> = places.iter().map(|place| items[*place]).collect();
             repeatable!(pool, |connection| settle(connection, at, tenant, &asked))?;
         }
@@ -90,15 +90,6 @@ impl Money for PostgresStore {
             .map(|row| Fields::new(row, "tenants").take("tenant"));
         tenants.map(|tenant| tenant.map(TenantId)).collect()
     }
-}
-
-/// The places of items by their tenants.
-fn by_tenant<T>(items: &[T], of: impl Fn(&T) -> TenantId) -> BTreeMap<TenantId, Vec<usize>> {
-    let mut places: BTreeMap<TenantId, Vec<usize>> = BTreeMap::new();
-    for (place, item) in items.iter().enumerate() {
-        places.entry(of(item)).or_default().push(place);
-    }
-    places
 }
 
 /// The limits of a tenant, locked, and the time; none where there is no such tenant.
@@ -186,12 +177,7 @@ async fn used(
         .bind(query.until);
     let row = query.fetch_one(connection).await?;
     let cost: Option<f64> = Fields::new(&row, "usage_rows").take("cost_usd")?;
-    Ok(stored(nano_usd(cost.unwrap_or_default())))
-}
-
-/// An amount as it is stored: none is as large as what cannot be.
-fn stored(nano: u64) -> i64 {
-    i64::try_from(nano).unwrap_or(i64::MAX)
+    Ok(stored_nano(nano_usd(cost.unwrap_or_default())))
 }
 
 async fn reserve(
@@ -221,7 +207,7 @@ async fn reserve(
                 had.insert(item.call, amount);
                 calls.push(item.call);
                 boots.push(item.boot.0);
-                amounts.push(stored(amount));
+                amounts.push(stored_nano(amount));
                 ReserveMoneyOutcome::Granted(amount)
             }
         });
@@ -263,7 +249,10 @@ async fn settle(
     items: &[SettleMoney],
 ) -> Faulty<()> {
     let calls: Vec<Uuid> = items.iter().map(|item| item.call).collect();
-    let costs: Vec<Option<i64>> = items.iter().map(|item| item.cost.map(stored)).collect();
+    let costs: Vec<Option<i64>> = items
+        .iter()
+        .map(|item| item.cost.map(stored_nano))
+        .collect();
     let mut tx = connection.begin().await?;
     lock(&mut tx, at, tenant).await?;
     let settle = sql!("money/settle").bind(tenant.0).bind(calls).bind(costs);

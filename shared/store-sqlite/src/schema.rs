@@ -29,10 +29,5 @@ async fn objects(conn: &mut SqliteConnection) -> Result<Vec<SchemaObject>> {
         .fetch_all(conn)
         .await
         .map_err(fault)?;
-    let object = |(kind, name, definition)| SchemaObject {
-        kind,
-        name,
-        definition,
-    };
-    Ok(rows.into_iter().map(object).collect())
+    Ok(rows.into_iter().map(SchemaObject::from).collect())
 }

@@ -25,9 +25,6 @@ use super::{Chunk, Error, Finish, Hold, InBackground, Model, Reply, Request, Res
 /// How long to wait for money that other calls have set aside, the first time.
 const BUSY: Duration = Duration::from_millis(250);
 
-/// Billionths of a dollar in a millionth.
-const NANO_OF_MICRO: u64 = 1_000;
-
 /// Messages of a request that a span holds at most: what is new is at the end.
 const MESSAGES_MAX: usize = 20;
 
@@ -137,7 +134,7 @@ impl Traced {
             }
             Err(NoMoney::Spent(span, limit)) => {
                 return Err(Error::Spent {
-                    limit: Usd(limit / NANO_OF_MICRO),
+                    limit: Usd::of_nano(limit),
                     span,
                 });
             }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use mainspring_shared::store::{Error, Reads as _};
+use mainspring_shared::store::{Error, Reads as _, SchemaWrong};
 use mainspring_store_mysql::{SchemaPolicy, Settings};
 
 use sqlx::{Connection, MySqlConnection};
@@ -98,10 +98,11 @@ async fn what_a_schema_lacks_is_told() {
     let told: Vec<_> = faults
         .iter()
         .map(|fault| {
-            (
-                &*fault.needed.name,
-                fault.ddl.as_deref().unwrap_or_default(),
-            )
+            let ddl = match &fault.wrong {
+                SchemaWrong::Missing(ddl) => &**ddl,
+                SchemaWrong::Differs(_) => "",
+            };
+            (&*fault.needed.name, ddl)
         })
         .collect();
     assert_eq!(told.len(), 4, "{told:?}");

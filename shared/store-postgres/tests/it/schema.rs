@@ -5,9 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use mainspring_shared::error::{Code, Coded as _};
-use mainspring_shared::store::Error;
 use mainspring_shared::store::columns::expand;
 use mainspring_shared::store::prelude::*;
+use mainspring_shared::store::{Error, SchemaWrong};
 use mainspring_shared::tool::CallResult;
 use mainspring_store_postgres::{PostgresStore, SchemaPolicy, Settings, ddl};
 use sqlx::postgres::PgRow;
@@ -444,16 +444,18 @@ async fn what_a_schema_lacks_is_told_and_what_is_told_mends_it() {
         }
         let other = faults.iter().find(|fault| fault.needed.name == "skills.name");
         let other = other.expect("another type is told");
-        assert!(other.found.as_ref().is_some_and(|found| found.contains("character varying(9)")));
-        assert_eq!(other.ddl, None);
+        let SchemaWrong::Differs(found) = &other.wrong else {
+            panic!("{other:?}");
+        };
+        assert!(found.contains("character varying(9)"), "{found}");
         for fault in &faults {
-            if let Some(ddl) = &fault.ddl {
+            if let SchemaWrong::Missing(ddl) = &fault.wrong {
                 let run = connection.execute(AssertSqlSafe(ddl.clone())).await;
                 run.unwrap_or_else(|error| panic!("{ddl}: {error}"));
             }
         }
         let left = world.store.schema_faults().await.expect("reads");
-        assert!(left.iter().all(|fault| fault.found.is_some()), "{left:?}");
+        assert!(left.iter().all(|fault| matches!(fault.wrong, SchemaWrong::Differs(_))), "{left:?}");
     })
     .await;
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use mainspring_shared::store::prelude::*;
-use mainspring_shared::store::{Error, Inspect as _};
+use mainspring_shared::store::{Error, Inspect as _, SchemaWrong};
 use mainspring_store_sqlite::{MigratePolicy, SqliteOptions};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection, SqliteConnection};
@@ -188,7 +188,9 @@ async fn what_a_schema_lacks_is_told_and_what_is_told_mends_it() {
         ["pauses", "runs.result", "memories.memories_expires"]
     );
     for fault in faults {
-        let ddl = fault.ddl.expect("nothing is there");
+        let SchemaWrong::Missing(ddl) = fault.wrong else {
+            panic!("{fault:?}");
+        };
         sqlx::query(sqlx::AssertSqlSafe(ddl))
             .execute(&mut conn)
             .await
