@@ -15,6 +15,8 @@ use tokio::net::TcpStream;
 pub struct Client {
     sender: http1::SendRequest<Full<Bytes>>,
     host: String,
+    /// The header that shows who asks.
+    authorization: Option<String>,
 }
 
 /// An answer: its status and its body.
@@ -54,13 +56,23 @@ impl Answer {
     }
 }
 
+/// The address of a server for [`Client::connect`] as whoever has an API key.
+pub fn with_key(base: &str, key: &str) -> String {
+    base.replacen("http://", &format!("http://{key}@"), 1)
+}
+
 impl Client {
-    /// Connects to `http://HOST:PORT`.
+    /// Connects to `http://HOST:PORT`, or to `http://KEY@HOST:PORT` as whoever has this API key.
     pub async fn connect(base: &str) -> Result<Self> {
         let host = base
             .strip_prefix("http://")
-            .context("a plain http address")?
-            .to_owned();
+            .context("a plain http address")?;
+        let (key, host) = match host.rsplit_once('@') {
+            Some((key, host)) => (Some(key), host),
+            None => (None, host),
+        };
+        let host = host.to_owned();
+        let authorization = key.map(|key| format!("Bearer {key}"));
         let stream = TcpStream::connect(&host).await?;
         stream.set_nodelay(true)?;
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
@@ -68,7 +80,11 @@ impl Client {
             // Its end is seen by the next request.
             let _ = connection.await;
         });
-        Ok(Self { sender, host })
+        Ok(Self {
+            sender,
+            host,
+            authorization,
+        })
     }
 
     /// Sends a request and reads the whole answer.
@@ -113,6 +129,9 @@ impl Client {
             .header("host", &self.host);
         if !body.is_empty() {
             request = request.header("content-type", "application/json");
+        }
+        if let Some(authorization) = &self.authorization {
+            request = request.header("authorization", authorization);
         }
         for (name, value) in headers {
             request = request.header(*name, *value);

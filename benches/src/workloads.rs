@@ -1,7 +1,9 @@
 //! The workloads: each prints one JSON object per measurement.
 
 mod batch;
+mod fairness;
 mod fanout;
+mod features;
 mod folded;
 mod fresh;
 mod history;
@@ -73,6 +75,14 @@ pub const WORKLOADS: &[(&str, &str)] = &[
         "fanout",
         "runs of a thousand and ten thousand instant leaves; leaf after leaf",
     ),
+    (
+        "features",
+        "telemetry, keys with limits, and the auditor, each against without",
+    ),
+    (
+        "fairness",
+        "a tenant's sends while another one floods the workers, against alone",
+    ),
     ("start", "start of dev to accepting"),
 ];
 
@@ -92,6 +102,8 @@ pub async fn run(name: &str, options: &Options, emit: &mut dyn FnMut(Value)) -> 
         "waits" => waits::run(options, emit).await,
         "timers" => timers::run(options, emit).await,
         "fanout" => fanout::run(options, emit).await,
+        "features" => features::run(options, emit).await,
+        "fairness" => fairness::run(options, emit).await,
         "start" => fresh::run(options, emit).await,
         other => bail!("there is no workload {other}; see `mainspring bench --help`"),
     }

@@ -58,6 +58,22 @@ class Api:
             self.accepted.add(send["id"])
         return send
 
+    def burst(self, text, key, count):
+        """So many sends at once, each in a session of its own; their ids."""
+        ids = []
+        for begin in range(0, count, 1000):
+            items = [{"input": text, "session": {}} for _ in range(begin, min(begin + 1000, count))]
+            answer = self.call("POST", "/v1/sends:batch", {"sends": items}, f"{key}-{begin}")
+            ids += [item["send"]["id"] for item in answer["data"]]
+        assert len(ids) == count, f"{len(ids)} of {count} were accepted"
+        self.accepted |= set(ids)
+        return ids
+
+    def holding(self):
+        """How many workers had a send in flight when they last renewed their leases."""
+        workers = self.call("GET", "/v1/workers")["data"]
+        return sum(worker["in_flight"] > 0 for worker in workers)
+
     def all(self):
         """Every send that there is."""
         sends, query = [], "?limit=100"
@@ -214,6 +230,26 @@ def scale(cluster, api):
     print(f"scale: 60 sends of 4 s: 6 pods ready after {out:.1f} s; then 2 pods under {sends} sends, then 1; {gone} pods gone, 0 calls interrupted")
 
 
+def burst(cluster, api, count):
+    """From one pod to six by more than they can do, until each has some of it; and back, without an interrupted call."""
+    deployment, started = cluster.deployments[f"{NAME}-worker-default"], time.monotonic()
+    until("one pod is left", lambda: deployment.replicas == 1 and len(deployment.pods) == 1, 120)
+    started = time.monotonic()
+    ids = set(api.burst("!sleep 100ms hello", f"burst-{started}", count))
+    accepted = time.monotonic() - started
+    until("each of six pods has some of it", lambda: api.holding() == 6, 120)
+    claimed = time.monotonic() - started
+    last = max(ids)
+    api.ended(last, 900)
+    until("nothing is open", lambda: all(send["status"] == "completed" for send in api.all()), 600)
+    done = time.monotonic() - started
+    until("one pod is left again", lambda: deployment.replicas == 1 and len(deployment.pods) == 1, 120)
+    gone = check_gone([deployment], started)
+    again = [send for send in api.all() if send["id"] in ids and send["attempts"] != 1]
+    assert gone >= 5 and not again, f"{gone} pods gone, {len(again)} sends with another attempt: {again[:2]}"
+    print(f"burst: {count} sends accepted in {accepted:.1f} s, all of six pods at work on them after {claimed:.1f} s, all done after {done:.1f} s; {gone} pods gone, 0 calls interrupted")
+
+
 def zero(cluster, api):
     """A pool without pods is woken by a send, and sleeps again."""
     deployment, started = cluster.deployments[f"{NAME}-worker-night"], time.monotonic()
@@ -294,6 +330,7 @@ def main():
     for name in ("helm", "binary", "postgres", "redis"):
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--previous", help="the previous release's program: upgraded from, gone back to, and upgraded from again")
+    parser.add_argument("--burst", type=int, help="so many sends at once, instead of everything else")
     given = parser.parse_args()
     binaries = {"": os.path.abspath(given.binary)}
     if given.previous:
@@ -312,6 +349,8 @@ def main():
                 upgrade(cluster, api, given.helm, "back to it", PREVIOUS)
                 restart(cluster, api)
                 upgrade(cluster, api, given.helm, "and again from it", ())
+            elif given.burst:
+                burst(cluster, api, given.burst)
             else:
                 upgrade(cluster, api, given.helm)
                 scale(cluster, api)

@@ -16,6 +16,7 @@ mod lock;
 mod proxy;
 mod side_effects;
 pub(crate) mod stream;
+mod tenants;
 mod verdict;
 
 use std::sync::OnceLock;
@@ -36,6 +37,7 @@ pub use lock::RowLock;
 pub use proxy::{Cut, Proxy};
 pub use side_effects::{SideEffect, SideEffects};
 pub use stream::{Event, Events};
+pub use tenants::{Holder, ROOT_KEY, SECRETS_KEY, furnished, new_tenant};
 pub use verdict::{Report, settle};
 
 /// How long faults are injected in each test: `MAINSPRING_FAULT_SECONDS`, else a few seconds.

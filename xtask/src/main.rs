@@ -51,7 +51,7 @@ Usage: cargo xtask COMMAND
                                    statement on each Postgres
   chart                            renders helm/mainspring and validates it, installs it on a stub of a cluster, and
                                    looks through deploy/; installs helm and the schemas in target/
-  stand-in [--binary FILE] [--previous FILE]
+  stand-in [--binary FILE] [--previous FILE] [--burst COUNT]
                                    runs the chart's pods as processes of this machine, on servers of their own, and
                                    upgrades, scales, drains and breaks them under load; builds the binary unless
                                    one is given. With the program of the previous release it upgrades from that one,

@@ -15,17 +15,22 @@ pub(crate) struct Options<'a> {
     binary: Option<&'a Path>,
     /// That of the previous release. With it, upgrades from it and back to it are all that is done.
     previous: Option<&'a Path>,
+    /// So many sends at once, which scale the workers out and in; they are all that is done.
+    burst: Option<&'a str>,
 }
 
 impl<'a> Options<'a> {
-    /// Reads `--binary FILE` and `--previous FILE`.
+    /// Reads `--binary FILE`, `--previous FILE` and `--burst COUNT`.
     pub(crate) fn parse(words: &[&'a str]) -> anyhow::Result<Self> {
         let mut options = Self::default();
         for pair in words.chunks(2) {
             match *pair {
                 ["--binary", file] => options.binary = Some(file.as_ref()),
                 ["--previous", file] => options.previous = Some(file.as_ref()),
-                _ => bail!("stand-in takes --binary FILE and --previous FILE, not {pair:?}"),
+                ["--burst", count] => options.burst = Some(count),
+                _ => bail!(
+                    "stand-in takes --binary FILE, --previous FILE and --burst COUNT, not {pair:?}"
+                ),
             }
         }
         Ok(options)
@@ -60,6 +65,9 @@ pub(crate) fn check(options: &Options<'_>) -> anyhow::Result<()> {
     cluster.arg("--binary").arg(binary);
     if let Some(previous) = options.previous {
         cluster.arg("--previous").arg(previous);
+    }
+    if let Some(burst) = options.burst {
+        cluster.arg("--burst").arg(burst);
     }
     cluster.arg("--postgres").arg(&postgres.url);
     run(cluster.arg("--redis").arg(&redis.url))

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use bytes::Bytes;
-use mainspring_benches::client::{Answer, Client};
+use mainspring_benches::client::{Answer, Client, with_key};
 use serde_json::Value;
 
 use super::{dose, monotonic, pause};
@@ -31,6 +31,15 @@ impl Caller {
             at: first,
             client: None,
         }
+    }
+
+    /// The same client with an API key.
+    #[must_use]
+    pub fn with_key(mut self, key: &str) -> Self {
+        for url in &mut self.urls {
+            *url = with_key(url, key);
+        }
+        self
     }
 
     /// Posts until there is an answer; with the key, a repeat is the same request.

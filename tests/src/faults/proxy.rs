@@ -36,8 +36,14 @@ pub enum Cut {
     Silent(Duration),
 }
 
-/// What is to be cut next, and who waits for it.
-type Order = (Cut, oneshot::Sender<()>);
+/// What is to be cut, and who waits for it.
+#[derive(Debug)]
+struct Order {
+    how: Cut,
+    /// Writes that go by before it.
+    behind: usize,
+    done: oneshot::Sender<()>,
+}
 
 #[derive(Debug)]
 struct Shared {
@@ -49,8 +55,16 @@ struct Shared {
 }
 
 impl Shared {
-    fn take(&self) -> Option<Order> {
-        self.lock().take()
+    /// The order that the write which comes now is for.
+    fn due(&self) -> Option<Order> {
+        let mut order = self.lock();
+        match order.as_mut() {
+            Some(Order { behind, .. }) if *behind > 0 => {
+                *behind -= 1;
+                None
+            }
+            _ => order.take(),
+        }
     }
 
     fn silence(&self) -> std::sync::MutexGuard<'_, CancellationToken> {
@@ -59,6 +73,15 @@ impl Shared {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<Order>> {
         self.order.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Withdraws the order when dropped: nobody waits for it any more.
+struct Withdrawn<'a>(&'a Shared);
+
+impl Drop for Withdrawn<'_> {
+    fn drop(&mut self) {
+        self.0.lock().take();
     }
 }
 
@@ -101,10 +124,15 @@ impl Proxy {
     /// Cuts the connection that is the next to write, and returns once that has happened. False
     /// when nobody wrote within `limit`.
     pub async fn cut(&self, how: Cut, limit: Duration) -> bool {
+        self.cut_behind(0, how, limit).await
+    }
+
+    /// The same, once so many writes have gone by.
+    pub async fn cut_behind(&self, behind: usize, how: Cut, limit: Duration) -> bool {
         let (done, happened) = oneshot::channel();
-        *self.shared.lock() = Some((how, done));
+        *self.shared.lock() = Some(Order { how, behind, done });
+        let _withdrawn = Withdrawn(&self.shared);
         let cut = tokio::time::timeout(limit, happened).await;
-        self.shared.take();
         matches!(cut, Ok(Ok(())))
     }
 
@@ -180,8 +208,8 @@ async fn requests(
         }
         batches.push(&buffer[..count]);
         while let Some(Batch { bytes, writes }) = batches.next() {
-            let order = if writes { shared.take() } else { None };
-            let Some((how, done)) = order else {
+            let order = if writes { shared.due() } else { None };
+            let Some(Order { how, done, .. }) = order else {
                 server.write_all(&bytes).await?;
                 continue;
             };

@@ -277,6 +277,101 @@ async fn every_write_that_is_made_twice_at_once_takes_effect_once() -> Result<()
     dropped(&world, &name)
 }
 
+/// What takes things away for good: each a transaction of several statements, or a page of one.
+const REMOVALS: [&str; 14] = [
+    "delete_session",
+    "erase_session",
+    "prune_session",
+    "retire_sends",
+    "sweep_retention",
+    "delete_tenant",
+    "begin_tenant_erasure",
+    "erase_tenant_rows",
+    "erase_memories",
+    "expire_memories",
+    "retire_blobs",
+    "forget_blob",
+    "remove_skill",
+    "delete_webhook",
+];
+
+/// Waits until nothing that came through the proxy is at work in a database any more.
+async fn let_go(world: &World, name: &str) -> Result<()> {
+    let at_work = format!("SELECT count(*) FROM pg_stat_activity WHERE usename = '{CUT_OFF}'");
+    while blocking(|| world.postgres.query(name, &at_work))? != "0" {
+        pause(Duration::from_millis(2)).await;
+    }
+    Ok(())
+}
+
+/// Makes a removal whose process dies at one of its statements, and again by another process. False where it has no so
+/// many.
+async fn removed_by_two(
+    world: &World,
+    (direct, name): (&PostgresStore, &str),
+    write: &Write,
+    expected: &Dump,
+    (behind, cut): (usize, Cut),
+) -> Result<bool> {
+    emptied(world, name)?;
+    let claimed = (write.prepare)(direct).await;
+    let before = direct.dump().await?;
+    let proxied = PostgresStore::open(&Settings::new(cut_off_url(world, name))).await?;
+    let died = tokio::select! {
+        biased;
+        cut = world.proxy.cut_behind(behind, cut, Duration::from_secs(5)) => cut,
+        // Who hears nothing would ask again: this one is dead by then.
+        _ = (write.call)(&proxied, claimed.as_ref()) => false,
+    };
+    proxied.close().await;
+    let_go(world, name).await?;
+    if died {
+        let found = direct.dump().await?;
+        ensure!(
+            found == before || found == *expected,
+            "{}: half of it is done: {found:#?}",
+            write.name
+        );
+        (write.call)(direct, claimed.as_ref()).await;
+    }
+    assert_once(write, direct, expected).await?;
+    Ok(died)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_removal_by_a_process_that_dies_at_any_statement_is_whole() -> Result<()> {
+    let Some(world) = World::start().await? else {
+        return Ok(());
+    };
+    let role = format!("CREATE ROLE {CUT_OFF} SUPERUSER LOGIN");
+    blocking(|| world.postgres.query("postgres", &role))?;
+    let (direct, name) = fresh(&world, "written").await?;
+    let mut count = 0;
+    for removal in REMOVALS {
+        let write = WRITES.iter().find(|write| write.name == removal);
+        let write = write.with_context(|| format!("{removal} is no write"))?;
+        emptied(&world, &name)?;
+        let expected = once_done(write, &direct).await;
+        let mut statements = 0;
+        for cut in [Cut::Inside, Cut::Behind, Cut::Unheard] {
+            let mut behind = 0;
+            while removed_by_two(&world, (&direct, &name), write, &expected, (behind, cut))
+                .await
+                .with_context(|| format!("{removal}, {cut:?} behind {behind}"))?
+            {
+                behind += 1;
+                count += 1;
+            }
+            ensure!(behind > 0, "{removal} writes nothing");
+            statements = statements.max(behind);
+        }
+        let _ = writeln!(std::io::stderr(), "{removal}: {statements} statements");
+    }
+    ensure!(count > 3 * REMOVALS.len(), "{count} deaths");
+    direct.close().await;
+    dropped(&world, &name)
+}
+
 /// How often each write is cut in each way in an everyday run; `MAINSPRING_TEST_CASES` asks for
 /// more.
 const CUTS: usize = 1;
@@ -290,6 +385,12 @@ fn cuts() -> usize {
 
 /// The user of connections through the proxy.
 const CUT_OFF: &str = "cut_off";
+
+/// The address of a database through the proxy.
+fn cut_off_url(world: &World, name: &str) -> String {
+    let url = world.proxy.url(name);
+    url.replace("postgres@", &format!("{CUT_OFF}@"))
+}
 
 /// Empties a database, once nothing that came through the proxy is at work in it any more.
 fn emptied(world: &World, name: &str) -> Result<()> {
@@ -331,10 +432,7 @@ async fn written_across_a_cut(
 ) -> Result<()> {
     emptied(world, name)?;
     let claimed = (write.prepare)(direct).await;
-    let mut url = world
-        .proxy
-        .url(name)
-        .replace("postgres@", &format!("{CUT_OFF}@"));
+    let mut url = cut_off_url(world, name);
     if slow {
         // Each commit takes 50 ms, so that the repeat comes while the first is under way.
         url.push_str("?options=-c%20commit_delay%3D50000%20-c%20commit_siblings%3D0");

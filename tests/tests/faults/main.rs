@@ -9,6 +9,7 @@ mod model;
 mod money;
 mod mysql;
 mod pause;
+mod removals;
 mod runs;
 mod stores;
 mod tools;

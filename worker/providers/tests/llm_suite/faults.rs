@@ -55,7 +55,9 @@ async fn a_stream_that_falls_silent_times_out_but_comments_keep_it_alive() {
 
 #[tokio::test]
 async fn an_attempt_has_an_end_even_when_its_stream_has_none() {
-    let endless = Server::start(Answer::new(200, SSE, &b": ping\n".repeat(100_000), 7)).await;
+    // A fast machine reads all of it before the attempt has to end.
+    let pings = Answer::new(200, SSE, &b": ping\n".repeat(100_000), 7);
+    let endless = Server::start(pings.then(Then::Silence)).await;
     let mut settings = settings(Kind::Anthropic, &endless.url("/v1"));
     settings.attempt_timeout = SHORT;
     let error = ask(&*model(&settings), &hello()).await.reply.unwrap_err();
