@@ -118,7 +118,7 @@ impl Bench {
         let root = with_key(&cluster.scheduler.url(), ROOT);
         let mut client = Client::connect(&root).await?;
         // More than it can take, so that each is counted and none is in the way.
-        let limits = json!({ "requests_per_second": 1_000_000, "sends_open": 1_000_000, "tokens_per_minute": 1_000_000_000_u64,
+        let limits = json!({ "requests_per_second": 100_000, "sends_open": 100_000, "tokens_per_minute": 1_000_000_000_u64,
             "usd_per_day": 100_000, "usd_per_month": 1_000_000, "bytes": 1_u64 << 40 });
         let tenant = json!({ "name": "limited", "limits": limits });
         let tenant = client.post("/v1/tenants", &tenant).await?["id"].clone();
