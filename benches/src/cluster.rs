@@ -6,9 +6,12 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
-use crate::client::Client;
+use crate::client::{Client, with_key};
 use crate::process::{Process, Program};
 use crate::servers::{Postgres, Redis};
+
+/// An operator's key, for `MAINSPRING_ROOT_KEY`.
+pub const ROOT_KEY: &str = "an-operators-key-of-a-benchmark";
 
 /// How a workload is run.
 #[derive(Debug, Clone)]
@@ -107,6 +110,16 @@ impl Cluster {
         anyhow::ensure!(code == 0, "audit exited with {code}:\n{out}\n{err}");
         Ok(())
     }
+}
+
+/// A key of a new tenant with these limits, with every scope. The server has the operator's key.
+pub async fn new_tenant(base: &str, name: &str, limits: Value) -> Result<String> {
+    let mut client = Client::connect(&with_key(base, ROOT_KEY)).await?;
+    let tenant = json!({ "name": name, "limits": limits });
+    let tenant = client.post("/v1/tenants", &tenant).await?;
+    let key = json!({ "name": name, "scopes": ["admin"], "tenant": tenant["id"] });
+    let key = client.post("/v1/keys", &key).await?;
+    Ok(key["key"].as_str().context("a key")?.to_owned())
 }
 
 /// Creates many sessions over several connections and returns their ids.

@@ -37,6 +37,12 @@ pub fn now() -> Instant {
     Instant::now()
 }
 
+/// Goes on after so many milliseconds of true time.
+#[expect(clippy::disallowed_methods, reason = "a benchmark runs in true time")]
+pub async fn pause(millis: u64) {
+    tokio::time::sleep(Duration::from_millis(millis)).await;
+}
+
 /// Runs `clients` connections for `time`, each over its own share of the sessions, and checks
 /// that every send completes with the answer of the `demo` model. `keyed` ones have each an idempotency key.
 pub async fn closed_loop(

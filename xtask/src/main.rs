@@ -55,7 +55,8 @@ Usage: cargo xtask COMMAND
                                    runs the chart's pods as processes of this machine, on servers of their own, and
                                    upgrades, scales, drains and breaks them under load; builds the binary unless
                                    one is given. With the program of the previous release it upgrades from that one,
-                                   goes back to it and upgrades again, under load
+                                   goes back to it and upgrades again, under load; with COUNT sends at once, it
+                                   scales out and in
   ci                               lint, test --require-all, clients, versions --short, chart";
 
 fn main() -> ExitCode {

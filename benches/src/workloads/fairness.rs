@@ -2,18 +2,15 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Result, ensure};
 use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::client::{Client, with_key};
-use crate::cluster::{Cluster, Options, many_sessions};
-use crate::load::closed_loop_of;
+use crate::cluster::{Cluster, Options, ROOT_KEY, many_sessions, new_tenant};
+use crate::load::{closed_loop_of, pause};
 use crate::stats::{measurement, millis, percentile};
-
-const ROOT: &str = "an-operators-key-of-a-benchmark";
 
 /// Slots of the workers together. Each tenant's share is a half.
 const WORKERS: usize = 2;
@@ -25,16 +22,18 @@ const CLIENTS: usize = 4;
 /// Sends that the other tenant has open all the time: a hundred times its share.
 const FLOOD: usize = 100 * WORKERS * SLOTS / 2;
 
+const OPEN: &str = "SELECT count(*) FROM sends WHERE finished_at IS NULL";
+
 pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Result<()> {
     let slots = SLOTS.to_string();
     let environment = [
-        ("MAINSPRING_ROOT_KEY", ROOT),
+        ("MAINSPRING_ROOT_KEY", ROOT_KEY),
         ("MAINSPRING_WORKER_CONCURRENCY", slots.as_str()),
     ];
     let cluster = Cluster::start(options, WORKERS, &environment)?;
     let base = cluster.scheduler.url();
-    let quiet = with_key(&base, &tenant(&base, "quiet").await?);
-    let loud = with_key(&base, &tenant(&base, "loud").await?);
+    let quiet = with_key(&base, &new_tenant(&base, "quiet", json!({})).await?);
+    let loud = with_key(&base, &new_tenant(&base, "loud", json!({})).await?);
     let agent = json!({ "tools": [], "context": { "last_messages": 4 } });
     let quiet_ids = many_sessions(&quiet, CLIENTS * 4, CLIENTS, &agent).await?;
     let loud_ids = many_sessions(&loud, options.size(FLOOD, 200), 16, &agent).await?;
@@ -50,14 +49,21 @@ pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Resul
         alone.push(p95().await?);
         let stop = Arc::new(AtomicBool::new(false));
         let flood = tokio::spawn(flood(loud.clone(), loud_ids.clone(), stop.clone()));
-        // Until every slot is taken and the queue is full.
-        pause(5_000).await;
+        // Until every slot is taken and nearly every session has a send.
+        while cluster.number(OPEN)? < loud_ids.len() as i64 * 9 / 10 {
+            ensure!(!flood.is_finished(), "the flood has ended");
+            pause(100).await;
+        }
         beside.push(p95().await?);
+        let open = cluster.number(OPEN)?;
         stop.store(true, Ordering::Relaxed);
         flood.await??;
+        ensure!(
+            open > loud_ids.len() as i64 * 8 / 10,
+            "only {open} sends were open"
+        );
         ratios.push(beside[beside.len() - 1] / alone[alone.len() - 1]);
-        let open = "SELECT count(*) FROM sends WHERE finished_at IS NULL";
-        while cluster.number(open)? > 0 {
+        while cluster.number(OPEN)? > 0 {
             pause(500).await;
         }
     }
@@ -67,40 +73,21 @@ pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Resul
     cluster.audit()
 }
 
-async fn tenant(base: &str, name: &str) -> Result<String> {
-    let mut client = Client::connect(&with_key(base, ROOT)).await?;
-    let tenant = client.post("/v1/tenants", &json!({ "name": name })).await?;
-    let key = json!({ "name": name, "scopes": ["admin"], "tenant": tenant["id"] });
-    let key = client.post("/v1/keys", &key).await?;
-    Ok(key["key"].as_str().context("a key")?.to_owned())
-}
-
 /// Keeps a send open in every session.
 async fn flood(base: String, sessions: Vec<String>, stop: Arc<AtomicBool>) -> Result<()> {
     let mut client = Client::connect(&base).await?;
-    for round in 0.. {
+    loop {
         for ids in sessions.chunks(500) {
             if stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
-            let sends: Vec<Value> = ids
-                .iter()
-                .map(|id| json!({ "session_id": id, "input": "!sleep 1s loud", "on_busy": "reject" }))
-                .collect();
-            // Those that are still busy say so.
-            let body = serde_json::to_vec(&json!({ "sends": sends }))?;
+            let send = |id| json!({ "session_id": id, "input": "!sleep 1s loud", "options": { "on_busy": "reject" } });
+            // Each session that still has one says so.
+            let sends: Vec<Value> = ids.iter().map(send).collect();
             client
-                .request("POST", "/v1/sends:batch", body.into())
+                .post("/v1/sends:batch", &json!({ "sends": sends }))
                 .await?;
         }
-        if round > 0 {
-            pause(1_000).await;
-        }
+        pause(500).await;
     }
-    Ok(())
-}
-
-#[expect(clippy::disallowed_methods, reason = "a benchmark runs in true time")]
-async fn pause(millis: u64) {
-    tokio::time::sleep(Duration::from_millis(millis)).await;
 }

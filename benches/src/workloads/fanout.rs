@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::throughput::transactions;
 use crate::client::Client;
 use crate::cluster::{Cluster, Options};
-use crate::load::now;
+use crate::load::{now, pause};
 use crate::stats::{measurement, millis, percentile};
 
 /// Leaves of the smaller run; the larger has ten times as many.
@@ -154,9 +154,4 @@ async fn chain(options: &Options, emit: &mut dyn FnMut(Value)) -> Result<()> {
     cluster.audit()?;
     emit(measurement("fanout.next_leaf_p50", "ms", &p50, "<= 10"));
     Ok(())
-}
-
-#[expect(clippy::disallowed_methods, reason = "a benchmark runs in true time")]
-async fn pause(millis: u64) {
-    tokio::time::sleep(Duration::from_millis(millis)).await;
 }

@@ -10,17 +10,14 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::client::{Client, with_key};
-use crate::cluster::{Cluster, Options, many_sessions};
+use crate::client::with_key;
+use crate::cluster::{Cluster, Options, ROOT_KEY, many_sessions, new_tenant};
 use crate::load::closed_loop;
 use crate::process::Process;
 use crate::stats::measurement;
 
 const CLIENTS: usize = 64;
 const SESSIONS: usize = 256;
-
-/// An operator's key.
-const ROOT: &str = "an-operators-key-of-a-benchmark";
 
 /// Something that is on or off.
 struct Feature {
@@ -53,14 +50,14 @@ pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Resul
         Feature {
             name: "limits",
             bar: ">= 0.97",
-            environment: vec![set("MAINSPRING_ROOT_KEY", ROOT)],
+            environment: vec![set("MAINSPRING_ROOT_KEY", ROOT_KEY)],
             limited: true,
         },
         Feature {
             name: "money",
             bar: "reference",
             environment: vec![
-                set("MAINSPRING_ROOT_KEY", ROOT),
+                set("MAINSPRING_ROOT_KEY", ROOT_KEY),
                 // With a price each call is set aside before it is made.
                 set("MAINSPRING_PRICES", "demo=1/1"),
             ],
@@ -111,20 +108,15 @@ impl Bench {
     async fn start(options: &Options) -> Result<Self> {
         let environment = [
             ("MAINSPRING_SCHEDULER_AUDIT_PERCENT", "0"),
-            ("MAINSPRING_ROOT_KEY", ROOT),
+            ("MAINSPRING_ROOT_KEY", ROOT_KEY),
         ];
         let mut cluster = Cluster::start(options, 1, &environment)?;
         let agent = json!({ "context": { "last_messages": 50 } });
-        let root = with_key(&cluster.scheduler.url(), ROOT);
-        let mut client = Client::connect(&root).await?;
+        let root = with_key(&cluster.scheduler.url(), ROOT_KEY);
         // More than it can take, so that each is counted and none is in the way.
         let limits = json!({ "requests_per_second": 100_000, "sends_open": 100_000, "tokens_per_minute": 1_000_000_000_u64,
             "usd_per_day": 100_000, "usd_per_month": 1_000_000, "bytes": 1_u64 << 40 });
-        let tenant = json!({ "name": "limited", "limits": limits });
-        let tenant = client.post("/v1/tenants", &tenant).await?["id"].clone();
-        let key = json!({ "name": "bench", "scopes": ["admin"], "tenant": tenant });
-        let key = client.post("/v1/keys", &key).await?;
-        let key = key["key"].as_str().context("a key")?.to_owned();
+        let key = new_tenant(&cluster.scheduler.url(), "limited", limits).await?;
         let theirs = with_key(&cluster.scheduler.url(), &key);
         let open = many_sessions(&root, SESSIONS, CLIENTS, &agent).await?;
         let limited = many_sessions(&theirs, SESSIONS, CLIENTS, &agent).await?;

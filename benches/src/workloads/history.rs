@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::client::Client;
 use crate::cluster::{Cluster, Options, sessions};
-use crate::load::{now, send_and_wait};
+use crate::load::{now, pause, send_and_wait};
 use crate::stats::{measurement, millis, percentile, round};
 
 pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Result<()> {
@@ -65,13 +65,8 @@ pub(super) async fn fill(client: &mut Client, ids: &[String], messages: usize) -
                 start.elapsed() < Duration::from_mins(5),
                 "{id} does not come to rest"
             );
-            pause().await;
+            pause(100).await;
         }
     }
     Ok(())
-}
-
-#[expect(clippy::disallowed_methods, reason = "a benchmark runs in true time")]
-async fn pause() {
-    tokio::time::sleep(Duration::from_millis(100)).await;
 }

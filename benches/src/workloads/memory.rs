@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, Options, sessions};
-use crate::load::{closed_loop, now};
+use crate::load::{closed_loop, now, pause};
 use crate::stats::round;
 
 pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Result<()> {
@@ -44,13 +44,8 @@ async fn drained(cluster: &Cluster) -> Result<u64> {
     let (start, mut least) = (now(), u64::MAX);
     while start.elapsed() < Duration::from_secs(30) {
         least = least.min(cluster.redis.used_memory()?);
-        pause().await;
+        pause(1_000).await;
     }
     ensure!(least < u64::MAX, "redis tells its memory");
     Ok(least)
-}
-
-#[expect(clippy::disallowed_methods, reason = "a benchmark runs in true time")]
-async fn pause() {
-    tokio::time::sleep(Duration::from_secs(1)).await;
 }

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::cluster::{Cluster, Options, sessions};
-use crate::load::now;
+use crate::load::{now, pause};
 use crate::stats::measurement;
 
 pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Result<()> {
@@ -103,9 +103,4 @@ async fn answer(mut stream: TcpStream) -> Result<()> {
             () = pause(1_000) => {}
         }
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "a benchmark runs in true time")]
-async fn pause(millis: u64) {
-    tokio::time::sleep(Duration::from_millis(millis)).await;
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::client::Client;
 use crate::cluster::{Cluster, Options, sessions};
-use crate::load::now;
+use crate::load::{now, pause};
 use crate::stats::measurement;
 
 /// Connections that make timers side by side.
@@ -180,9 +180,4 @@ fn clock(cluster: &Cluster) -> Result<i64> {
 fn time(millis: i64) -> Value {
     let time = jiff::Timestamp::from_millisecond(millis);
     json!(time.unwrap_or_default().to_string())
-}
-
-#[expect(clippy::disallowed_methods, reason = "a benchmark runs in true time")]
-async fn pause(millis: u64) {
-    tokio::time::sleep(Duration::from_millis(millis)).await;
 }

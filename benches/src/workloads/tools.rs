@@ -1,8 +1,6 @@
 //! Sends that call tools: three rounds against what Postgres alone can do, engine time when idle, and
 //! a round of parallel calls.
 
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -11,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::throughput::{ceiling, prepare_ceiling, settle, transactions};
 use crate::cluster::{Cluster, Options, sessions};
-use crate::load::{closed_loop_of, send_and_wait};
+use crate::load::{closed_loop_of, pause, send_and_wait};
 use crate::stats::{measurement, millis, percentile};
 
 const CLIENTS: usize = 64;
@@ -19,7 +17,7 @@ const SESSIONS: usize = 256;
 
 /// Calls in the parallel round, and how long each takes.
 const PARALLEL: usize = 8;
-const TOOL_TIME: Duration = Duration::from_millis(200);
+const TOOL_MS: u64 = 200;
 
 pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Result<()> {
     let cluster = Cluster::start(
@@ -160,7 +158,7 @@ async fn answer(mut stream: TcpStream) -> Result<()> {
             }
         }
         read.drain(..head + length);
-        pause(TOOL_TIME).await;
+        pause(TOOL_MS).await;
         let answer = "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 4\r\n\r\ndone";
         stream.write_all(answer.as_bytes()).await?;
     }
@@ -174,9 +172,4 @@ fn request(read: &[u8]) -> Option<(usize, usize)> {
         .lines()
         .find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok());
     Some((head, length.unwrap_or(0)))
-}
-
-#[expect(clippy::disallowed_methods, reason = "a benchmark runs in true time")]
-async fn pause(time: Duration) {
-    tokio::time::sleep(time).await;
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::client::Client;
 use crate::cluster::{Cluster, Options, sessions};
-use crate::load::now;
+use crate::load::{now, pause};
 use crate::stats::{measurement, millis, percentile};
 
 const QUESTION: &str = r#"!tool ask_person {"question": "go on?"}"#;
@@ -150,9 +150,4 @@ async fn cancelled(
     }
     emit(measurement("cancel.p99", "ms", &p99, "<= 250"));
     Ok(())
-}
-
-#[expect(clippy::disallowed_methods, reason = "a benchmark runs in true time")]
-async fn pause(millis: u64) {
-    tokio::time::sleep(Duration::from_millis(millis)).await;
 }

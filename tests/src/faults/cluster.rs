@@ -352,7 +352,7 @@ pub fn binary() -> Result<PathBuf> {
 }
 
 /// Writes to the test's output.
-pub(super) fn say(text: &str) {
+pub fn say(text: &str) {
     // Where stderr is gone, nobody reads it.
     let _ = writeln!(std::io::stderr(), "{text}");
 }

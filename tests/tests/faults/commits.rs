@@ -3,7 +3,6 @@
 //! truth all the same, and done once.
 
 use std::fs::File;
-use std::io::Write as _;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -14,7 +13,7 @@ use mainspring_shared::store::{
 };
 use mainspring_shared::{id::TenantId, send::WaitingOn};
 use mainspring_store_postgres::{PostgresStore, Settings};
-use mainspring_tests::faults::{Cut, Proxy, RowLock, beside, blocking, pause, skipped};
+use mainspring_tests::faults::{Cut, Proxy, RowLock, beside, blocking, pause, say, skipped};
 use mainspring_tests::suites::store::prelude::*;
 use mainspring_tests::suites::store::writes::{WRITES, Write, once_done};
 
@@ -343,9 +342,7 @@ async fn every_removal_by_a_process_that_dies_at_any_statement_is_whole() -> Res
     let Some(world) = World::start().await? else {
         return Ok(());
     };
-    let role = format!("CREATE ROLE {CUT_OFF} SUPERUSER LOGIN");
-    blocking(|| world.postgres.query("postgres", &role))?;
-    let (direct, name) = fresh(&world, "written").await?;
+    let (direct, name) = cut_off_world(&world).await?;
     let mut count = 0;
     for removal in REMOVALS {
         let write = WRITES.iter().find(|write| write.name == removal);
@@ -365,7 +362,7 @@ async fn every_removal_by_a_process_that_dies_at_any_statement_is_whole() -> Res
             ensure!(behind > 0, "{removal} writes nothing");
             statements = statements.max(behind);
         }
-        let _ = writeln!(std::io::stderr(), "{removal}: {statements} statements");
+        say(&format!("{removal}: {statements} statements"));
     }
     ensure!(count > 3 * REMOVALS.len(), "{count} deaths");
     direct.close().await;
@@ -385,6 +382,13 @@ fn cuts() -> usize {
 
 /// The user of connections through the proxy.
 const CUT_OFF: &str = "cut_off";
+
+/// A store in a database of its own, and the user whose connections to it are cut.
+async fn cut_off_world(world: &World) -> Result<(PostgresStore, String)> {
+    let role = format!("CREATE ROLE {CUT_OFF} SUPERUSER LOGIN");
+    blocking(|| world.postgres.query("postgres", &role))?;
+    fresh(world, "written").await
+}
 
 /// The address of a database through the proxy.
 fn cut_off_url(world: &World, name: &str) -> String {
@@ -464,9 +468,7 @@ async fn every_write_whose_connection_is_cut_while_it_commits_takes_effect_once(
     let Some(world) = World::start().await? else {
         return Ok(());
     };
-    let role = format!("CREATE ROLE {CUT_OFF} SUPERUSER LOGIN");
-    blocking(|| world.postgres.query("postgres", &role))?;
-    let (direct, name) = fresh(&world, "written").await?;
+    let (direct, name) = cut_off_world(&world).await?;
     let mut count = 0;
     for write in WRITES.iter().filter(|write| !write.adds) {
         emptied(&world, &name)?;
@@ -484,12 +486,7 @@ async fn every_write_whose_connection_is_cut_while_it_commits_takes_effect_once(
                 count += 1;
             }
         }
-        // A long dose takes hours. Nobody is left to tell when standard error is gone.
-        let _ = writeln!(
-            std::io::stderr(),
-            "cuts: {count}, the last of {}",
-            write.name
-        );
+        say(&format!("cuts: {count}, the last of {}", write.name));
     }
     direct.close().await;
     dropped(&world, &name)

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use mainspring_tests::faults::{
-    Caller, Cluster, Effect, Recipe, any_of, between, dose, monotonic, pause,
+    Caller, Cluster, Effect, Recipe, any_of, between, dose, monotonic, pause, say,
 };
 use serde_json::{Value, json};
 
@@ -63,12 +63,6 @@ fn number(cluster: &Cluster, sql: &str) -> Result<u64> {
         .trim()
         .parse()
         .with_context(|| format!("{sql}: {found}"))
-}
-
-fn tell(text: &str) {
-    use std::io::Write as _;
-    // Where stderr is gone, nobody reads it.
-    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -157,7 +151,7 @@ async fn a_limit_of_money_holds_while_workers_die() -> Result<()> {
         billed <= entered && entered <= limit,
         "{billed} {entered} {limit}"
     );
-    tell(&format!(
+    say(&format!(
         "{deaths} deaths, {} answered, {} without money: {billed} billed of {entered} entered of {limit}",
         done.len(),
         spent.len()

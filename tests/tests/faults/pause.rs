@@ -1,14 +1,13 @@
 //! A worker that sleeps for longer than its lease, and wakes up in the middle of what it did; and a
 //! transaction from outside that sleeps with a session's row.
 
-use std::io::Write as _;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use mainspring_benches::stats::percentile;
 use mainspring_shared::time::Timestamp;
 use mainspring_tests::faults::{
-    Caller, Cluster, Effect, Load, Recipe, RowLock, Shape, dose, monotonic, now, pause, settle,
+    Caller, Cluster, Effect, Load, Recipe, RowLock, Shape, dose, monotonic, now, pause, say, settle,
 };
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -219,8 +218,7 @@ async fn a_session_that_is_locked_from_outside_delays_no_other() -> Result<()> {
         ("timers", Duration::from_millis(late.try_into()?)),
     ];
     let text = format!("{} sends of others: {measured:?}", waits.accepts.len());
-    // Nobody is left to tell when it is gone.
-    let _ = writeln!(std::io::stderr(), "{text}");
+    say(&text);
     ensure!(!waits.accepts.is_empty(), "nobody was measured");
     for (what, wait) in measured {
         ensure!(wait <= NEIGHBOUR_MAX, "{what}: {text}");

@@ -6,8 +6,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use mainspring_benches::process::Program;
 use mainspring_tests::faults::{
-    Caller, Cluster, Cut, Effect, Holder, Proxy, ROOT_KEY, Recipe, SECRETS_KEY, any_of, blocking,
-    dose, furnished, monotonic, new_tenant, pause,
+    Caller, Cluster, Cut, Holder, Proxy, ROOT_KEY, Recipe, SECRETS_KEY, any_of, blocking, dose,
+    furnished, monotonic, new_tenant, pause, say,
 };
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -218,10 +218,6 @@ async fn removals_go_on_where_a_scheduler_died_at_any_statement() -> Result<()> 
         let died = world.life(lives).await?;
         lives += 1;
         deaths += usize::from(died);
-        if died {
-            let fault_log = &world.cluster.fault_log;
-            fault_log.during("a scheduler is killed", Effect::None, || {});
-        }
         let is_gone = world.rows(&blue_number)?.is_empty();
         let aged = format!(
             "SELECT count(*) FROM sends WHERE tenant = {green_number} AND send_id IN ({})",
@@ -290,10 +286,4 @@ fn uuids(sends: &[String]) -> String {
         format!("'{digits}'::uuid")
     });
     ids.collect::<Vec<_>>().join(", ")
-}
-
-fn say(text: &str) {
-    use std::io::Write as _;
-    // Where stderr is gone, nobody reads it.
-    let _ = writeln!(std::io::stderr(), "{text}");
 }

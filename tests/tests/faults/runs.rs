@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use mainspring_tests::faults::{
     Alarms, Caller, Cluster, Effect, FanOut, Recipe, any_of, between, blocking, dose, monotonic,
-    pause,
+    pause, say,
 };
 use serde_json::{Value, json};
 
@@ -163,17 +163,11 @@ async fn round(
     ensure!(faults.len() > 2, "only {} deaths", faults.len());
     cluster.all_completed()?;
     cluster.audit()?;
-    tell(&format!(
+    say(&format!(
         "{} deaths, {all} occurrences, {again} repeats",
         faults.len()
     ));
     Ok(again)
-}
-
-fn tell(text: &str) {
-    use std::io::Write as _;
-    // Where stderr is gone, nobody reads it.
-    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -250,7 +244,7 @@ async fn a_fan_out_without_its_redis_runs_every_leaf_once() -> Result<()> {
             found.join("\n")
         );
     }
-    tell(&format!(
+    say(&format!(
         "{number} runs, redis forgot {} times and was away {} times",
         times[0], times[1]
     ));
