@@ -36,7 +36,7 @@ pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Resul
     let loud = with_key(&base, &new_tenant(&base, "loud", json!({})).await?);
     let agent = json!({ "tools": [], "context": { "last_messages": 4 } });
     let quiet_ids = many_sessions(&quiet, CLIENTS * 4, CLIENTS, &agent).await?;
-    let loud_ids = many_sessions(&loud, options.size(FLOOD, 200), 16, &agent).await?;
+    let loud_ids = many_sessions(&loud, options.size(FLOOD, 600), 16, &agent).await?;
     // As long as a model takes: slots are what is scarce, not this machine's processor.
     let body = Bytes::from_static(br#"{"input":"!sleep 1s hello"}"#);
     let time = options.seconds(30, 3);

@@ -313,9 +313,10 @@ impl Attempts {
         }
         let answer = pool.silence.answer(pool.patience, work(held.connection()));
         let done = answer.await.ok_or_else(no_answer)?;
-        if done.is_err() {
-            // A transaction that was left open is rolled back with the connection's next use. The
-            // next attempt may be on another one, and would pass over what this one still holds.
+        if done.is_err() || held.connection().should_flush() {
+            // A transaction that was left open, by a fault or by a step that found nothing to do, is rolled
+            // back with the connection's next use: until then it would hold its locks, and the next
+            // attempt, on another connection, would pass over them.
             let answer = timeout(PING_MAX, held.connection().ping()).await;
             if !matches!(answer, Ok(Ok(()))) {
                 return done;

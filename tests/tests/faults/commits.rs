@@ -3,9 +3,11 @@
 //! truth all the same, and done once.
 
 use std::fs::File;
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use futures::FutureExt as _;
 use mainspring_benches::servers::Postgres;
 use mainspring_shared::store::{
     AcceptOutcome, AppendOutcome, AuditOptions, CallBegin, CancelOutcome, ClaimOutcome,
@@ -365,6 +367,41 @@ async fn every_removal_by_a_process_that_dies_at_any_statement_is_whole() -> Res
         say(&format!("{removal}: {statements} statements"));
     }
     ensure!(count > 3 * REMOVALS.len(), "{count} deaths");
+    direct.close().await;
+    dropped(&world, &name)
+}
+
+/// A step that finds nothing to do returns in the middle of its transaction, whose locks nobody must meet.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_write_leaves_a_transaction_open() -> Result<()> {
+    let Some(world) = World::start().await? else {
+        return Ok(());
+    };
+    let (direct, name) = cut_off_world(&world).await?;
+    let open = format!(
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = '{name}' AND state LIKE 'idle in%'"
+    );
+    let mut left = Vec::new();
+    for write in WRITES {
+        // A second time, and where what was prepared is gone.
+        for is_gone in [false, true] {
+            emptied(&world, &name)?;
+            let claimed = (write.prepare)(&direct).await;
+            if is_gone {
+                emptied(&world, &name)?;
+            } else {
+                (write.call)(&direct, claimed.as_ref()).await;
+            }
+            // Some read first what they are about to write, and cannot without it.
+            let call = AssertUnwindSafe((write.call)(&direct, claimed.as_ref()));
+            let called = call.catch_unwind().await;
+            ensure!(called.is_ok() || is_gone, "{} panicked", write.name);
+            if blocking(|| world.postgres.query(&name, &open))? != "0" {
+                left.push(write.name);
+            }
+        }
+    }
+    ensure!(left.is_empty(), "{left:?}");
     direct.close().await;
     dropped(&world, &name)
 }
