@@ -115,7 +115,7 @@ pub use tenant_erasures::{
 pub use tenants::{
     CalledSeats, CreateKeyOutcome, CreateTenantOutcome, DeleteTenantOutcome, ListKeys, ListTenants,
     NewKey, NewTenant, PLACE_KEPT_MS, RotateKey, TenantPatch, TenantUsage, TenantUsageQuery,
-    Tenants, UpdateTenantOutcome,
+    Tenants, UpdateTenantOutcome, frees_places,
 };
 pub use timers::{
     ChangeTimer, ChangeTimerOutcome, CreateTimerOutcome, Fired, FiredRun, FiredSend,

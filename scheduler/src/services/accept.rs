@@ -23,7 +23,7 @@ use tracing::Instrument as _;
 
 use super::deliver::{Delivery, deliver, delivery};
 use super::dispatch::Dispatches;
-use super::limits::take_places;
+use super::limits::{self, Wanted, take_places};
 use super::watch::{read_and_wait, wait_for};
 use crate::SchedulerConfig;
 use crate::app::{App, each};
@@ -60,6 +60,8 @@ pub struct Acceptor {
     batches: Semaphore,
     /// Creations of sessions that share a transaction.
     creations: Group<Creation, Result<CreateOutcome, Error>>,
+    /// Places of tenants that may have only so many open sends.
+    pub(super) places: Group<Wanted, Result<usize, Error>>,
     /// The tools that workers publish.
     tools: KnownTools,
 }
@@ -100,6 +102,7 @@ impl Acceptor {
             clock,
             permits: Arc::new(Semaphore::new(config.accepting_max)),
             batches: Semaphore::new(BATCHES_IN_FLIGHT),
+            places: limits::places(store.clone()),
             creations: Group::spawn(1, move |items: Vec<Creation>| {
                 let store = store.clone();
                 async move { each(&items, |items| store.create_sessions(items)).await }

@@ -5,13 +5,15 @@
 //! limit none of this costs a statement.
 
 use std::collections::HashMap;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use futures::future::join_all;
+use mainspring_runtime::Group;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{SendId, TenantId};
 use mainspring_shared::send::SendStatus;
-use mainspring_shared::store::{AcceptSend, ListSends};
+use mainspring_shared::store::{AcceptSend, ListSends, Store, places_by_tenant};
 use mainspring_shared::tenant::Limits;
 
 use crate::app::App;
@@ -77,14 +79,64 @@ pub(crate) async fn take_places(app: &App, items: &[AcceptSend]) -> Result<Place
         return Ok(Places::default());
     };
     let ids: Vec<SendId> = items.iter().map(|item| item.id).collect();
-    let taken = app.store.reserve_sends(tenant, ids.clone(), max).await?;
-    let taken = usize::try_from(taken).unwrap_or(usize::MAX);
+    let wanted = Wanted {
+        tenant,
+        sends: ids.clone(),
+        max,
+    };
+    let taken = app.acceptor.places.submit(wanted).await;
+    let taken = taken.unwrap_or_else(|_| Err(Error::stopping()))?;
     let refused = new_among(app, items.get(taken..).unwrap_or_default()).await?;
     Ok(Places {
         of: Some(tenant),
         taken: ids.into_iter().take(taken).collect(),
         why: Some(too_many(max)),
         refused,
+    })
+}
+
+/// Places that the sends of a request want.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    tenant: TenantId,
+    sends: Vec<SendId>,
+    max: u32,
+}
+
+/// Takes the places that requests of the same moment want, those of a tenant in one transaction: how many each of
+/// them got.
+pub(super) fn places(store: Arc<dyn Store>) -> Group<Wanted, Result<usize, Error>> {
+    Group::spawn(1, move |items: Vec<Wanted>| {
+        let store = store.clone();
+        async move {
+            let tenants = places_by_tenant(&items, |item| item.tenant);
+            let takes = tenants.into_iter().map(async |(tenant, requests)| {
+                let of = |request: &usize| &items[*request];
+                // The newest limit that any of them knows.
+                let max = requests.last().map_or(0, |last| of(last).max);
+                let sends = requests
+                    .iter()
+                    .flat_map(|request| of(request).sends.clone());
+                let taken = store.reserve_sends(tenant, sends.collect(), max).await;
+                (requests, taken)
+            });
+            let takes = join_all(takes).await;
+            let mut outcomes: Vec<Result<usize, Error>> = items.iter().map(|_| Ok(0)).collect();
+            for (requests, taken) in takes {
+                let mut left = taken.map(|taken| usize::try_from(taken).unwrap_or(usize::MAX));
+                for request in requests {
+                    outcomes[request] = match &mut left {
+                        Ok(left) => {
+                            let mine = items[request].sends.len().min(*left);
+                            *left -= mine;
+                            Ok(mine)
+                        }
+                        Err(error) => Err(Error::from(&*error)),
+                    };
+                }
+            }
+            outcomes
+        }
     })
 }
 

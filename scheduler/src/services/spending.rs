@@ -7,7 +7,7 @@
 //! affair.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use mainspring_shared::error::Code;
@@ -15,6 +15,8 @@ use mainspring_shared::id::TenantId;
 use mainspring_shared::store::{TenantUsage, TenantUsageQuery};
 use mainspring_shared::tenant::{Limits, Usd, money_day, money_day_begin, money_month};
 use mainspring_shared::time::Timestamp;
+
+use tokio::sync::OwnedMutexGuard;
 
 use crate::app::App;
 use crate::error::{Error, Quota};
@@ -45,6 +47,8 @@ struct Known {
     tokens: VecDeque<(Duration, u64)>,
     /// Bytes of its blobs, and when they were read.
     bytes: Option<(Duration, u64)>,
+    /// Whose turn it is to read: whoever comes meanwhile finds it read.
+    turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// Why a tenant may not send now, if it may not.
@@ -112,10 +116,15 @@ async fn money_refusal(
 /// What the ledger says of today and of this month; none where nothing was reserved in it.
 async fn entered(app: &App, tenant: TenantId) -> Result<Option<(Usd, Usd)>, Error> {
     let now = app.clock.monotonic();
-    let known = with(app, tenant, |known| known.entered);
-    if let Some((at, entered)) = known
-        && now.saturating_sub(at) < BELIEVED
-    {
+    let known = || {
+        let known = with(app, tenant, |known| known.entered);
+        known.filter(|(at, _)| now.saturating_sub(*at) < BELIEVED)
+    };
+    if let Some((_, entered)) = known() {
+        return Ok(entered);
+    }
+    let _turn = turn(app, tenant).await;
+    if let Some((_, entered)) = known() {
         return Ok(entered);
     }
     let spent = app.store.spent_money(tenant).await?;
@@ -145,15 +154,25 @@ fn with<T>(app: &App, tenant: TenantId, what: impl FnOnce(&mut Known) -> T) -> T
     what(known.entry(tenant).or_default())
 }
 
+/// The right to read something of a tenant, while nobody else does.
+async fn turn(app: &App, tenant: TenantId) -> OwnedMutexGuard<()> {
+    let turn = with(app, tenant, |known| Arc::clone(&known.turn));
+    turn.lock_owned().await
+}
+
 /// What the sends of today cost.
 async fn today(app: &App, tenant: TenantId) -> Result<Usd, Error> {
     let day = money_day(app.clock.now());
     let now = app.clock.monotonic();
-    let known = with(app, tenant, |known| known.today);
-    if let Some((of, at, spent)) = known
-        && of == day
-        && now.saturating_sub(at) < BELIEVED
-    {
+    let known = || {
+        let known = with(app, tenant, |known| known.today);
+        known.filter(|(of, at, _)| *of == day && now.saturating_sub(*at) < BELIEVED)
+    };
+    if let Some((_, _, spent)) = known() {
+        return Ok(spent);
+    }
+    let _turn = turn(app, tenant).await;
+    if let Some((_, _, spent)) = known() {
         return Ok(spent);
     }
     let spent = cost(&used(app, tenant, money_day_begin(day), money_day_begin(day + 1)).await?);
@@ -166,11 +185,15 @@ async fn month(app: &App, tenant: TenantId) -> Result<Usd, Error> {
     let today = app.clock.now();
     let day = money_day(today);
     let now = app.clock.monotonic();
-    let known = with(app, tenant, |known| known.month);
-    if let Some((of, at, spent)) = known
-        && of == day
-        && now.saturating_sub(at) < MONTH_BELIEVED
-    {
+    let known = || {
+        let known = with(app, tenant, |known| known.month);
+        known.filter(|(of, at, _)| *of == day && now.saturating_sub(*at) < MONTH_BELIEVED)
+    };
+    if let Some((_, _, spent)) = known() {
+        return Ok(spent);
+    }
+    let _turn = turn(app, tenant).await;
+    if let Some((_, _, spent)) = known() {
         return Ok(spent);
     }
     let spent = cost(&used(app, tenant, today.month(), money_day_begin(day)).await?);
@@ -183,8 +206,15 @@ async fn month(app: &App, tenant: TenantId) -> Result<Usd, Error> {
 /// minute, it is the mean of the time since.
 async fn tokens(app: &App, tenant: TenantId) -> Result<(u64, Duration), Error> {
     let now = app.clock.monotonic();
-    let newest = with(app, tenant, |known| known.tokens.back().copied());
-    if newest.is_none_or(|(at, _)| now.saturating_sub(at) >= BELIEVED) {
+    let is_old = || {
+        let newest = with(app, tenant, |known| known.tokens.back().copied());
+        newest.is_none_or(|(at, _)| now.saturating_sub(at) >= BELIEVED)
+    };
+    let turn = match is_old() {
+        true => Some(turn(app, tenant).await),
+        false => None,
+    };
+    if turn.is_some() && is_old() {
         let day = money_day(app.clock.now());
         let sum = used(
             app,
@@ -227,10 +257,15 @@ fn note(sums: &mut VecDeque<(Duration, u64)>, now: Duration, sum: u64) {
 
 async fn bytes(app: &App, tenant: TenantId, believed: Duration) -> Result<u64, Error> {
     let now = app.clock.monotonic();
-    let known = with(app, tenant, |known| known.bytes);
-    if let Some((at, bytes)) = known
-        && now.saturating_sub(at) < believed
-    {
+    let known = || {
+        let known = with(app, tenant, |known| known.bytes);
+        known.filter(|(at, _)| now.saturating_sub(*at) < believed)
+    };
+    if let Some((_, bytes)) = known() {
+        return Ok(bytes);
+    }
+    let _turn = turn(app, tenant).await;
+    if let Some((_, bytes)) = known() {
         return Ok(bytes);
     }
     let bytes = app.store.tenant_bytes(tenant).await?;

@@ -6,7 +6,7 @@ use mainspring_shared::store;
 use mainspring_shared::store::{
     CalledSeats, CreateKeyOutcome, CreateTenantOutcome, DeleteTenantOutcome, IdempotencyKey,
     ListKeys, ListTenants, NewKey, NewTenant, PLACE_KEPT_MS, Page, RotateKey, TenantPatch,
-    TenantUsage, TenantUsageQuery, Tenants, UpdateTenantOutcome,
+    TenantUsage, TenantUsageQuery, Tenants, UpdateTenantOutcome, frees_places,
 };
 use mainspring_shared::tenant::{KeyRecord, SeatLimits, Tenant, resource, tenant_of};
 use mainspring_shared::time::Timestamp;
@@ -322,7 +322,7 @@ async fn reserve_sends(tx: &mut Tx, tenant: TenantId, sends: Vec<SendId>, max: u
     let new = &sends[have..];
     let now = tx.now;
     let mut room = room(tx, tenant, max).await?;
-    if room < new.len() as u64 {
+    if room < new.len() as u64 || frees_places(new.iter().map(|send| send.0)) {
         statement(sql!("tenants/free"))
             .bind(tenant.0)
             .bind(now.0 - PLACE_KEPT_MS)

@@ -7,7 +7,7 @@ use mainspring_shared::id::{KeyId, SendId, TenantId};
 use mainspring_shared::store::{
     CalledSeats, CreateKeyOutcome, CreateTenantOutcome, DeleteTenantOutcome, IdempotencyKey,
     ListKeys, ListTenants, NewKey, NewTenant, PLACE_KEPT_MS, Page, Result, RotateKey, TenantPatch,
-    TenantUsage, TenantUsageQuery, Tenants, UpdateTenantOutcome,
+    TenantUsage, TenantUsageQuery, Tenants, UpdateTenantOutcome, frees_places,
 };
 use mainspring_shared::tenant::{
     KeyRecord, Limits, MoneyLimits, Retention, Tenant, resource, tenant_of,
@@ -207,7 +207,7 @@ impl Tenants for ModelStore {
             let taken = state.open_sends.keys().filter(|(of, _)| *of == tenant);
             (max as usize).saturating_sub(taken.count())
         };
-        if room(&state) < new.len() {
+        if room(&state) < new.len() || frees_places(new.iter().map(|send| send.0)) {
             free(&mut state, tenant, now);
         }
         let more = room(&state).min(new.len());

@@ -5,7 +5,7 @@ use mainspring_shared::id::{KeyId, SendId, TenantId};
 use mainspring_shared::store::{
     CalledSeats, CreateKeyOutcome, CreateTenantOutcome, DeleteTenantOutcome, Error, IdempotencyKey,
     ListKeys, ListTenants, NewKey, NewTenant, PLACE_KEPT_MS, Page, Result, RotateKey, TenantPatch,
-    TenantUsage, TenantUsageQuery, Tenants, UpdateTenantOutcome,
+    TenantUsage, TenantUsageQuery, Tenants, UpdateTenantOutcome, frees_places,
 };
 use mainspring_shared::tenant::{KeyRecord, SeatLimits, Tenant, resource, tenant_of};
 use mainspring_shared::time::Timestamp;
@@ -382,7 +382,7 @@ async fn reserve_sends(
     // A repeat has the first ones already.
     let new = &sends[had.min(sends.len())..];
     let max = usize::try_from(max).unwrap_or(usize::MAX);
-    if max.saturating_sub(taken) < new.len() {
+    if max.saturating_sub(taken) < new.len() || frees_places(new.iter().copied()) {
         let free = sql!("tenants/free")
             .bind(at)
             .bind(tenant.0)
