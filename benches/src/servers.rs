@@ -21,7 +21,11 @@ pub fn free_port() -> Result<u16> {
 /// Waits until something listens on a local port.
 pub fn wait_for_port(port: u16, limit: Duration) -> Result<()> {
     wait_for(&format!("port {port}"), limit, || {
-        Ok(TcpStream::connect(("127.0.0.1", port)).is_ok())
+        let Ok(stream) = TcpStream::connect(("127.0.0.1", port)) else {
+            return Ok(false);
+        };
+        // While nobody listens, a connection can be given that very port as its own, and meet itself.
+        Ok(stream.local_addr()? != stream.peer_addr()?)
     })
 }
 

@@ -121,7 +121,8 @@ impl<'a> Auditor<'a> {
             kind: 0,
             from: AuditPlace::START,
             begins: app.clock.monotonic(),
-            limit: 16,
+            // Of sessions as long as they may be: it grows as soon as it is seen that they are not.
+            limit: 1,
             lately: LATELY_EACH,
             options: AuditOptions {
                 takeover_bound,

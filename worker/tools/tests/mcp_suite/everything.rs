@@ -12,7 +12,7 @@ use mainspring_shared::message::{ContentPart, ImageSource};
 use mainspring_shared::tool::Repeat;
 use mainspring_worker::llm::Secret;
 use serde_json::json;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Child;
 
 use super::*;
@@ -158,31 +158,43 @@ async fn a_call_that_takes_too_long_is_left_and_the_next_is_answered() {
 
 /// A server on a port of its own; it ends when dropped.
 async fn served(program: &std::path::Path) -> (Child, Transport) {
-    let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = free.local_addr().unwrap();
-    drop(free);
-    let child = tokio::process::Command::new(program)
-        .arg("streamableHttp")
-        .env("PORT", address.port().to_string())
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .kill_on_drop(true)
-        .spawn()
-        .unwrap();
-    let listens = async {
-        while TcpStream::connect(address).await.is_err() {
-            tokio::task::yield_now().await;
+    // A port that was free may be taken by the time the server binds it, and then the server ends.
+    for _ in 0..5 {
+        let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = free.local_addr().unwrap().port();
+        drop(free);
+        let mut child = tokio::process::Command::new(program)
+            .arg("streamableHttp")
+            .env("PORT", port.to_string())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        // Its own word is waited for: a connection to a port on which nobody listens can be given
+        // that very port as its own, and then it meets itself.
+        let mut said = BufReader::new(child.stderr.take().expect("piped")).lines();
+        let ready = format!("listening on port {port}");
+        let listens = async {
+            while let Some(line) = said.next_line().await.unwrap() {
+                if line.contains(&ready) {
+                    return true;
+                }
+            }
+            false
+        };
+        if !tokio::time::timeout(LONG, listens).await.expect("a word") {
+            continue;
         }
-    };
-    tokio::time::timeout(LONG, listens)
-        .await
-        .expect("it listens");
-    let transport = Transport::Http {
-        url: format!("http://{address}/mcp"),
-        headers: Vec::new(),
-    };
-    (child, transport)
+        tokio::spawn(async move { while let Ok(Some(_)) = said.next_line().await {} });
+        let transport = Transport::Http {
+            url: format!("http://127.0.0.1:{port}/mcp"),
+            headers: Vec::new(),
+        };
+        return (child, transport);
+    }
+    panic!("each of five ports was taken by another");
 }
 
 #[tokio::test]
