@@ -193,7 +193,7 @@ mod tests {
         assert!(long.len() < SAID_CHARS_MAX + 50, "{}", long.len());
         assert!(long.ends_with("long"), "{long}");
         // Of a secret that is cut in half there is nothing left.
-        let script = format!("echo $KEY{} >&2", "x".repeat(SAID_CHARS_MAX - 5));
+        let script = format!("echo ${{KEY}}{} >&2", "x".repeat(SAID_CHARS_MAX - 5));
         let words = said(&script, &env).await;
         assert!(
             words.contains("xxx") && !words.contains("secret"),

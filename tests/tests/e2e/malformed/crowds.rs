@@ -1,0 +1,233 @@
+//! Connections by the thousand that do nothing, or too little, and a flood of requests that no client makes.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use futures::future::join_all;
+use mainspring_tests::faults::{monotonic, pause};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::task::JoinHandle;
+
+use super::cases::Case;
+use super::{Manner, PATIENCE, exchange, head_of_post, judge, statuses};
+
+/// Idle connections in turn, unless more are asked for.
+const IDLE: usize = 2_000;
+
+/// Connections that are idle at once: as many as the usual limit of open files leaves room for.
+const IDLE_AT_ONCE: usize = 500;
+
+/// The same where more than usual are asked for.
+const IDLE_AT_ONCE_MAX: usize = 8_000;
+
+/// Connections that send one byte at a time.
+const SLOW: usize = 100;
+
+/// The pause between two of their bytes.
+const DRIP: Duration = Duration::from_millis(200);
+
+/// Those who flood, and the pause of each between two requests.
+const FLOODING: usize = 2;
+const FLOOD_PAUSE: Duration = Duration::from_millis(50);
+
+/// How many connections are opened before the others have a turn.
+const BURST: usize = 25;
+
+/// How much of it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Dose {
+    /// Idle connections in all.
+    pub(super) idle: usize,
+    idle_at_once: usize,
+    /// How long each crowd stays.
+    pub(super) phase: Duration,
+}
+
+impl Dose {
+    /// The usual one, or one with so many idle connections.
+    pub(super) fn of(idle: Option<usize>) -> Self {
+        let at_once = |all: usize| (all / 10).clamp(IDLE_AT_ONCE, IDLE_AT_ONCE_MAX);
+        Self {
+            idle: idle.unwrap_or(IDLE),
+            idle_at_once: idle.map_or(IDLE_AT_ONCE, at_once),
+            phase: Duration::from_secs(if idle.is_some() { 5 } else { 1 }),
+        }
+    }
+
+    /// Connections that are open at once.
+    pub(super) fn open_at_once(self) -> usize {
+        self.idle_at_once + SLOW + FLOODING
+    }
+}
+
+/// What a crowd did and saw.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    /// Connections that were opened and left idle.
+    pub(super) idle: usize,
+    /// Connections that sent a byte at a time.
+    slow: usize,
+    /// Requests that no client makes.
+    requests: usize,
+    /// What should not have happened.
+    pub(super) faults: Vec<String>,
+}
+
+impl Told {
+    pub(super) fn add(&mut self, other: Self) {
+        self.idle += other.idle;
+        self.slow += other.slow;
+        self.requests += other.requests;
+        self.faults.extend(other.faults);
+    }
+}
+
+/// Those who are there until they leave.
+#[derive(Debug)]
+pub(super) struct Crowd {
+    leaving: Arc<AtomicBool>,
+    members: Vec<JoinHandle<Result<Told>>>,
+}
+
+impl Crowd {
+    /// Everyone comes; who wants to measure need not wait for the last one.
+    pub(super) fn gather(address: &str, dose: Dose, cases: &Arc<Vec<Case>>) -> Self {
+        let leaving = Arc::new(AtomicBool::new(false));
+        let here = || (address.to_owned(), leaving.clone());
+        let mut members = vec![
+            tokio::spawn(idle(here(), dose.idle_at_once)),
+            tokio::spawn(slow(here())),
+        ];
+        members.extend((0..FLOODING).map(|n| tokio::spawn(flood(here(), n, cases.clone()))));
+        Self { leaving, members }
+    }
+
+    /// Everyone leaves; what they did.
+    pub(super) async fn leave(self) -> Result<Told> {
+        self.leaving.store(true, Ordering::Relaxed);
+        let mut told = Told::default();
+        for member in join_all(self.members).await {
+            told.add(member??);
+        }
+        Ok(told)
+    }
+}
+
+type Here = (String, Arc<AtomicBool>);
+
+/// A connection from an address of this machine that has ports left: one that was closed keeps its own for a
+/// minute.
+async fn connect(address: &str) -> Result<TcpStream> {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let n = NEXT.fetch_add(1, Ordering::Relaxed);
+    let from = Ipv4Addr::new(127, 0, 0, u8::try_from(n % 200)? + 2);
+    let socket = TcpSocket::new_v4()?;
+    socket.bind(SocketAddr::from((from, 0)))?;
+    Ok(socket.connect(address.parse()?).await?)
+}
+
+async fn idle((address, leaving): Here, count: usize) -> Result<Told> {
+    let mut open = Vec::new();
+    while !leaving.load(Ordering::Relaxed) {
+        if open.len() < count {
+            for _ in 0..BURST {
+                open.push(connect(&address).await?);
+            }
+        }
+        pause(Duration::from_millis(5)).await;
+    }
+    Ok(Told {
+        idle: open.len(),
+        ..Told::default()
+    })
+}
+
+async fn slow((address, leaving): Here) -> Result<Told> {
+    let mut open = Vec::new();
+    for n in 0..SLOW {
+        let mut stream = connect(&address).await?;
+        if n % 2 == 0 {
+            stream.write_all(head_of_post(1_000).as_bytes()).await?;
+        }
+        open.push(stream);
+    }
+    while !leaving.load(Ordering::Relaxed) {
+        for stream in &mut open {
+            // Some are closed by now.
+            let _ = stream.write_all(b"a").await;
+        }
+        pause(DRIP).await;
+    }
+    Ok(Told {
+        slow: open.len(),
+        ..Told::default()
+    })
+}
+
+async fn flood((address, leaving): Here, nth: usize, cases: Arc<Vec<Case>>) -> Result<Told> {
+    // Where the crowd before stopped: all cases have their turn.
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let begin = NEXT.load(Ordering::Relaxed) + nth * cases.len() / FLOODING;
+    let mut told = Told::default();
+    for case in cases.iter().cycle().skip(begin % cases.len()) {
+        if leaving.load(Ordering::Relaxed) {
+            break;
+        }
+        let statuses = exchange(&address, case, Manner::Hurried).await?;
+        // The others' bodies take their part of the room: who is told to come again is told the truth.
+        if statuses != [429] {
+            told.faults.extend(judge(case, &statuses));
+        }
+        told.requests += 1;
+        NEXT.fetch_add(1, Ordering::Relaxed);
+        pause(FLOOD_PAUSE).await;
+    }
+    Ok(told)
+}
+
+/// Connections that send one byte after another, of a head or of a body, are closed once their time is up,
+/// and not before.
+pub(super) async fn who_is_slow_is_sent_away(address: &str) -> Result<()> {
+    let heads = (0..SLOW).map(|_| drip(address, String::new()));
+    let bodies = (0..SLOW).map(|_| drip(address, head_of_post(1_000)));
+    let heads = join_all(heads);
+    let bodies = join_all(bodies);
+    let (heads, bodies) = tokio::join!(heads, bodies);
+    for (ends, expected) in [(heads, &[][..]), (bodies, &[400])] {
+        for end in ends {
+            let (took, statuses) = end?;
+            let soon = PATIENCE.mul_f64(0.9)..PATIENCE.mul_f64(2.0);
+            ensure!(soon.contains(&took), "closed after {took:?}");
+            ensure!(statuses == expected, "slow: {statuses:?}");
+        }
+    }
+    Ok(())
+}
+
+/// How long a connection lasts that sends this at once and then a byte at a time, and what it was answered.
+async fn drip(address: &str, at_once: String) -> Result<(Duration, Vec<u16>)> {
+    let began = monotonic();
+    let mut stream = connect(address).await?;
+    stream.write_all(at_once.as_bytes()).await?;
+    let (mut reader, mut writer) = stream.split();
+    let drips = async {
+        while writer.write_all(b"a").await.is_ok() {
+            pause(DRIP).await;
+        }
+    };
+    let mut heard = Vec::new();
+    let hears = reader.read_to_end(&mut heard);
+    let end = tokio::time::timeout(4 * PATIENCE, async {
+        tokio::select! {
+            () = drips => {}
+            _ = hears => {}
+        }
+    });
+    end.await.context("it stays open")?;
+    let took = monotonic().saturating_sub(began);
+    Ok((took, statuses(&heard)))
+}
