@@ -382,6 +382,10 @@ pub(crate) struct MigrateArgs {
     /// Prints the statements instead of running them, for someone with more privileges
     #[arg(long)]
     pub(crate) print: bool,
+    /// Changes nothing: compares tables, columns, constraints and indexes with what this version needs, and prints the
+    /// statements that add what is missing; exit code 1 if anything is
+    #[arg(long, conflicts_with = "print")]
+    pub(crate) verify: bool,
 }
 
 /// What a new session's agent may be given.

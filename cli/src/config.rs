@@ -65,6 +65,8 @@ settings! {
         database_streamers: u32 = 2 => Key::integer("database_streamers", 1, 1_000);
         /// Connections for lists, counts and the audit.
         database_readers: u32 = 2 => Key::integer("database_readers", 1, 1_000);
+        /// Whether Postgres itself keeps tenants apart in what requests ask.
+        row_security: bool = false => Key::switch("row_security");
         /// The queue and the bus of live events. None with the in-process ones.
         redis_url: Option<Secret> => Key::url("redis_url", &["redis", "rediss"]).or(&["REDIS_URL"]);
         /// A PEM file with the certificate authorities that sign the certificate of a `rediss://`

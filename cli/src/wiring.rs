@@ -103,6 +103,10 @@ pub(crate) async fn store_to_read(config: &Config) -> Result<Arc<dyn Store>, Fai
 /// The statements that make the schema.
 pub(crate) fn ddl(config: &Config) -> String {
     match config.backend() {
+        Backend::Postgres if config.row_security => {
+            let walls = mainspring_store_postgres::row_security_ddl();
+            format!("{}\n{walls}", mainspring_store_postgres::ddl())
+        }
         Backend::Postgres => mainspring_store_postgres::ddl(),
         Backend::Sqlite => mainspring_store_sqlite::ddl(),
         Backend::Mysql => mainspring_store_mysql::ddl(),
@@ -120,6 +124,7 @@ fn postgres(config: &Config, migrate: Migrate) -> Settings {
         claimers: config.database_claimers,
         streamers: config.database_streamers,
         readers: config.database_readers,
+        row_security: config.row_security,
         ..Settings::new(url)
     }
 }

@@ -25,6 +25,8 @@ pub(crate) const QUEUE_RUNNING: &str = "mainspring_queue_running_sessions";
 pub(crate) const QUEUE_OLDEST: &str = "mainspring_queue_oldest_ready_age_seconds";
 /// Gauge: sessions that wait for a seat of their tenants.
 pub(crate) const SEATS_WAITING: &str = "mainspring_seats_waiting_sessions";
+/// Counter: model calls of workers that died, whose money counts as spent.
+pub(crate) const MONEY_LEFT: &str = "mainspring_money_left_behind_total";
 /// Counter: alarms handled.
 pub(crate) const ALARMS: &str = "mainspring_alarms_served_total";
 /// Counter: what timers did, by `fate`: `fired`, `merged`, `skipped`, or `failed` for a delivery that

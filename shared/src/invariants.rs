@@ -249,6 +249,11 @@ pub const INVARIANTS: &[(&str, &str)] = &[
          there was a limit",
     ),
     (
+        "tenant.money",
+        "money that a call has set aside is for a day of which it is known what was spent, and its \
+         boot has a lease, or lost it less than a minute ago",
+    ),
+    (
         NAMED,
         "a blob that is named by a message of its own, an open send, a call or an inbox item \
          of a session, or by a timer that has not ended, is kept for it",

@@ -1,9 +1,11 @@
 //! Secrets in the words of others: who was given one may quote it where it says what is wrong.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use percent_encoding::percent_decode_str;
 
 /// What stands for a secret.
 const HIDDEN: &str = "[redacted]";
@@ -154,17 +156,8 @@ pub fn split_login(url: &str) -> (String, Option<String>) {
 
 /// A part of a URL without its escapes; what is no text then stays as it is.
 fn decoded(part: &str) -> String {
-    let mut bytes = Vec::with_capacity(part.len());
-    let mut rest = part.as_bytes();
-    while let Some((first, behind)) = rest.split_first() {
-        let escaped = behind.get(..2).filter(|_| *first == b'%');
-        let byte = escaped
-            .and_then(|digits| std::str::from_utf8(digits).ok())
-            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        bytes.push(byte.unwrap_or(*first));
-        rest = if byte.is_some() { &behind[2..] } else { behind };
-    }
-    String::from_utf8(bytes).unwrap_or_else(|_| part.to_owned())
+    let text = percent_decode_str(part).decode_utf8();
+    text.map_or_else(|_| part.to_owned(), Cow::into_owned)
 }
 
 #[cfg(test)]

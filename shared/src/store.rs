@@ -22,11 +22,14 @@ mod inspect;
 mod leases;
 mod lists;
 mod memories;
+mod money;
 mod paid;
 mod pauses;
 mod provider_keys;
 mod reads;
 mod runs;
+mod schema;
+mod scope;
 mod sends;
 mod sessions;
 mod skills;
@@ -60,7 +63,9 @@ pub use extractions::{
     ClaimExtractions, EXTRACT_AGAIN_MS, EXTRACT_ROUND, EndExtraction, Extraction, ExtractionSpec,
     Extractions, NewExtraction,
 };
-pub use inspect::{Dump, DumpList, DumpRun, DumpSession, DumpSkill, Inspect, audit_in_pieces};
+pub use inspect::{
+    Dump, DumpAside, DumpList, DumpRun, DumpSession, DumpSkill, Inspect, audit_in_pieces,
+};
 pub use leases::{
     AppendOutcome, AppendRound, ClaimOutcome, ClaimSession, Claimed, CompleteOutcome, CompleteSend,
     Completed, Counters, Leases, ParkOutcome, ParkSend, ParkUntil, ReleaseSession, Resumed,
@@ -73,6 +78,7 @@ pub use memories::{
     RARE_MAX, SCAN_MAX, SaveMemory, SaveMemoryOutcome, SearchMemories, SetEmbedding, Unembedded,
     VECTORS_MAX, VECTORS_MAX_INSIDE, candidate,
 };
+pub use money::{Money, ReserveMoney, ReserveMoneyOutcome, SettleMoney, places_by_tenant};
 pub use paid::UsageRow;
 pub use pauses::{ListPauses, NewPause, PauseWait, Pauses, RESUMED_KEPT_MS};
 pub use provider_keys::{ListProviderKeys, ProviderKeys, SetProviderKey};
@@ -84,6 +90,8 @@ pub use runs::{
     AdvanceOutcome, AdvanceRun, ClaimRuns, ClaimedRuns, CreateRunOutcome, EndedLeaf, ListRuns,
     NewRun, ReadNodes, RunNews, RunReport, RunStep, RunWords, Runs, left_to_run, passes_bound,
 };
+pub use schema::{SchemaFault, SchemaObject, SchemaWrong, schema_faults, schema_fits};
+pub use scope::{in_scope, scope, scoped};
 pub use sends::{
     AcceptOutcome, AcceptSend, Accepted, CancelOutcome, GrantedSend, IdempotencyKey, KeyOutcome,
     RefuseReason, Sends, Target,
@@ -126,9 +134,9 @@ pub use webhooks::{
 pub mod prelude {
     pub use super::{
         Agents as _, BlobRows as _, Boots as _, Calibrations as _, Calls as _, Extractions as _,
-        Leases as _, Lists as _, Memories as _, Pauses as _, ProviderKeys as _, Reads as _,
-        Runs as _, Sends as _, Sessions as _, Skills as _, Sweeps as _, TenantErasures as _,
-        Tenants as _, Timers as _, Webhooks as _,
+        Leases as _, Lists as _, Memories as _, Money as _, Pauses as _, ProviderKeys as _,
+        Reads as _, Runs as _, Sends as _, Sessions as _, Skills as _, Sweeps as _,
+        TenantErasures as _, Tenants as _, Timers as _, Webhooks as _,
     };
 }
 
@@ -149,6 +157,7 @@ pub trait Store:
     + Leases
     + Lists
     + Memories
+    + Money
     + Pauses
     + ProviderKeys
     + Reads
@@ -175,6 +184,7 @@ impl<T> Store for T where
         + Leases
         + Lists
         + Memories
+        + Money
         + Pauses
         + ProviderKeys
         + Reads
@@ -205,6 +215,7 @@ macro_rules! store_methods {
         $crate::skills_methods!($apply);
         $crate::extractions_methods!($apply);
         $crate::memories_methods!($apply);
+        $crate::money_methods!($apply);
         $crate::pauses_methods!($apply);
         $crate::provider_keys_methods!($apply);
         $crate::tenants_methods!($apply);

@@ -6,6 +6,7 @@
 
 mod binding;
 mod erasure;
+mod money;
 mod retention;
 mod seats;
 
@@ -24,6 +25,10 @@ use crate::time::Timestamp;
 
 pub use binding::{AGENTS_MAX, Binding, Narrowed, Outside, PAIRS_MAX};
 pub use erasure::{ErasureProgress, TenantErasure};
+pub use money::{
+    MONEY_ASIDE_MS, MONEY_DAYS_KEPT, MoneyLimits, MoneyRoom, MoneySpan, MoneySpent, money_day,
+    money_day_begin, money_month, nano_usd, stored_nano,
+};
 pub use retention::Retention;
 pub use seats::{InLine, Room, SEAT_CALLED_MS, SEAT_LINE_MAX, SeatLimits, SeatsTaken};
 
@@ -115,7 +120,7 @@ pub struct Limits {
     /// Tokens that its model calls may take in a minute before its sends are refused; unlimited when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens_per_minute: Option<u64>,
-    /// US dollars that its sends of a day, in UTC, may cost before more are refused; unlimited when absent.
+    /// US dollars that its model calls of a day, in UTC, may cost; unlimited when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<f64>)]
     pub usd_per_day: Option<Usd>,
@@ -139,6 +144,19 @@ pub struct Usd(pub u64);
 impl Usd {
     /// Millionths of a dollar.
     const PARTS: f64 = 1_000_000.0;
+
+    /// Billionths in one of them.
+    const NANO: u64 = 1_000;
+
+    /// The amount in billionths of a dollar, as sums of costs are counted.
+    pub const fn nano(self) -> u64 {
+        self.0.saturating_mul(Self::NANO)
+    }
+
+    /// So many billionths of a dollar, rounded up.
+    pub const fn of_nano(nano: u64) -> Self {
+        Self(nano.div_ceil(Self::NANO))
+    }
 
     /// An amount in dollars; none where it is negative, no number or beyond all money.
     pub fn of(dollars: f64) -> Option<Self> {

@@ -6,6 +6,7 @@ Run by `cargo xtask stand-in`, from the top of the sources. Prints one line of f
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -153,9 +154,9 @@ def ready(deployment):
     return sum(pod.ready and pod.deleted is None for pod in deployment.pods)
 
 
-def install(cluster, helm):
+def install(cluster, helm, *more):
     started = time.monotonic()
-    objects = render(helm)
+    objects = render(helm, *more)
     assert cluster.apply(objects) is None
     until("everything is ready", lambda: all(d.done() for d in cluster.deployments.values()), 120)
     test = next(o for o in objects if o["metadata"]["name"] == f"{NAME}-test")
@@ -165,13 +166,18 @@ def install(cluster, helm):
     print(f"install: schema, {sum(d.replicas for d in cluster.deployments.values())} pods ready and a send answered in {time.monotonic() - started:.1f} s")
 
 
-def upgrade(cluster, api, helm):
+LOGS = ("--set", "config.log=debug\\,apalis_core=off\\,sqlx=warn\\,hyper=warn")
+PREVIOUS = ("--set", "image.tag=previous")
+
+
+def upgrade(cluster, api, helm, name="upgrade", values=LOGS):
     """Everything is replaced under load: no request fails, no stream has a gap, nothing is lost or doubled."""
     api.failures.clear()
     load, started = Load(api, 4, "!sleep 100ms hello", streams=4), time.monotonic()
     before = {name: {pod.name for pod in d.pods} for name, d in cluster.deployments.items()}
     time.sleep(1)
-    assert cluster.apply(render(helm, "--set", "config.log=debug\\,apalis_core=off\\,sqlx=warn\\,hyper=warn")) is None
+    output = cluster.apply(render(helm, *values))
+    assert output is None, output
     until("all pods are new", lambda: all(d.done() for d in cluster.deployments.values()), 180)
     took = time.monotonic() - started
     time.sleep(1)
@@ -182,7 +188,7 @@ def upgrade(cluster, api, helm):
     assert not api.failures, api.failures[:5]
     assert any(connections > 1 for _, connections in load.streamed), "no stream was cut: the upgrade proves nothing of streams"
     resumed = sum(connections - 1 for _, connections in load.streamed)
-    print(f"upgrade: {gone} pods replaced in {took:.1f} s under {sends} sends: 0 requests failed, {len(load.streamed)} streams without a gap, resumed {resumed} times")
+    print(f"{name}: {gone} pods replaced in {took:.1f} s under {sends} sends: 0 requests failed, {len(load.streamed)} streams without a gap, resumed {resumed} times")
 
 
 def scale(cluster, api):
@@ -239,6 +245,19 @@ def drain(cluster, api):
     print(f"drain: {evicted} pods evicted under {sends} sends: 0 requests failed")
 
 
+def restart(cluster, api):
+    """Processes of the previous release die and start anew beside the schema of the next one."""
+    killed = 0
+    for deployment in cluster.deployments.values():
+        for pod in [pod for pod in deployment.pods if pod.ready]:
+            restarts = pod.restarts
+            os.kill(pod.process.pid, signal.SIGKILL)
+            until("it is ready again", lambda: pod.ready and pod.restarts > restarts, 60)
+            killed += 1
+    assert api.ended(api.send("still there?", f"restart-{time.monotonic()}")["id"])["status"] == "completed"
+    print(f"restart: {killed} pods of the previous release, killed and back on the newer schema")
+
+
 def crash(cluster, api, helm):
     """A release whose processes do not start replaces nothing, and the next one does."""
     api.failures.clear()
@@ -274,22 +293,32 @@ def main():
     parser = argparse.ArgumentParser()
     for name in ("helm", "binary", "postgres", "redis"):
         parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--previous", help="the previous release's program: upgraded from, gone back to, and upgraded from again")
     given = parser.parse_args()
+    binaries = {"": os.path.abspath(given.binary)}
+    if given.previous:
+        binaries["previous"] = os.path.abspath(given.previous)
     secrets = {
         "mainspring": {"database_url": given.postgres, "redis_url": given.redis, "root_key": ROOT_KEY},
         "keda": {"api_key": ROOT_KEY},
     }
     with tempfile.TemporaryDirectory(prefix="mainspring-stand-in-") as folder:
-        cluster = Cluster(Node(os.path.abspath(given.binary), secrets, folder))
+        cluster = Cluster(Node(binaries, secrets, folder))
         try:
-            install(cluster, given.helm)
+            install(cluster, given.helm, *(PREVIOUS if given.previous else ()))
             api = Api(cluster.services[f"{NAME}-scheduler"])
-            upgrade(cluster, api, given.helm)
-            scale(cluster, api)
-            zero(cluster, api)
-            drain(cluster, api)
-            crash(cluster, api, given.helm)
-            migration(cluster, api, given.helm)
+            if given.previous:
+                upgrade(cluster, api, given.helm, "from the previous release", ())
+                upgrade(cluster, api, given.helm, "back to it", PREVIOUS)
+                restart(cluster, api)
+                upgrade(cluster, api, given.helm, "and again from it", ())
+            else:
+                upgrade(cluster, api, given.helm)
+                scale(cluster, api)
+                zero(cluster, api)
+                drain(cluster, api)
+                crash(cluster, api, given.helm)
+                migration(cluster, api, given.helm)
             sends = api.all()
             # One more: that of `helm test`.
             assert {send["id"] for send in sends} >= api.accepted and len(sends) == len(api.accepted) + 1, f"{len(sends)} sends, {len(api.accepted)} accepted"

@@ -29,11 +29,16 @@ def get(url, timeout, headers=None):
 
 
 class Node:
-    """What pods are made of here: the program, Secrets by name, and a folder for files and logs."""
+    """What pods are made of here: programs by the tags of their images, Secrets by name, and a folder for files and logs."""
 
-    def __init__(self, binary, secrets, folder):
-        self.binary, self.secrets, self.folder = binary, secrets, folder
+    def __init__(self, binaries, secrets, folder):
+        self.binaries, self.secrets, self.folder = binaries, secrets, folder
         self.addresses, self.lock = 1, threading.Lock()
+
+    def binary(self, container):
+        """The program of a container's image; of one whose tag says nothing here, the only one."""
+        _, _, tag = container["image"].rpartition(":")
+        return self.binaries.get(tag) or self.binaries[""]
 
     def address(self):
         with self.lock:
@@ -84,7 +89,7 @@ class Pod:
         self.thread.start()
 
     def start(self):
-        return subprocess.Popen([self.node.binary, *self.container["args"]], env=self.env, stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL, cwd=self.node.folder)
+        return subprocess.Popen([self.node.binary(self.container), *self.container["args"]], env=self.env, stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL, cwd=self.node.folder)
 
     def probe(self, name):
         probe = self.container[name]
@@ -97,7 +102,7 @@ class Pod:
     def live(self):
         try:
             while self.deleted is None:
-                process = self.start()
+                process = self.process = self.start()
                 self.watch(process)
                 if self.deleted is not None:
                     self.stop(process)
@@ -305,7 +310,7 @@ class Cluster:
         self.jobs += 1
         container = object_["spec"]["template"]["spec"]["containers"][0]
         env = self.node.env(container, f"job-{self.jobs}", {}) | (overrides or {})
-        done = subprocess.run([self.node.binary, *container["args"]], env=env, capture_output=True, text=True, timeout=120, cwd=self.node.folder)
+        done = subprocess.run([self.node.binary(container), *container["args"]], env=env, capture_output=True, text=True, timeout=120, cwd=self.node.folder)
         return done.returncode, done.stdout + done.stderr
 
     def apply(self, objects, overrides=None):

@@ -1,22 +1,10 @@
 // Uses the types that openapi-typescript made of the server's own description. It has to compile in
 // strict mode, and to run. Argument: the server's address.
 
-import createClient from "openapi-fetch";
-import type { components, paths } from "./schema.js";
+import type { components } from "./schema.js";
+import { check, client, of } from "./server.js";
 
 type Schemas = components["schemas"];
-
-const client = createClient<paths>({ baseUrl: process.argv[2] });
-
-function check(holds: boolean, what: unknown): asserts holds {
-    if (!holds) throw new Error(JSON.stringify(what));
-}
-
-async function of<T>(asked: Promise<{ data?: T; error?: unknown }>): Promise<T> {
-    const { data, error } = await asked;
-    check(data !== undefined, error);
-    return data;
-}
 
 async function until<T>(look: () => Promise<T | undefined>): Promise<T> {
     for (const end = Date.now() + 30_000; Date.now() < end; ) {

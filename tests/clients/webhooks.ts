@@ -3,9 +3,8 @@
 
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
-import createClient from "openapi-fetch";
 import { Webhook, WebhookVerificationError } from "standardwebhooks";
-import type { paths } from "./schema.js";
+import { check, client, of } from "./server.js";
 
 // What the tenants of a country write: signatures are of bytes, not of characters.
 const input = "Grüße aus Köln, 東京 🎉";
@@ -16,18 +15,6 @@ const foreign = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 type Headers = Record<string, string>;
 type Message = { headers: Headers; body: Buffer };
 type Event = { type: string; data: { id: string; output_text?: string; input?: unknown } };
-
-const client = createClient<paths>({ baseUrl: process.argv[2] });
-
-function check(holds: boolean, what: unknown): asserts holds {
-    if (!holds) throw new Error(JSON.stringify(what));
-}
-
-async function of<T>(asked: Promise<{ data?: T; error?: unknown }>): Promise<T> {
-    const { data, error } = await asked;
-    check(data !== undefined, error);
-    return data;
-}
 
 // An endpoint takes every message; whether it is a true one is decided where it is used.
 class Endpoint {

@@ -550,7 +550,7 @@ async fn ask_model(
         taken: Arc::clone(&taken),
     }));
     let mut on_chunk = |chunk: Chunk<'_>| taken.hears(&chunk);
-    let client = Traced::new(&resolved, owed.key, parts);
+    let client = Traced::new(&resolved, owed.key, kernel);
     match client.complete(&request, &mut on_chunk).await {
         Ok(reply) => {
             let mut usage = reply.usage;

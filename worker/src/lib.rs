@@ -15,6 +15,7 @@ mod live;
 pub mod llm;
 pub mod memory;
 mod metrics;
+mod money;
 mod partial_answer;
 mod pauses;
 mod preview;

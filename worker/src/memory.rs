@@ -17,6 +17,8 @@ use mainspring_shared::memory::{Embedder, Memory, MemoryError};
 use mainspring_shared::store::Store;
 use mainspring_shared::time::Clock;
 
+use crate::money::Money;
+
 pub use builtin::Builtin;
 pub(crate) use builtin::entry_id;
 
@@ -64,6 +66,11 @@ impl Memories {
             let why = format!("this worker has no memory named {name:?}");
             MemoryError::Unavailable { why }
         })
+    }
+
+    /// From now on vectors of questions are paid for from here.
+    pub(crate) fn pay_from(&self, money: &Arc<Money>) {
+        self.builtin.pay_from(money);
     }
 
     /// What makes vectors of the entries in the store.

@@ -21,6 +21,8 @@ const MODEL_SECONDS: &str = "mainspring_worker_model_call_seconds";
 /// From a model call of a round to the first piece of its answer, by model.
 const FIRST_PIECE_SECONDS: &str = "mainspring_worker_model_first_piece_seconds";
 const MODEL_CALLS_FAILED: &str = "mainspring_worker_model_calls_failed_total";
+/// Calls that waited because other calls had set aside what was left of their tenant's money.
+const MONEY_WAITS: &str = "mainspring_worker_money_waits_total";
 const RECALLS_FAILED: &str = "mainspring_worker_recalls_failed_total";
 const EMBEDDINGS: &str = "mainspring_worker_embeddings_total";
 const BLOBS_CORRUPT: &str = "mainspring_worker_blobs_corrupt_total";
@@ -103,6 +105,10 @@ impl Timing {
 
 pub(crate) fn model_call_failed(code: Code) {
     metrics::counter!(MODEL_CALLS_FAILED, "code" => code.as_str()).increment(1);
+}
+
+pub(crate) fn waited_for_money() {
+    metrics::counter!(MONEY_WAITS).increment(1);
 }
 
 pub(crate) fn recall_failed() {

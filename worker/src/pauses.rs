@@ -1,5 +1,6 @@
-//! What is paused, as this worker knows it: read when it begins, then in an interval and whenever someone says
-//! that it changed. While the database is away, what was known last goes on holding.
+//! What is paused, and which tenants' money is limited, as this worker knows it: read when it begins, then in an
+//! interval and whenever someone says that it changed. While the database is away, what was known last goes on
+//! holding.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,9 +69,15 @@ pub(crate) async fn begin(kernel: &Kernel) {
     let parts = &kernel.parts;
     tokio::select! {
         biased;
-        read = kernel.pauses.read(parts) => told(read),
+        read = read(kernel) => told(read),
         () = parts.clock.sleep(WITHIN) => tracing::warn!("what is paused was not read in time"),
     }
+}
+
+/// What is paused, and whose money is limited: both hold calls back.
+async fn read(kernel: &Kernel) -> Result<()> {
+    kernel.pauses.read(&kernel.parts).await?;
+    kernel.money.read().await
 }
 
 /// Follows what is paused until the worker has nothing left to do.
@@ -92,7 +99,7 @@ pub(crate) async fn run(kernel: Arc<Kernel>) {
         tokio::select! {
             biased;
             () = kernel.tasks.done.cancelled() => return,
-            read = kernel.pauses.read(parts) => told(read),
+            read = read(&kernel) => told(read),
         }
     }
 }

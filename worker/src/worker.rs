@@ -25,6 +25,7 @@ use crate::hook::Hooks;
 use crate::live::Live;
 use crate::llm::Providers;
 use crate::memory::{Memories, embedding};
+use crate::money::{self, Money};
 use crate::suspects::Suspects;
 use crate::tool::Tools;
 use crate::writes::{Room, Writes};
@@ -75,6 +76,7 @@ pub(crate) struct Kernel {
     pub(crate) live: Live,
     pub(crate) kept: Kept,
     pub(crate) pauses: pauses::Known,
+    pub(crate) money: Arc<Money>,
     pub(crate) running: Running,
     /// One permit per send in flight.
     pub(crate) slots: Arc<Semaphore>,
@@ -117,6 +119,9 @@ pub async fn run(mut parts: Parts, lifecycle: Lifecycle) -> store::Result<()> {
     let boot = Arc::new(Boot::new());
     boot.begin(&parts).await?;
     let (ended, pending) = Ended::new();
+    let (money, unsettled) = Money::new(&parts, &boot);
+    let money = Arc::new(money);
+    parts.sources.memories.pay_from(&money);
     let slots = Arc::new(Semaphore::new(parts.config.concurrency as usize));
     let lifecycle = lifecycle.child();
     let room = Room::new(&parts.config, slots.clone(), lifecycle.clone());
@@ -137,6 +142,7 @@ pub async fn run(mut parts: Parts, lifecycle: Lifecycle) -> store::Result<()> {
             resting: Resting::default(),
         },
         pauses: pauses::Known::default(),
+        money,
         running: Running::default(),
         slots,
         turns: Turns::default(),
@@ -149,6 +155,8 @@ pub async fn run(mut parts: Parts, lifecycle: Lifecycle) -> store::Result<()> {
     introduce(&kernel.parts);
     pauses::begin(&kernel).await;
     let pauser = tokio::spawn(pauses::run(kernel.clone()));
+    let settler = money::run(kernel.parts.clone(), unsettled, kernel.tasks.done.clone());
+    let settler = tokio::spawn(settler);
     let keeper = tokio::spawn(keep_lease(kernel.clone()));
     let listener = tokio::spawn(signals::listen(kernel.clone()));
     let poller = tokio::spawn(poll(kernel.clone()));
@@ -168,10 +176,12 @@ pub async fn run(mut parts: Parts, lifecycle: Lifecycle) -> store::Result<()> {
         .await;
     kernel.lifecycle.stopping().await;
     drain(&kernel).await;
+    // While the boot lives: the sweep counts what it leaves behind at its most.
+    kernel.money.settled(kernel.parts.config.lease_ttl).await;
     kernel.tasks.done.cancel();
     let tasks = [
         keeper, listener, poller, watcher, dispatcher, previewer, extractor, embedder, learner,
-        pauser,
+        pauser, settler,
     ];
     for task in tasks {
         if let Err(error) = task.await {

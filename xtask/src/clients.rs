@@ -24,6 +24,9 @@ const NODE: [&str; 5] = [
 /// standard's own library.
 const PROGRAMS: [&str; 2] = ["use", "webhooks"];
 
+/// What those in TypeScript import.
+const SHARED: &str = "server.ts";
+
 /// Generates a Python and a TypeScript client of a server that was just built, and runs the programs on
 /// each. Fails where a generator or a library cannot be installed.
 pub(crate) fn check() -> anyhow::Result<()> {
@@ -148,7 +151,7 @@ fn check_typescript(node: &Path, description: &Path, server: &str) -> anyhow::Re
         .arg("-o")
         .arg(node.join("schema.d.ts")))?;
     let sources = PROGRAMS.map(|name| format!("{name}.ts"));
-    for source in &sources {
+    for source in sources.iter().map(String::as_str).chain([SHARED]) {
         std::fs::copy(Path::new("tests/clients").join(source), node.join(source))?;
     }
     let mut compiler = Command::new(bin.join("tsc"));

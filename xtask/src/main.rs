@@ -12,6 +12,7 @@ mod packages;
 mod postgres;
 mod process;
 mod redis;
+mod scratch;
 mod server;
 mod simulate;
 mod stand_in;
@@ -50,9 +51,11 @@ Usage: cargo xtask COMMAND
                                    statement on each Postgres
   chart                            renders helm/mainspring and validates it, installs it on a stub of a cluster, and
                                    looks through deploy/; installs helm and the schemas in target/
-  stand-in [--binary FILE]         runs the chart's pods as processes of this machine, on servers of their own, and
+  stand-in [--binary FILE] [--previous FILE]
+                                   runs the chart's pods as processes of this machine, on servers of their own, and
                                    upgrades, scales, drains and breaks them under load; builds the binary unless
-                                   one is given
+                                   one is given. With the program of the previous release it upgrades from that one,
+                                   goes back to it and upgrades again, under load
   ci                               lint, test --require-all, clients, versions --short, chart";
 
 fn main() -> ExitCode {
@@ -70,8 +73,9 @@ fn main() -> ExitCode {
         ["versions"] => versions::check(false),
         ["versions", "--short"] => versions::check(true),
         ["chart"] => chart::check(),
-        ["stand-in"] => stand_in::check(None),
-        ["stand-in", "--binary", binary] => stand_in::check(Some(binary.as_ref())),
+        ["stand-in", rest @ ..] => {
+            stand_in::Options::parse(rest).and_then(|options| stand_in::check(&options))
+        }
         ["ci"] => ci(),
         ["--help" | "-h" | "help"] => {
             tools::say(USAGE);

@@ -14,10 +14,15 @@ pub(crate) fn target() -> anyhow::Result<PathBuf> {
     Ok(std::env::current_dir()?.join(folder))
 }
 
-/// The binary, built now. The whole workspace is named so that its dependencies have the features that they
-/// have in tests: otherwise they would all be compiled twice.
+/// The binary, built now. The whole workspace is named, and the profile of tests, so that its dependencies are the ones
+/// that tests have: otherwise they would all be compiled twice.
 pub(crate) fn binary() -> anyhow::Result<PathBuf> {
-    run(Command::new("cargo").args(["build", "--workspace", "--bin", "mainspring"]))?;
+    run(Command::new("cargo").args([
+        "build",
+        "--profile=test",
+        "--workspace",
+        "--bin=mainspring",
+    ]))?;
     Ok(target()?.join("debug/mainspring"))
 }
 

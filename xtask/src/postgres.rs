@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, bail};
 
 use crate::server::{self, Server};
-use crate::tools;
+use crate::{scratch, tools};
 
 /// Connections for tests that run at once, each with pools of its own.
 const CONNECTIONS: u32 = 300;
@@ -44,7 +44,7 @@ pub(crate) fn start(programs: &Path) -> anyhow::Result<Server> {
     let user = unprivileged_user()?;
     let folder = tempfile::Builder::new()
         .prefix("mainspring-postgres-")
-        .tempdir()?;
+        .tempdir_in(scratch::folder())?;
     let data = folder.path().join("data");
     std::fs::create_dir(&data)?;
     if let Some(user) = user {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::server::{self, Server};
-use crate::tools;
+use crate::{scratch, tools};
 
 /// Where the server is.
 pub(crate) fn find() -> Option<PathBuf> {
@@ -17,7 +17,7 @@ pub(crate) fn find() -> Option<PathBuf> {
 pub(crate) fn start(program: &Path) -> anyhow::Result<Server> {
     let folder = tempfile::Builder::new()
         .prefix("mainspring-redis-")
-        .tempdir()?;
+        .tempdir_in(scratch::folder())?;
     let port = tools::free_port()?;
     let mut command = server::command(None, "KILL", program);
     command.args([

@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::bail;
 
 use crate::server::Server;
-use crate::{mysql, packages, postgres, process, redis, tools};
+use crate::{mysql, packages, postgres, process, redis, scratch, tools};
 
 pub(crate) const POSTGRES_URL: &str = "MAINSPRING_TEST_POSTGRES_URL";
 const MYSQL_URL: &str = "MAINSPRING_TEST_MYSQL_URL";
@@ -91,7 +91,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let mut command = Command::new("cargo");
     command
         .args(["test", "--workspace"])
-        .args(&options.cargo_arguments);
+        .args(&options.cargo_arguments)
+        .env("TMPDIR", scratch::folder());
     for (name, given) in [
         (POSTGRES_URL, &postgres),
         (MYSQL_URL, &mysql),

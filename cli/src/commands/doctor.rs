@@ -11,7 +11,7 @@ use mainspring_shared::agent::{DEFAULT_POOL, Priority};
 use mainspring_shared::error::Coded;
 use mainspring_shared::model::FactsOverride;
 use mainspring_shared::queue::Lane;
-use mainspring_shared::store::{Role, Store};
+use mainspring_shared::store::{Role, SchemaObject, Store};
 use mainspring_shared::time::{Clock, Timestamp};
 use mainspring_shared::tool::McpTools;
 use mainspring_worker::llm::Providers;
@@ -174,7 +174,7 @@ async fn database(config: &Config, clock: &dyn Clock) -> Vec<Finding> {
             let database = format!("{}: {}", wiring::database(config), info.server);
             let mut findings = vec![
                 Finding::good("database", database),
-                Finding::good("schema", format!("version {}", info.schema)),
+                schema(store.as_ref(), info.schema).await,
                 skew(before, info.now, clock.now()),
             ];
             // Beside an embedded database, its one process has its own worker.
@@ -183,6 +183,32 @@ async fn database(config: &Config, clock: &dyn Clock) -> Vec<Finding> {
             }
             findings
         }
+    }
+}
+
+/// The schema's version, and whether everything of it is there.
+async fn schema(store: &dyn Store, version: i64) -> Finding {
+    match store.schema_faults().await {
+        Ok(faults) => match faults.first() {
+            None => Finding::good("schema", format!("version {version}")),
+            Some(first) => {
+                let SchemaObject { kind, name, .. } = &first.needed;
+                let detail = format!(
+                    "version {version}, but of {} things the first, the {kind} {name}, is not as it should be",
+                    faults.len()
+                );
+                Finding::bad(
+                    "schema",
+                    detail,
+                    "`mainspring migrate --verify` prints what is missing",
+                )
+            }
+        },
+        Err(error) => Finding::bad(
+            "schema",
+            causes(&error),
+            "the user has to see the catalog of the database",
+        ),
     }
 }
 

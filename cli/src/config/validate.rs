@@ -82,6 +82,10 @@ impl Config {
             }
             Backend::Postgres | Backend::Sqlite | Backend::Mysql => {}
         }
+        if self.row_security && self.backend() != Backend::Postgres {
+            let detail = "is a matter of Postgres: unset it, or use postgres://";
+            add("config.unsupported", "row_security", detail);
+        }
         if self.retry.base > self.retry.cap {
             add(
                 "config.invalid_value",

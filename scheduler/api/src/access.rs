@@ -127,6 +127,11 @@ impl Caller {
         self.operates && self.tenant == TenantId::DEFAULT
     }
 
+    /// The tenant on whose behalf the store is asked; none for an operator, who asks for the whole.
+    pub(crate) fn scope(&self) -> Option<TenantId> {
+        (!self.operates).then_some(self.tenant)
+    }
+
     fn operator(tenant: TenantId) -> Self {
         Self {
             tenant,

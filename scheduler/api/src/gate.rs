@@ -4,13 +4,18 @@
 use std::sync::Arc;
 
 use axum::RequestExt;
+use axum::body::{Body, HttpBody};
 use axum::extract::{MatchedPath, RawPathParams, Request, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use futures::StreamExt;
+use futures::stream::poll_fn;
 use mainspring_runtime::telemetry::{TRACEPARENT, accepted, carrying, spans};
 use mainspring_scheduler::error::Error;
+use mainspring_shared::id::TenantId;
+use mainspring_shared::store::{in_scope, scoped};
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::Instrument;
 
@@ -73,11 +78,16 @@ pub(super) async fn pass(
             caller: admitted,
             admission,
         }) => {
+            let scope = admitted.as_ref().and_then(Caller::scope);
             let served = next
                 .run(request)
                 .instrument(span)
                 .instrument(traced.clone());
-            let mut response = carrying(caller, served).await;
+            let served = carrying(caller, served);
+            let mut response = match scope {
+                Some(tenant) => within(tenant, served).await,
+                None => served.await,
+            };
             drop(admission);
             if let Some(quota) = admitted.as_ref().and_then(|caller| caller.quota.as_ref()) {
                 mark_quota(response.headers_mut(), quota);
@@ -147,6 +157,20 @@ async fn admit(app: &Api, request: &mut Request, route: &str) -> Result<Admitted
     Ok(Admitted {
         caller: Some(caller),
         admission,
+    })
+}
+
+/// Serves a request on behalf of its tenant alone, with what is read while its answer is written.
+async fn within(tenant: TenantId, served: impl Future<Output = Response>) -> Response {
+    let response = scoped(tenant, served).await;
+    if response.body().size_hint().exact().is_some() {
+        return response;
+    }
+    response.map(|body| {
+        let mut pieces = body.into_data_stream();
+        Body::from_stream(poll_fn(move |context| {
+            in_scope(tenant, || pieces.poll_next_unpin(context))
+        }))
     })
 }
 

@@ -356,6 +356,8 @@ pub(super) async fn change(
             if let Ok(called) = app.store.call_seats(Some(id)).await {
                 app.notifier.enqueue(called.enqueue);
             }
+            // Workers look whose money is limited; else they do it within a second.
+            app.notifier.pauses_changed();
             respond::json(StatusCode::OK, &TenantView::from(*tenant))
         }
         UpdateTenantOutcome::NameTaken => Err(name_taken().into()),

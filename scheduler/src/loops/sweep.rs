@@ -14,7 +14,7 @@ use mainspring_shared::time::Timestamp;
 use super::{Health, jittered, orphans, pause};
 use crate::app::App;
 use crate::deleting;
-use crate::metrics::{QUEUE_OLDEST, QUEUE_READY, QUEUE_RUNNING, SEATS_WAITING, SWEPT};
+use crate::metrics::{MONEY_LEFT, QUEUE_OLDEST, QUEUE_READY, QUEUE_RUNNING, SEATS_WAITING, SWEPT};
 use crate::services::notify::pack;
 
 /// Sessions per read.
@@ -26,6 +26,9 @@ const PAGES_MAX: u32 = 40;
 
 /// Sends per transaction that are woken after a pause.
 pub(crate) const WOKEN: u32 = 500;
+
+/// Reservations of dead workers that are settled at once.
+const MONEY_SWEPT: u32 = 500;
 
 /// Passes between two sweeps for orphans, which are not urgent.
 const ORPHANS_EVERY: u32 = 5;
@@ -45,6 +48,7 @@ pub(crate) async fn run(app: &App) {
     let mut cursors = LaneCursors::new();
     let mut resumed = Health::new("resumed");
     let mut seats = Health::new("seats");
+    let mut money = Health::new("money");
     let mut deletions = Health::new("deletions");
     let mut deleted = None;
     let mut orphaned = Health::new("orphans");
@@ -67,6 +71,8 @@ pub(crate) async fn run(app: &App) {
         let mut more = resumed.record(app, woken.map(|woken| woken >= WOKEN));
         let called = app.store.call_seats(None).await;
         seats.record(app, called.map(|called| note_called(app, called)));
+        let swept = app.store.sweep_money(MONEY_SWEPT).await;
+        more |= money.record(app, swept.map(note_swept));
         // After the ready sessions, since deletions are not urgent.
         let deleted = deleting::sweep(app, &mut deleted).await;
         more |= deletions.record(app, deleted);
@@ -92,6 +98,18 @@ pub(crate) fn note_called(app: &App, called: CalledSeats) -> bool {
     metrics::gauge!(SEATS_WAITING).set(called.waiting as f64);
     app.notifier.enqueue(called.enqueue);
     false
+}
+
+/// Says what dead workers left set aside; true if there may be more.
+fn note_swept(swept: u32) -> bool {
+    metrics::counter!(MONEY_LEFT).increment(u64::from(swept));
+    if swept > 0 {
+        tracing::warn!(
+            calls = swept,
+            "money that dead workers had set aside counts as spent"
+        );
+    }
+    swept >= MONEY_SWEPT
 }
 
 /// The pools that metrics are set for: the default one, and those that had something to do before.

@@ -1,9 +1,10 @@
 //! What tenants have spent, held against their limits of tokens, money and bytes.
 //!
 //! A limit is looked at when a send is accepted or a blob is stored, and only of tenants that have one. What they
-//! used is read from what their sends cost, at most every two seconds by each scheduler, and money of earlier
-//! days of the month more rarely. What is under way when a limit is reached goes on: a send's own bounds are its
-//! budget.
+//! used is read at most every two seconds by each scheduler. Money is what the ledger says that workers reserve from
+//! before each call; until the first call of a month it is what the usage of the month's sends says, of earlier days
+//! read more rarely. Here it only saves sends that could do nothing: that no limit is passed is the workers'
+//! affair.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
@@ -12,7 +13,7 @@ use std::time::Duration;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::TenantId;
 use mainspring_shared::store::{TenantUsage, TenantUsageQuery};
-use mainspring_shared::tenant::{Limits, Usd};
+use mainspring_shared::tenant::{Limits, Usd, money_day, money_day_begin, money_month};
 use mainspring_shared::time::Timestamp;
 
 use crate::app::App;
@@ -27,9 +28,6 @@ const MONTH_BELIEVED: Duration = Duration::from_mins(5);
 /// What tokens are counted over.
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// Milliseconds of a day.
-const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
-
 /// What was read of tenants that have limits.
 #[derive(Debug, Default)]
 pub struct KnownSpending(Mutex<HashMap<TenantId, Known>>);
@@ -37,6 +35,8 @@ pub struct KnownSpending(Mutex<HashMap<TenantId, Known>>);
 /// What was read of one tenant.
 #[derive(Debug, Clone, Default)]
 struct Known {
+    /// What the ledger says of the day and of the month, if it has them, and when that was read.
+    entered: Option<(Duration, Option<(Usd, Usd)>)>,
     /// What the sends of a day cost, and when that was read.
     today: Option<(i64, Duration, Usd)>,
     /// The same of the days of its month before it.
@@ -53,21 +53,8 @@ pub(crate) async fn refusal(
     tenant: TenantId,
     limits: &Limits,
 ) -> Result<Option<Error>, Error> {
-    if let Some(max) = limits.usd_per_day {
-        let (spent, day) = today(app, tenant).await?;
-        if spent >= max {
-            let reset = Timestamp((day + 1) * DAY_MS).since(app.clock.now());
-            return Ok(Some(no_money("day", max, reset)));
-        }
-    }
-    if let Some(max) = limits.usd_per_month {
-        let (spent, _) = today(app, tenant).await?;
-        let before = month(app, tenant).await?;
-        if spent.0.saturating_add(before.0) >= max.0 {
-            let next = next_month(app.clock.now());
-            let reset = next.since(app.clock.now());
-            return Ok(Some(no_money("month", max, reset)));
-        }
+    if let Some(why) = money_refusal(app, tenant, limits).await? {
+        return Ok(Some(why));
     }
     if let Some(max) = limits.tokens_per_minute {
         let (taken, reset) = tokens(app, tenant).await?;
@@ -82,6 +69,59 @@ pub(crate) async fn refusal(
         }
     }
     Ok(None)
+}
+
+/// Why a tenant may not send for what it has spent, if it may not.
+async fn money_refusal(
+    app: &App,
+    tenant: TenantId,
+    limits: &Limits,
+) -> Result<Option<Error>, Error> {
+    let (by_day, by_month) = (limits.usd_per_day, limits.usd_per_month);
+    if by_day.is_none() && by_month.is_none() {
+        return Ok(None);
+    }
+    let entered = entered(app, tenant).await?;
+    if let Some(max) = by_day {
+        let spent = match entered {
+            Some((day, _)) => day,
+            None => today(app, tenant).await?,
+        };
+        if spent >= max {
+            let now = app.clock.now();
+            let reset = money_day_begin(money_day(now) + 1).since(now);
+            return Ok(Some(no_money("day", max, reset)));
+        }
+    }
+    if let Some(max) = by_month {
+        let spent = if let Some((_, month)) = entered {
+            month
+        } else {
+            let (spent, before) = (today(app, tenant).await?, month(app, tenant).await?);
+            Usd(spent.0.saturating_add(before.0))
+        };
+        if spent >= max {
+            let next = next_month(app.clock.now());
+            let reset = next.since(app.clock.now());
+            return Ok(Some(no_money("month", max, reset)));
+        }
+    }
+    Ok(None)
+}
+
+/// What the ledger says of today and of this month; none where nothing was reserved in it.
+async fn entered(app: &App, tenant: TenantId) -> Result<Option<(Usd, Usd)>, Error> {
+    let now = app.clock.monotonic();
+    let known = with(app, tenant, |known| known.entered);
+    if let Some((at, entered)) = known
+        && now.saturating_sub(at) < BELIEVED
+    {
+        return Ok(entered);
+    }
+    let spent = app.store.spent_money(tenant).await?;
+    let entered = spent.map(|spent| (Usd::of_nano(spent.day), Usd::of_nano(spent.month)));
+    with(app, tenant, |known| known.entered = Some((now, entered)));
+    Ok(entered)
 }
 
 /// Fails where so many bytes more are too many for a tenant.
@@ -105,26 +145,26 @@ fn with<T>(app: &App, tenant: TenantId, what: impl FnOnce(&mut Known) -> T) -> T
     what(known.entry(tenant).or_default())
 }
 
-/// What the sends of today cost, and which day that is.
-async fn today(app: &App, tenant: TenantId) -> Result<(Usd, i64), Error> {
-    let day = app.clock.now().0.div_euclid(DAY_MS);
+/// What the sends of today cost.
+async fn today(app: &App, tenant: TenantId) -> Result<Usd, Error> {
+    let day = money_day(app.clock.now());
     let now = app.clock.monotonic();
     let known = with(app, tenant, |known| known.today);
     if let Some((of, at, spent)) = known
         && of == day
         && now.saturating_sub(at) < BELIEVED
     {
-        return Ok((spent, day));
+        return Ok(spent);
     }
-    let spent = cost(&used(app, tenant, day * DAY_MS, (day + 1) * DAY_MS).await?);
+    let spent = cost(&used(app, tenant, money_day_begin(day), money_day_begin(day + 1)).await?);
     with(app, tenant, |known| known.today = Some((day, now, spent)));
-    Ok((spent, day))
+    Ok(spent)
 }
 
 /// What the sends of this month before today cost.
 async fn month(app: &App, tenant: TenantId) -> Result<Usd, Error> {
     let today = app.clock.now();
-    let day = today.0.div_euclid(DAY_MS);
+    let day = money_day(today);
     let now = app.clock.monotonic();
     let known = with(app, tenant, |known| known.month);
     if let Some((of, at, spent)) = known
@@ -133,7 +173,7 @@ async fn month(app: &App, tenant: TenantId) -> Result<Usd, Error> {
     {
         return Ok(spent);
     }
-    let spent = cost(&used(app, tenant, today.month().0, day * DAY_MS).await?);
+    let spent = cost(&used(app, tenant, today.month(), money_day_begin(day)).await?);
     with(app, tenant, |known| known.month = Some((day, now, spent)));
     Ok(spent)
 }
@@ -145,8 +185,14 @@ async fn tokens(app: &App, tenant: TenantId) -> Result<(u64, Duration), Error> {
     let now = app.clock.monotonic();
     let newest = with(app, tenant, |known| known.tokens.back().copied());
     if newest.is_none_or(|(at, _)| now.saturating_sub(at) >= BELIEVED) {
-        let day = app.clock.now().0.div_euclid(DAY_MS);
-        let sum = used(app, tenant, (day - 1) * DAY_MS, (day + 1) * DAY_MS).await?;
+        let day = money_day(app.clock.now());
+        let sum = used(
+            app,
+            tenant,
+            money_day_begin(day - 1),
+            money_day_begin(day + 1),
+        )
+        .await?;
         let sum = sum.usage.input_tokens + sum.usage.output_tokens;
         with(app, tenant, |known| note(&mut known.tokens, now, sum));
     }
@@ -193,8 +239,13 @@ async fn bytes(app: &App, tenant: TenantId, believed: Duration) -> Result<u64, E
 }
 
 /// What the sends cost that were accepted in this time.
-async fn used(app: &App, tenant: TenantId, from: i64, until: i64) -> Result<TenantUsage, Error> {
-    let query = TenantUsageQuery::accepted(tenant, Timestamp(from), Timestamp(until));
+async fn used(
+    app: &App,
+    tenant: TenantId,
+    from: Timestamp,
+    until: Timestamp,
+) -> Result<TenantUsage, Error> {
+    let query = TenantUsageQuery::accepted(tenant, from, until);
     Ok(app.store.tenant_usage(query).await?)
 }
 
@@ -206,7 +257,7 @@ fn cost(used: &TenantUsage) -> Usd {
 fn next_month(now: Timestamp) -> Timestamp {
     /// More than any month has, less than two have.
     const DAYS: i64 = 32;
-    Timestamp(now.month().0 + DAYS * DAY_MS).month()
+    money_day_begin(money_month(now) + DAYS).month()
 }
 
 fn no_money(span: &str, max: Usd, reset: Duration) -> Error {

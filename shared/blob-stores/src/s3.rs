@@ -78,18 +78,6 @@ pub struct S3Blobs {
     secrets: Secrets,
 }
 
-/// What a store said, as far as anybody may know it.
-#[derive(Debug)]
-struct Said(String);
-
-impl fmt::Display for Said {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Said {}
-
 /// The region that the environment names, else the one that object stores of other makers take.
 fn region_of_environment() -> String {
     let environment = AmazonS3Builder::from_env();
@@ -200,7 +188,7 @@ fn unavailable(error: &object_store::Error, secrets: &Secrets) -> Error {
         }
         source = inner.source();
     }
-    Error::unavailable(Said(secrets.hidden(&said)))
+    Error::unavailable(std::io::Error::other(secrets.hidden(&said)))
 }
 
 impl fmt::Debug for S3Blobs {

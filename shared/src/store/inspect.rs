@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use uuid::Uuid;
 
 use super::{
     AuditKind, AuditOptions, AuditPiece, AuditPlace, BootRecord, DumpBlob, Parent, Result, RunStep,
@@ -70,8 +71,29 @@ pub struct Dump {
     pub seat_limits: Vec<(TenantId, Timestamp)>,
     /// Sessions that have a seat, or had one, or wait for one: since when they wait.
     pub seats: Vec<(SessionKey, Option<Timestamp>)>,
+    /// What calls have set aside.
+    pub money_aside: Vec<DumpAside>,
+    /// What tenants with a limit of money spent by day, in billionths of a dollar.
+    pub money_days: Vec<(TenantId, i64, u64)>,
     /// The timers with their occurrences by number.
     pub timers: Vec<(TimerRecord, Vec<Occurrence>)>,
+}
+
+/// Money that a call has set aside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DumpAside {
+    /// Who pays.
+    pub tenant: TenantId,
+    /// The call.
+    pub call: Uuid,
+    /// Whose call it is.
+    pub boot: BootId,
+    /// On which day it counts.
+    pub day: i64,
+    /// In billionths of a dollar.
+    pub amount: u64,
+    /// Since when.
+    pub at: Timestamp,
 }
 
 /// One session and everything below it.

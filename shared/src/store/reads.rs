@@ -1,6 +1,6 @@
 //! Parameters of reads.
 
-use super::{AuditOptions, AuditPiece, Audited, Result, Violation};
+use super::{AuditOptions, AuditPiece, Audited, Result, SchemaFault, Violation};
 use async_trait::async_trait;
 use std::collections::BTreeMap;
 
@@ -21,8 +21,12 @@ pub trait Reads: Send + Sync {
     /// The database's clock.
     async fn now(&self) -> Result<Timestamp>;
 
-    /// Fails unless the database answers and its schema is the one this program needs.
+    /// Fails unless the database answers and its schema is one that this program works on.
     async fn check(&self) -> Result<ServerInfo>;
+
+    /// What the database lacks of the schema that its version says, or has in another form: nothing where nobody meddled
+    /// with it. Reads the database's catalog, which may take a second.
+    async fn schema_faults(&self) -> Result<Vec<SchemaFault>>;
 
     /// The numbers of sessions' last steps; 0 where unknown.
     async fn last_steps(&self, keys: Vec<SessionKey>) -> Result<Vec<i64>>;
@@ -71,6 +75,7 @@ macro_rules! reads_methods {
         $apply! { Reads:
             read now() -> $crate::time::Timestamp;
             read check() -> $crate::store::ServerInfo;
+            read schema_faults() -> Vec<$crate::store::SchemaFault>;
             read last_steps(keys: Vec<$crate::id::SessionKey>) -> Vec<i64>;
             read read_messages(query: $crate::store::ReadMessages) -> Vec<$crate::message::Message>;
             read read_folds(key: $crate::id::SessionKey) -> Vec<$crate::session::fold::Fold>;

@@ -86,6 +86,8 @@ macro_rules! tenant_tables {
             "open_sends" by "tenant, send_id",
             "memory_usage" by "tenant, call_id",
             "seats" by "tenant, session_id",
+            "money_aside" by "tenant, call_id",
+            "money_days" by "tenant, day",
         }
     };
 }

@@ -70,6 +70,7 @@ queries![
     "blob.held" in "audit/blob.held",
     "projection.of_send" in "audit/projection.of_send",
     "tenant.seats" in "audit/tenant.seats",
+    "tenant.money" in "audit/tenant.money",
 ];
 
 /// How long the end of a child may go unreported: the sweep that catches up is far quicker.

@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::sync::LazyLock;
 
 use futures::future::BoxFuture;
+use mainspring_shared::store::SchemaFault;
 use mainspring_shared::store::columns::expand;
 use mainspring_shared::time::Timestamp;
 
@@ -121,8 +122,11 @@ pub trait Connection: Debug + Send {
         visit: Visit<'c>,
     ) -> BoxFuture<'c, Result<()>>;
 
-    /// What answers. Fails unless the schema is the one that this program needs.
+    /// What answers. Fails unless the schema is one that this program works on.
     fn server(&mut self) -> BoxFuture<'_, Result<Server>>;
+
+    /// What the database lacks of the schema that this program brings.
+    fn schema_faults(&mut self) -> BoxFuture<'_, Result<Vec<SchemaFault>>>;
 
     /// The database's clock.
     fn clock(&mut self) -> BoxFuture<'_, Result<Timestamp>>;

@@ -23,7 +23,7 @@ use crate::rows::{self, Cells};
 use crate::runs;
 use crate::store::SqlStore;
 use crate::timers;
-use crate::{agents, blobs, seats, skills, tenants};
+use crate::{agents, blobs, money, seats, skills, tenants};
 
 #[async_trait]
 impl Inspect for SqlStore {
@@ -108,6 +108,7 @@ async fn all(conn: &mut Conn) -> Result<Dump> {
     let (memories, memory_erasures) = memories::dump(conn).await?;
     let extractions = extractions::dump(conn).await?;
     let (seat_limits, seats) = seats::dump(conn).await?;
+    let (money_aside, money_days) = money::dump(conn).await?;
     Ok(Dump {
         boots,
         sessions: sessions.into_values().collect(),
@@ -122,6 +123,8 @@ async fn all(conn: &mut Conn) -> Result<Dump> {
         tenants: tenants::dump(conn).await?,
         seat_limits,
         seats,
+        money_aside,
+        money_days,
         timers: timers::dump(conn).await?,
     })
 }

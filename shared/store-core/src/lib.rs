@@ -30,6 +30,7 @@ mod import;
 mod inbox;
 mod leases;
 mod memories;
+mod money;
 mod park;
 mod pauses;
 mod post;

@@ -10,8 +10,8 @@ use mainspring_shared::step::Step;
 use mainspring_shared::store;
 use mainspring_shared::store::{
     AuditOptions, AuditPiece, Audited, FindMessages, FindSteps, ListSends, ListSessions,
-    ModelUsage, Page, QueueStats, ReadMessages, Reads, ScalingStats, ServerInfo, SessionUsage,
-    StepAt, Violation,
+    ModelUsage, Page, QueueStats, ReadMessages, Reads, ScalingStats, SchemaFault, ServerInfo,
+    SessionUsage, StepAt, Violation,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::usage::{Purpose, Usage};
@@ -34,6 +34,10 @@ impl Reads for SqlStore {
 
     async fn check(&self) -> store::Result<ServerInfo> {
         self.read(|conn| Box::pin(check(conn))).await
+    }
+
+    async fn schema_faults(&self) -> store::Result<Vec<SchemaFault>> {
+        self.read(|conn| conn.schema_faults()).await
     }
 
     async fn last_steps(&self, keys: Vec<SessionKey>) -> store::Result<Vec<i64>> {

@@ -18,8 +18,8 @@ use crate::query::{query_scalar, statement};
 use crate::reads::{count, page, sum};
 use crate::row::Row;
 use crate::rows::{Cells, json};
-use crate::seats;
 use crate::store::{SqlStore, Tx};
+use crate::{money, seats};
 
 #[async_trait]
 impl Tenants for SqlStore {
@@ -268,6 +268,7 @@ async fn update(tx: &mut Tx, id: TenantId, patch: TenantPatch) -> Result<UpdateT
     }
     if let Some(limits) = &patch.limits {
         seats::follow(tx, id, SeatLimits::of(limits)).await?;
+        money::follow(tx, id, limits).await?;
     }
     statement(sql!("tenants/update"))
         .bind(id.0)
@@ -359,7 +360,7 @@ async fn release_sends(tx: &mut Tx, tenant: TenantId, sends: Vec<SendId>) -> Res
     Ok(())
 }
 
-async fn usage(conn: &mut Conn, query: TenantUsageQuery) -> Result<TenantUsage> {
+pub(crate) async fn usage(conn: &mut Conn, query: TenantUsageQuery) -> Result<TenantUsage> {
     let row = statement(sql!("tenants/usage"))
         .bind(query.tenant.0)
         .bind(query.from)

@@ -58,6 +58,7 @@ pub fn audit(dump: &Dump, now: Timestamp, options: AuditOptions) -> Vec<Violatio
     owners::in_flight(&mut findings, dump, now, options);
     owners::tenants(&mut findings, dump);
     owners::seats(&mut findings, dump);
+    owners::money(&mut findings, dump, now);
     named::agents(&mut findings, dump);
     named::skills(&mut findings, dump);
     named::tenants(&mut findings, dump);

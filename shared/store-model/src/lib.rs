@@ -19,6 +19,7 @@ mod inbox;
 mod leases;
 mod lists;
 mod memories;
+mod money;
 mod pauses;
 mod posts;
 mod provider_keys;

@@ -12,8 +12,8 @@ use mainspring_shared::session::fold::Fold;
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
     AuditOptions, AuditPiece, Audited, FindMessages, FindSteps, ListSends, ListSessions,
-    ModelUsage, Page, QueueStats, ReadInbox, ReadMessages, Reads, Result, ScalingStats, ServerInfo,
-    SessionUsage, StepAt, Violation,
+    ModelUsage, Page, QueueStats, ReadInbox, ReadMessages, Reads, Result, ScalingStats,
+    SchemaFault, ServerInfo, SessionUsage, StepAt, Violation,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallRecord;
@@ -38,6 +38,10 @@ impl Reads for ModelStore {
             schema: 5,
             now: self.time(),
         })
+    }
+
+    async fn schema_faults(&self) -> Result<Vec<SchemaFault>> {
+        Ok(Vec::new())
     }
 
     async fn last_steps(&self, keys: Vec<SessionKey>) -> Result<Vec<i64>> {

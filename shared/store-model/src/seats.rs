@@ -4,7 +4,9 @@ use mainspring_shared::id::{SessionKey, TenantId};
 use mainspring_shared::send::SendStatus;
 use mainspring_shared::session::Lifecycle;
 use mainspring_shared::store::CalledSeats;
-use mainspring_shared::tenant::{InLine, Limits, Room, SEAT_CALLED_MS, SeatLimits, SeatsTaken};
+use mainspring_shared::tenant::{
+    InLine, Limits, MoneyLimits, Room, SEAT_CALLED_MS, SeatLimits, SeatsTaken,
+};
 use mainspring_shared::time::Timestamp;
 
 use crate::state::State;
@@ -124,6 +126,9 @@ impl State {
 
     /// Follows the limits of a tenant.
     pub(crate) fn follow_limits(&mut self, tenant: TenantId, limits: &Limits, now: Timestamp) {
+        if MoneyLimits::of(limits).is_none() {
+            self.lift_money(tenant);
+        }
         let Some(limits) = SeatLimits::of(limits) else {
             self.seat_limits.remove(&tenant);
             self.seats.retain(|key, _| key.tenant != tenant);

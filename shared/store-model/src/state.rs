@@ -33,7 +33,7 @@ use crate::skills::{self, Named};
 use crate::tenants;
 use crate::timers::Timer;
 use crate::webhooks::News;
-use crate::{agents, calibrations, extractions, pauses};
+use crate::{agents, calibrations, extractions, money, pauses};
 
 /// Everything that a database would hold.
 #[derive(Debug, Default)]
@@ -83,6 +83,10 @@ pub(crate) struct State {
     /// How many seats tenants have, and since when.
     pub(crate) seat_limits: BTreeMap<TenantId, (SeatLimits, Timestamp)>,
     pub(crate) seats: BTreeMap<SessionKey, Seat>,
+    /// What calls have set aside.
+    pub(crate) money_aside: BTreeMap<(TenantId, Uuid), money::Aside>,
+    /// What tenants with a limit of money spent by day.
+    pub(crate) money_days: BTreeMap<(TenantId, i64), u64>,
     pub(crate) pauses: BTreeMap<PauseKey, pauses::Kept>,
     pub(crate) provider_keys: BTreeMap<(TenantId, String), ProviderKeyRecord>,
     /// What sends wait for.
@@ -209,6 +213,12 @@ impl State {
                 .map(|(id, (_, since))| (*id, *since))
                 .collect(),
             seats: self.dump_seats(),
+            money_aside: money::dump(self),
+            money_days: self
+                .money_days
+                .iter()
+                .map(|((of, day), spent)| (*of, *day, *spent))
+                .collect(),
             timers: self
                 .timers
                 .values()

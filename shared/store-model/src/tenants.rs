@@ -9,7 +9,9 @@ use mainspring_shared::store::{
     ListKeys, ListTenants, NewKey, NewTenant, PLACE_KEPT_MS, Page, Result, RotateKey, TenantPatch,
     TenantUsage, TenantUsageQuery, Tenants, UpdateTenantOutcome,
 };
-use mainspring_shared::tenant::{KeyRecord, Limits, Retention, Tenant, resource, tenant_of};
+use mainspring_shared::tenant::{
+    KeyRecord, Limits, MoneyLimits, Retention, Tenant, resource, tenant_of,
+};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::webhook::DeliveryRecord;
 
@@ -49,6 +51,13 @@ impl Kept {
 
     pub(crate) fn get_mut(&mut self, id: TenantId) -> Option<&mut Tenant> {
         self.0.get_mut(&id)?.as_mut()
+    }
+
+    /// Those whose limits name money.
+    pub(crate) fn with_money(&self) -> Vec<TenantId> {
+        let kept = self.0.values().flatten();
+        let limited = kept.filter(|tenant| MoneyLimits::of(&tenant.limits).is_some());
+        limited.map(|tenant| tenant.id).collect()
     }
 
     /// Keeps nothing of a tenant but its number.

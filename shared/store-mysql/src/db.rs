@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use futures::TryStreamExt;
 use futures::future::{BoxFuture, FutureExt};
+use mainspring_shared::store::SchemaFault;
 use mainspring_shared::time::Timestamp;
 use mainspring_store_core::db::{
     Commit, Conn, Connection, Database, Done, Server, Statement, Transaction, Visit,
@@ -18,6 +19,7 @@ use sqlx::{AssertSqlSafe, Column, Either, Executor as _, Row as _, Type, TypeInf
 use crate::dialect::{Command, commands};
 use crate::fault::fault;
 use crate::migrate;
+use crate::schema;
 use crate::settings::Settings;
 
 /// How often a transaction is run that meets another one. A wait for a lock ends after a second.
@@ -163,6 +165,10 @@ macro_rules! connection {
 
             fn server(&mut self) -> BoxFuture<'_, Result<Server>> {
                 migrate::server(&mut self.0).boxed()
+            }
+
+            fn schema_faults(&mut self) -> BoxFuture<'_, Result<Vec<SchemaFault>>> {
+                schema::faults(&mut self.0).boxed()
             }
 
             fn clock(&mut self) -> BoxFuture<'_, Result<Timestamp>> {

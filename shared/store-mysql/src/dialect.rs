@@ -22,6 +22,7 @@ const TEXTS: &[&str] = &[
     include_str!("../sql/lists.sql"),
     include_str!("../sql/memories.sql"),
     include_str!("../sql/messages.sql"),
+    include_str!("../sql/money.sql"),
     include_str!("../sql/named.sql"),
     include_str!("../sql/projections.sql"),
     include_str!("../sql/pauses.sql"),

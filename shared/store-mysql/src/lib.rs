@@ -5,6 +5,7 @@ mod db;
 mod dialect;
 mod fault;
 mod migrate;
+mod schema;
 mod settings;
 
 use mainspring_shared::store::Result;

@@ -1,10 +1,9 @@
 //! The schema: what this program needs, and bringing a database there.
 
-use std::cmp::Ordering;
 use std::fmt::Write as _;
 use std::sync::LazyLock;
 
-use mainspring_shared::store::Error;
+use mainspring_shared::store::{Error, schema_fits};
 use mainspring_store_core::db::Server;
 use mainspring_store_core::fault::{Fault, Result};
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
@@ -75,17 +74,18 @@ fn needed() -> i64 {
     versions.max().unwrap_or(0)
 }
 
-/// Compares the version of a schema with the one that this program needs.
-fn compare(found: i64) -> Result<()> {
+/// Fails unless this program works on a version of the schema that a database has.
+async fn fits(conn: &mut MySqlConnection, found: i64) -> Result<()> {
     let needed = needed();
-    match found.cmp(&needed) {
-        Ordering::Less => Err(Fault::Schema(Error::SchemaMissing { found, needed })),
-        Ordering::Equal => Ok(()),
-        Ordering::Greater => Err(Fault::Schema(Error::SchemaNewer {
-            found,
-            known: needed,
-        })),
-    }
+    let oldest = if found > needed {
+        sqlx::query_scalar("SELECT min(oldest) FROM schema_compatibility")
+            .fetch_one(conn)
+            .await
+            .map_err(fault)?
+    } else {
+        None
+    };
+    schema_fits(found, needed, oldest).map_err(Fault::Schema)
 }
 
 /// Does what the policy says, on a connection of its own: the lock that keeps other processes from
@@ -95,7 +95,7 @@ pub(crate) async fn prepare(settings: &Settings) -> Result<()> {
     let prepared = match settings.schema {
         SchemaPolicy::Create => migrate(&mut conn).await,
         SchemaPolicy::Verify => match found(&mut conn).await {
-            Ok(found) => compare(found),
+            Ok(found) => fits(&mut conn, found).await,
             Err(fault) => Err(fault),
         },
     };
@@ -105,16 +105,17 @@ pub(crate) async fn prepare(settings: &Settings) -> Result<()> {
 }
 
 async fn migrate(conn: &mut MySqlConnection) -> Result<()> {
-    if found(conn).await? >= needed() {
-        return compare(found(conn).await?);
+    let before = found(conn).await?;
+    if before >= needed() {
+        return fits(conn, before).await;
     }
-    match MIGRATOR.run(conn).await {
+    match MIGRATOR.run(&mut *conn).await {
         Ok(()) => Ok(()),
         // A newer program came in between.
-        Err(MigrateError::VersionMissing(found)) => Err(Fault::Schema(Error::SchemaNewer {
-            found,
-            known: needed(),
-        })),
+        Err(MigrateError::VersionMissing(_)) => {
+            let found = found(conn).await?;
+            fits(conn, found).await
+        }
         Err(MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) => {
             Err(fault(error))
         }
@@ -185,7 +186,7 @@ async fn index(conn: &mut MySqlConnection, policy: SchemaPolicy) -> Result<()> {
 /// What the server says of itself, on a database whose schema fits.
 pub(crate) async fn server(conn: &mut MySqlConnection) -> Result<Server> {
     let schema = found(conn).await?;
-    compare(schema)?;
+    fits(conn, schema).await?;
     let version: String = sqlx::query_scalar("SELECT version()")
         .fetch_one(conn)
         .await

@@ -66,6 +66,7 @@ const AUDITS: &[(&str, &str)] = &[
     audit!("blob.held"),
     audit!("projection.of_send"),
     audit!("tenant.seats"),
+    audit!("tenant.money"),
 ];
 
 /// Runs every invariant. Each query sees one snapshot, so live traffic does not confuse it.

@@ -19,7 +19,7 @@ use crate::rows::Fields;
 use crate::runs;
 use crate::store::PostgresStore;
 use crate::timers;
-use crate::{agents, blobs, extractions, folds, projections, seats, skills};
+use crate::{agents, blobs, extractions, folds, money, projections, seats, skills};
 
 #[async_trait]
 impl Inspect for PostgresStore {
@@ -136,6 +136,7 @@ async fn dump_once(connection: &mut PgConnection) -> std::result::Result<Dump, F
         .map(|row| Fields::new(row, "tenants").take("tenant"));
     let tenants = tenants.map(|id| id.map(TenantId)).collect::<Result<_>>()?;
     let (seat_limits, seats) = seats::dump(&mut tx).await?;
+    let (money_aside, money_days) = money::dump(&mut tx).await?;
     let timers = timers::dump(&mut tx).await?;
     tx.commit().await?;
     Ok(Dump {
@@ -152,6 +153,8 @@ async fn dump_once(connection: &mut PgConnection) -> std::result::Result<Dump, F
         tenants,
         seat_limits,
         seats,
+        money_aside,
+        money_days,
         timers,
     })
 }

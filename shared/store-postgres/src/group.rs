@@ -168,7 +168,7 @@ pub(crate) async fn drive<G: Group>(
         items,
         outcomes: items.iter().map(|_| None).collect(),
         batches: split(group, items),
-        attempts: Attempts::default(),
+        attempts: Attempts::shared(),
         bad_data: None,
     };
     drive.set_aside_contended().await?;

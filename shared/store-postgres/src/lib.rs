@@ -50,14 +50,18 @@ mod folds;
 mod group;
 mod ledger;
 mod migrate;
+mod money;
 mod pieces;
 mod projections;
 mod retry;
+mod row_security;
 mod rows;
 mod runs;
+mod schema;
 mod silence;
 
 pub use migrate::ddl;
 pub use retry::TooManyConnections;
+pub use row_security::ddl as row_security_ddl;
 pub use settings::{SchemaPolicy, Settings};
 pub use store::PostgresStore;

@@ -3,12 +3,13 @@
 use std::fmt::Write as _;
 use std::sync::LazyLock;
 
-use mainspring_shared::store::{Error, Result};
+use mainspring_shared::store::{Result, schema_fits};
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::{Connection, PgConnection, Row, SqlStr};
 
 use crate::memories;
-use crate::retry::{Fault, is_undefined_table, refused};
+use crate::retry::{Fault, is_undefined_table, refused, sql};
+use crate::row_security;
 use crate::settings::{SchemaPolicy, Settings};
 
 /// What `migrations/embed.rs` found: version, title and text of each file.
@@ -56,17 +57,17 @@ pub(crate) fn needed() -> i64 {
     versions.max().unwrap_or(0)
 }
 
-/// Compares the version of a schema with the one that this program needs.
-pub(crate) fn compare(found: i64) -> Result<()> {
+/// Fails unless this program works on a version of the schema that a database has.
+async fn fits(connection: &mut PgConnection, found: i64) -> Result<()> {
     let needed = needed();
-    match found.cmp(&needed) {
-        std::cmp::Ordering::Less => Err(Error::SchemaMissing { found, needed }),
-        std::cmp::Ordering::Equal => Ok(()),
-        std::cmp::Ordering::Greater => Err(Error::SchemaNewer {
-            found,
-            known: needed,
-        }),
-    }
+    let oldest = if found > needed {
+        let row = sql!("reads/oldest").fetch_one(connection).await;
+        row.and_then(|row| row.try_get("oldest"))
+            .map_err(Fault::from)?
+    } else {
+        None
+    };
+    schema_fits(found, needed, oldest)
 }
 
 /// Does what the policy says, on a connection of its own: its session ends with it, and so does
@@ -79,7 +80,7 @@ pub(crate) async fn prepare(settings: &Settings) -> Result<bool> {
         SchemaPolicy::Create => migrate(&mut connection).await,
         SchemaPolicy::Verify => {
             let found = verify(&mut connection).await?;
-            compare(found)
+            fits(&mut connection, found).await
         }
     };
     let wanted = match settings.schema {
@@ -90,6 +91,14 @@ pub(crate) async fn prepare(settings: &Settings) -> Result<bool> {
         Ok(()) if settings.pgvector => memories::prepare(&mut connection, wanted).await,
         prepared => prepared.map(|()| false),
     };
+    // Behind what the extension adds, whose tables have tenants, too.
+    let pgvector = match pgvector {
+        Ok(used) if settings.row_security => {
+            let walled = row_security::prepare(&mut connection, settings.schema).await;
+            walled.map(|()| used)
+        }
+        pgvector => pgvector,
+    };
     // Everything is committed; a failure to say goodbye changes nothing.
     let _ = connection.close().await;
     pgvector
@@ -98,15 +107,15 @@ pub(crate) async fn prepare(settings: &Settings) -> Result<bool> {
 async fn migrate(connection: &mut PgConnection) -> Result<()> {
     let found = verify(connection).await?;
     if found > needed() {
-        return compare(found);
+        return fits(connection, found).await;
     }
-    match MIGRATOR.run(connection).await {
+    match MIGRATOR.run(&mut *connection).await {
         Ok(()) => Ok(()),
         // A newer program came in between.
-        Err(MigrateError::VersionMissing(found)) => Err(Error::SchemaNewer {
-            found,
-            known: needed(),
-        }),
+        Err(MigrateError::VersionMissing(_)) => {
+            let found = verify(connection).await?;
+            fits(connection, found).await
+        }
         Err(MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) => {
             Err(Fault::from(error).into())
         }

@@ -10,8 +10,8 @@ use mainspring_shared::session::{SessionRecord, SessionStatus};
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
     AuditOptions, AuditPiece, Audited, FindMessages, FindSteps, ListSends, ListSessions,
-    ModelUsage, Page, QueueStats, ReadInbox, ReadMessages, Reads, Result, ScalingStats, ServerInfo,
-    SessionUsage, StepAt, Violation,
+    ModelUsage, Page, QueueStats, ReadInbox, ReadMessages, Reads, Result, ScalingStats,
+    SchemaFault, ServerInfo, SessionUsage, StepAt, Violation, schema_fits,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallRecord;
@@ -24,9 +24,10 @@ use crate::audit_pieces;
 use crate::columns::{metadata, text};
 use crate::folds;
 use crate::ledger::RoundKey;
-use crate::migrate::compare;
+use crate::migrate::needed;
 use crate::retry::{Pool, fetch, sql};
 use crate::rows::{Fields, calls_in_order, key_columns, readable, send_columns, sends_in_order};
+use crate::schema;
 use crate::store::PostgresStore;
 
 #[async_trait]
@@ -40,6 +41,10 @@ impl Reads for PostgresStore {
 
     async fn check(&self) -> Result<ServerInfo> {
         check(&self.pools.claimers).await
+    }
+
+    async fn schema_faults(&self) -> Result<Vec<SchemaFault>> {
+        schema::faults(&self.pools.readers).await
     }
 
     async fn last_steps(&self, keys: Vec<SessionKey>) -> Result<Vec<i64>> {
@@ -92,14 +97,20 @@ pub(crate) async fn now(pool: &Pool) -> Result<Timestamp> {
     Ok(server(pool, 0).await?.now)
 }
 
-/// The server, whose schema must be the one that this program needs.
+/// The server, whose schema must be one that this program works on.
 pub(crate) async fn check(pool: &Pool) -> Result<ServerInfo> {
     let rows = fetch(pool, || sql!("reads/schema")).await?;
     let mut schema = 0;
     for row in &rows {
         schema = Fields::new(row, "_sqlx_migrations").take("version")?;
     }
-    compare(schema)?;
+    let mut oldest = None;
+    if schema > needed() {
+        for row in &fetch(pool, || sql!("reads/oldest")).await? {
+            oldest = Fields::new(row, "schema_compatibility").take("oldest")?;
+        }
+    }
+    schema_fits(schema, needed(), oldest)?;
     server(pool, schema).await
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainspring_shared::store::{Contended, Denial, Error, Result};
+use mainspring_shared::store::{Contended, Denial, Error, Result, scope};
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
@@ -12,6 +12,7 @@ use sqlx::{Connection, PgConnection, PgPool, Postgres};
 use tokio::time::{Instant, timeout};
 
 use crate::kept::Kept;
+use crate::row_security;
 use crate::silence::Silence;
 
 /// A statement with its arguments.
@@ -82,6 +83,8 @@ pub(crate) struct Pool {
     pub(crate) silence: Arc<Silence>,
     /// The sessions that were found locked.
     pub(crate) contended: Arc<Contended>,
+    /// Whether steps on behalf of one tenant are kept to its rows by the server.
+    pub(crate) row_security: bool,
 }
 
 /// How long a server may take to say that it is there.
@@ -243,9 +246,19 @@ fn denied(why: Denial, error: &sqlx::Error) -> Error {
 pub(crate) struct Attempts {
     conflicts: u32,
     losses: u32,
+    /// Whether the step has items of several tenants, whoever's task runs it.
+    shared: bool,
 }
 
 impl Attempts {
+    /// Attempts at a step with items of several tenants.
+    pub(crate) fn shared() -> Self {
+        Self {
+            shared: true,
+            ..Self::default()
+        }
+    }
+
     /// How often a conflict was met.
     pub(crate) fn conflicts(&self) -> u32 {
         self.conflicts
@@ -292,6 +305,12 @@ impl Attempts {
         work: impl AsyncFnOnce(&mut PgConnection) -> std::result::Result<T, Fault>,
     ) -> std::result::Result<T, Fault> {
         let mut held = self.connection(pool).await?;
+        let tenant = scope().filter(|_| pool.row_security && !self.shared);
+        if let Some(tenant) = tenant {
+            let entered = row_security::enter(held.connection(), tenant);
+            let entered = pool.silence.answer(pool.patience, entered).await;
+            entered.ok_or_else(no_answer)??;
+        }
         let answer = pool.silence.answer(pool.patience, work(held.connection()));
         let done = answer.await.ok_or_else(no_answer)?;
         if done.is_err() {
@@ -299,6 +318,12 @@ impl Attempts {
             // next attempt may be on another one, and would pass over what this one still holds.
             let answer = timeout(PING_MAX, held.connection().ping()).await;
             if !matches!(answer, Ok(Ok(()))) {
+                return done;
+            }
+        }
+        if tenant.is_some() {
+            let left = timeout(PING_MAX, row_security::leave(held.connection())).await;
+            if !matches!(left, Ok(Ok(()))) {
                 return done;
             }
         }

@@ -33,6 +33,9 @@ pub struct Settings {
     /// Whether the extension pgvector is used where it is there, and added where the schema is created
     /// and it can be.
     pub pgvector: bool,
+    /// Whether the server itself keeps tenants apart in what is asked on behalf of one
+    /// ([`scoped`](mainspring_shared::store::scoped)): by policies on every table, under a role of their own.
+    pub row_security: bool,
     /// Connections for what commits synchronously.
     pub writers: u32,
     /// Connections for claims, sweeps and reads by key.
@@ -62,6 +65,7 @@ impl Settings {
             url: url.into(),
             schema: SchemaPolicy::default(),
             pgvector: true,
+            row_security: false,
             writers: 8,
             claimers: 4,
             streamers: 2,
@@ -106,6 +110,7 @@ impl fmt::Debug for Settings {
         f.debug_struct("Settings")
             .field("schema", &self.schema)
             .field("pgvector", &self.pgvector)
+            .field("row_security", &self.row_security)
             .field("writers", &self.writers)
             .field("claimers", &self.claimers)
             .field("streamers", &self.streamers)
@@ -184,6 +189,7 @@ pub(crate) fn pools(settings: &Settings) -> Result<Pools> {
             patience: timeout + ON_ITS_WAY,
             silence: silence.clone(),
             contended: Arc::default(),
+            row_security: settings.row_security,
         }
     };
     let timeout = settings.statement_timeout;

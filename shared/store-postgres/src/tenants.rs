@@ -18,8 +18,8 @@ use crate::columns::{json, maybe_text, text};
 use crate::reads::{page, sum};
 use crate::retry::{Fault, PgQuery, execute, fetch, repeatable, sql};
 use crate::rows::Fields;
-use crate::seats;
 use crate::store::PostgresStore;
+use crate::{money, seats};
 
 #[async_trait]
 impl Tenants for PostgresStore {
@@ -331,6 +331,7 @@ async fn update(
     let changed = one(&mut tx, change, tenant).await?;
     if let Some(limits) = &patch.limits {
         seats::follow(&mut tx, at, id, SeatLimits::of(limits)).await?;
+        money::follow(&mut tx, id, limits).await?;
     }
     tx.commit().await?;
     let changed = changed.map(Box::new);

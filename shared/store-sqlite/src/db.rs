@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use futures::TryStreamExt;
 use futures::future::{BoxFuture, FutureExt};
+use mainspring_shared::store::SchemaFault;
 use mainspring_shared::time::Timestamp;
 use mainspring_store_core::db::{
     Commit, Conn, Connection, Database, Done, Server, Statement, Transaction, Visit,
@@ -22,6 +23,7 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 use crate::fault::fault;
 use crate::lock::DirLock;
 use crate::migrate::{self, MigratePolicy};
+use crate::schema;
 
 /// How often a transaction is begun while another program holds the file. Each attempt waits for
 /// the connection's busy timeout.
@@ -269,6 +271,10 @@ macro_rules! connection {
 
             fn server(&mut $self) -> BoxFuture<'_, Result<Server>> {
                 server($conn).boxed()
+            }
+
+            fn schema_faults(&mut $self) -> BoxFuture<'_, Result<Vec<SchemaFault>>> {
+                schema::faults($conn).boxed()
             }
 
             fn clock(&mut $self) -> BoxFuture<'_, Result<Timestamp>> {

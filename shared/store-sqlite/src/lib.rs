@@ -7,6 +7,7 @@ mod lock;
 mod migrate;
 mod open;
 mod options;
+mod schema;
 
 /// The store on one SQLite file. The data directory is held until the store is dropped and the
 /// work in flight has ended.

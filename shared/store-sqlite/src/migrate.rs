@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::LazyLock;
 
-use mainspring_shared::store::Error;
+use mainspring_shared::store::{Error, schema_fits};
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::{SqlStr, SqliteConnection};
 
@@ -82,30 +82,28 @@ pub(crate) async fn found(conn: &mut SqliteConnection) -> Result<i64> {
     Ok(version)
 }
 
-/// Fails unless the file has the schema that this program needs.
+/// Fails unless the file has a schema that this program works on.
 pub(crate) async fn verify(conn: &mut SqliteConnection) -> Result<i64> {
     let (found, needed) = (found(conn).await?, needed());
-    if found < needed {
-        return Err(Fault::Schema(Error::SchemaMissing { found, needed }));
-    }
-    refuse_newer(found)?;
+    let oldest = if found > needed {
+        sqlx::query_scalar(include_str!("../sql/transaction/schema_oldest.sql"))
+            .fetch_one(conn)
+            .await
+            .map_err(fault)?
+    } else {
+        None
+    };
+    schema_fits(found, needed, oldest).map_err(Fault::Schema)?;
     Ok(found)
 }
 
 /// Makes sure of the schema, as the policy says.
 pub(crate) async fn prepare(conn: &mut SqliteConnection, policy: MigratePolicy) -> Result<()> {
-    let found = found(conn).await?;
-    refuse_newer(found)?;
-    if found == needed() {
+    if policy == MigratePolicy::Create && found(conn).await? < needed() {
+        MIGRATOR.run(&mut *conn).await.map_err(failed)?;
         return Ok(());
     }
-    match policy {
-        MigratePolicy::Create => {
-            MIGRATOR.run(&mut *conn).await.map_err(failed)?;
-            Ok(())
-        }
-        MigratePolicy::Verify => verify(conn).await.map(drop),
-    }
+    verify(conn).await.map(drop)
 }
 
 /// Makes sure of the index that a journal needs, as the policy says.
@@ -124,14 +122,6 @@ pub(crate) async fn index_steps(conn: &mut SqliteConnection, policy: MigratePoli
     }
     let made = sqlx::query(statement).execute(conn).await;
     made.map_err(fault)?;
-    Ok(())
-}
-
-fn refuse_newer(found: i64) -> Result<()> {
-    let known = needed();
-    if found > known {
-        return Err(Fault::Schema(Error::SchemaNewer { found, known }));
-    }
     Ok(())
 }
 

@@ -65,6 +65,7 @@ pub(super) async fn answer(
         return spoiled;
     }
     let said = said(&prompt, &script, &hash);
+    open.bills(said.usage);
     open.answers(
         if said.tools.is_empty() {
             "reply"
@@ -113,6 +114,7 @@ fn enter(
             .keeps_bodies()
             .then(|| String::from_utf8_lossy(body).into_owned()),
         answer: String::new(),
+        billed: None,
         status: 0,
         ended_at: None,
         end: None,
@@ -187,6 +189,15 @@ fn said(prompt: &Prompt, script: &Script, hash: &str) -> Said {
         None if prompt.results.is_empty() => format!("echo: {}", prompt.text),
         None => format!("results: {}", prompt.results.join("; ")),
     };
+    let most = prompt.tokens_max.filter(|_| script.bounded);
+    let is_cut = most.is_some_and(|most| words(&text) > most);
+    let text = match most {
+        Some(most) if is_cut => {
+            let kept: Vec<&str> = text.split_whitespace().take(most).collect();
+            kept.join(" ")
+        }
+        Some(_) | None => text,
+    };
     let called: usize = tools
         .iter()
         .map(|(_, arguments)| 1 + words(&arguments.to_string()))
@@ -198,7 +209,7 @@ fn said(prompt: &Prompt, script: &Script, hash: &str) -> Said {
         reasoning: script.reason.clone(),
         text,
         tools,
-        length: script.length,
+        length: script.length || is_cut,
         refuse: script.refuse,
         usage: (!script.nousage).then_some((prompt.words, written)),
     }

@@ -86,6 +86,7 @@ fn set(script: &mut Script, name: &str, text: &str, words: &[&str]) -> Option<()
         ("length", _) => script.length = flag?,
         ("refuse", _) => script.refuse = flag?,
         ("nousage", _) => script.nousage = flag?,
+        ("bounded", _) => script.bounded = flag?,
         _ => return None,
     }
     Some(())

@@ -54,6 +54,9 @@ pub struct Entry {
     pub body: Option<String>,
     /// What was answered: `reply`, `tool_calls`, or the directive that spoiled it.
     pub answer: String,
+    /// Words read and written that are billed, from when the answer begins: all of it, whoever hears it.
+    #[serde(default)]
+    pub billed: Option<(usize, usize)>,
     /// The status that was answered.
     pub status: u16,
     /// When the answer ended.
@@ -202,6 +205,11 @@ impl Open {
             what.clone_into(&mut entry.answer);
             entry.status = status;
         });
+    }
+
+    /// Notes what it costs.
+    pub(super) fn bills(&self, words: Option<(usize, usize)>) {
+        self.entry(|entry| entry.billed = words);
     }
 
     /// Notes that nothing is left to send.

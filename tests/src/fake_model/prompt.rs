@@ -30,6 +30,8 @@ pub(super) struct Prompt {
     pub(super) results: Vec<String>,
     pub(super) messages: usize,
     pub(super) words: usize,
+    /// Tokens that the answer may have.
+    pub(super) tokens_max: Option<usize>,
 }
 
 #[derive(Deserialize)]
@@ -37,6 +39,8 @@ struct Body {
     model: String,
     #[serde(default)]
     stream: bool,
+    #[serde(default, alias = "max_completion_tokens", alias = "max_output_tokens")]
+    max_tokens: Option<usize>,
     #[serde(default)]
     stream_options: Option<StreamOptions>,
     #[serde(default)]
@@ -78,6 +82,7 @@ impl Prompt {
         let mut prompt = Self {
             model: body.model,
             stream: body.stream,
+            tokens_max: body.max_tokens,
             include_usage: body
                 .stream_options
                 .is_some_and(|options| options.include_usage),

@@ -30,6 +30,7 @@ use super::directive;
 /// | `[[split]]` | sends every byte in a write of its own |
 /// | `[[length]]`, `[[refuse]]` | ends for this reason |
 /// | `[[nousage]]` | reports no usage |
+/// | `[[bounded]]` | says no more words than the request allows tokens, and ends for that reason |
 #[derive(Debug, Clone, PartialEq, Default)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -55,6 +56,7 @@ pub struct Script {
     pub(super) length: bool,
     pub(super) refuse: bool,
     pub(super) nousage: bool,
+    pub(super) bounded: bool,
 }
 
 /// A refusal by status.
@@ -128,6 +130,7 @@ impl Script {
             length: self.length || default.length,
             refuse: self.refuse || default.refuse,
             nousage: self.nousage || default.nousage,
+            bounded: self.bounded || default.bounded,
         }
     }
 }

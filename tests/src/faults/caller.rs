@@ -40,6 +40,11 @@ impl Caller {
             .await
     }
 
+    /// Changes something until there is an answer; a repeat changes it again.
+    pub async fn patch(&mut self, path: &str, body: &Value) -> Result<Answer> {
+        self.ask("PATCH", path, body.to_string().into(), &[]).await
+    }
+
     /// Reads until there is an answer; an error unless it is 200.
     pub async fn get(&mut self, path: &str) -> Result<Value> {
         let answer = self.ask("GET", path, Bytes::new(), &[]).await?;

@@ -1,7 +1,7 @@
 //! What every store does, case by case.
 //!
 //! A case is an async function over `&dyn Inspect`, in the module of its noun, and listed once in
-//! [`store_cases!`](crate::store_cases). A backend says how to open an empty store and gets one
+//! [`session_cases!`](crate::session_cases) or [`installation_cases!`](crate::installation_cases). A backend says how to open an empty store and gets one
 //! named test per case from [`store_suite!`](crate::store_suite). Cases tell the time themselves,
 //! from [`prelude::START`] on, so that they do not depend on the database's clock.
 
@@ -9,7 +9,10 @@ pub mod accounts;
 pub mod harness;
 pub mod prelude;
 
-mod list;
+mod list {
+    mod installation;
+    mod sessions;
+}
 
 pub mod accept;
 pub mod agents;
@@ -38,6 +41,7 @@ pub mod inbox;
 pub mod keepers;
 pub mod lists;
 pub mod memories;
+pub mod money;
 pub mod park;
 pub mod pauses;
 pub mod places;
@@ -103,6 +107,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("keepers", include_str!("store/keepers.rs")),
     ("lists", include_str!("store/lists.rs")),
     ("memories", include_str!("store/memories.rs")),
+    ("money", include_str!("store/money.rs")),
     ("park", include_str!("store/park.rs")),
     ("pauses", include_str!("store/pauses.rs")),
     ("provider_keys", include_str!("store/provider_keys.rs")),
@@ -131,11 +136,18 @@ const SOURCES: &[(&str, &str)] = &[
 
 macro_rules! names {
     ($($module:ident { $($case:ident,)* })*) => {
-        /// Every listed case, by module.
-        const LISTED: &[(&str, &[&str])] = &[$((stringify!($module), &[$(stringify!($case),)*]),)*];
+        &[$((stringify!($module), &[$(stringify!($case),)*]),)*]
     };
 }
-crate::store_cases!(names);
+
+/// Names of cases, by module.
+type Listed = &'static [(&'static str, &'static [&'static str])];
+
+/// Every listed case.
+const LISTED: [Listed; 2] = [
+    crate::session_cases!(names),
+    crate::installation_cases!(names),
+];
 
 /// Fails when a case was written but is not in the list, so that no backend would run it.
 pub fn assert_complete() {
@@ -146,7 +158,10 @@ pub fn assert_complete() {
     for module in modules {
         let source = SOURCES.iter().find(|(name, _)| *name == module);
         let (_, source) = source.unwrap_or_else(|| panic!("{module} is not among the sources"));
-        let listed = LISTED.iter().find(|(name, _)| *name == module);
+        let listed = LISTED
+            .into_iter()
+            .flatten()
+            .find(|(name, _)| *name == module);
         let (_, listed) = listed.unwrap_or_else(|| panic!("no case of {module} is listed"));
         let written = source.lines().filter_map(|line| {
             let rest = line.strip_prefix("pub async fn ")?;
@@ -171,7 +186,8 @@ macro_rules! store_suite {
             $crate::suites::store::assert_complete();
         }
 
-        $crate::store_cases!($crate::store_suite_tests);
+        $crate::session_cases!($crate::store_suite_tests);
+        $crate::installation_cases!($crate::store_suite_tests);
     };
 }
 

@@ -9,7 +9,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use mainspring_shared::store::{
     Agents, BlobRows, Boots, Calibrations, Calls, Error, Extractions, Leases, Lists, Memories,
-    Pauses, ProviderKeys, Reads, Result, Runs, Sends, Sessions, Skills, Store, Sweeps,
+    Money, Pauses, ProviderKeys, Reads, Result, Runs, Sends, Sessions, Skills, Store, Sweeps,
     TenantErasures, Tenants, Timers, Webhooks,
 };
 use tokio::sync::watch;

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use mainspring_shared::id::TenantId;
 use mainspring_shared::store::{
     Agents, BlobRows, Boots, Calibrations, Calls, Dump, Extractions, Inspect, Leases, Lists,
-    Memories, Pauses, ProviderKeys, Reads, Result, Runs, Sends, Sessions, Skills, Sweeps,
+    Memories, Money, Pauses, ProviderKeys, Reads, Result, Runs, Sends, Sessions, Skills, Sweeps,
     TenantErasures, Tenants, Timers, Webhooks,
 };
 use mainspring_shared::time::{Clock, Timestamp};

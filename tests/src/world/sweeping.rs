@@ -25,6 +25,7 @@ pub(super) async fn sweep(
         store.wake_paused(100).await.expect("never fails");
         let alarms = store.sweep_alarms(boot, 100).await.expect("never fails");
         let called = store.call_seats(None).await.expect("never fails");
+        store.sweep_money(100).await.expect("never fails");
         let reported = store.report_children(None, 100).await;
         let reported = reported.expect("never fails");
         let query = SweepReady {

@@ -13,6 +13,7 @@ mod inbox;
 mod journal;
 mod long_memory;
 mod malformed;
+mod row_security;
 mod runs;
 mod storm;
 mod telemetry;

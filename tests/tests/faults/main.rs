@@ -6,6 +6,7 @@ mod context;
 mod detached;
 mod kill;
 mod model;
+mod money;
 mod mysql;
 mod pause;
 mod runs;

@@ -26,6 +26,7 @@ mod leaves;
 mod lives;
 mod memory;
 mod models;
+mod money;
 mod outages;
 mod output;
 mod pauses;

@@ -128,7 +128,7 @@ impl Permit<'_> {
                 state.breaker.succeeded(self.is_probe);
                 state.rates.correct(self.tokens, reply.usage.input_tokens);
             }
-            Err(Error::Unavailable { .. } | Error::Timeout { .. }) => {
+            Err(Error::Unreached { .. } | Error::Unavailable { .. } | Error::Timeout { .. }) => {
                 state.breaker.failed(self.is_probe, now);
             }
             // It may never have been sent: nothing is known of the provider.

@@ -371,14 +371,23 @@ fn broken(error: &reqwest::Error) -> Error {
         source = inner.source();
     }
     let what = if error.is_connect() && error.is_timeout() {
-        return Error::unavailable("connecting took too long");
+        "connecting took too long"
     } else if error.is_connect() {
         "no connection"
     } else {
         "the connection broke"
     };
-    match kind {
-        Some(kind) if kind != io::ErrorKind::Other => Error::unavailable(format!("{what}: {kind}")),
-        _ => Error::unavailable(what),
+    let message = match kind {
+        _ if error.is_connect() && error.is_timeout() => what.to_owned(),
+        Some(kind) if kind != io::ErrorKind::Other => format!("{what}: {kind}"),
+        _ => what.to_owned(),
+    };
+    if error.is_connect() {
+        Error::Unreached {
+            message,
+            retry_after: None,
+        }
+    } else {
+        Error::unavailable(message)
     }
 }

@@ -176,7 +176,12 @@ pub(super) fn classify(status: u16, refusal: &Refusal, retry_after: Option<Durat
             message,
             retry_after,
         },
-        408 | 409 | 425 | 500..=599 => Error::Unavailable {
+        // It may have worked on the answer for as long as it was waited for.
+        408 | 504 => Error::Unavailable {
+            message,
+            retry_after,
+        },
+        409 | 425 | 500..=599 => Error::Unreached {
             message,
             retry_after,
         },
@@ -202,7 +207,17 @@ fn refused(refusal: &Refusal, message: String) -> Error {
 /// The error for an error object inside an answer that began with 200.
 pub(super) fn classify_inside(refusal: &Refusal) -> Error {
     if let Some(status) = refusal.status {
-        return classify(status, refusal, None);
+        return match classify(status, refusal, None) {
+            // The answer had begun.
+            Error::Unreached {
+                message,
+                retry_after,
+            } => Error::Unavailable {
+                message,
+                retry_after,
+            },
+            other => other,
+        };
     }
     let message = refusal.message.clone();
     if refusal.hints(&["rate_limit", "rate limit", "too_many_requests"]) {

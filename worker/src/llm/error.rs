@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use mainspring_shared::error::{Code, Coded};
+use mainspring_shared::tenant::{MoneySpan, Usd};
 use mainspring_shared::time::Span;
 
 /// What an attempt was waiting for when its time was over.
@@ -33,6 +34,8 @@ pub enum Hold {
     Outage,
     /// It would refuse: its limits, or those of the configuration, are reached.
     Rate,
+    /// What is left of the tenant's money is set aside for its other calls.
+    Money,
 }
 
 impl Hold {
@@ -41,6 +44,7 @@ impl Hold {
         match self {
             Self::Outage => "outage",
             Self::Rate => "rate",
+            Self::Money => "money",
         }
     }
 }
@@ -72,12 +76,24 @@ pub enum Error {
     #[error("the provider is not asked for another {}: {}", Span(*.wait), match .why {
         Hold::Outage => "it was not available",
         Hold::Rate => "its rate limit is reached",
+        Hold::Money => "what is left of the tenant's money is set aside for other calls",
     })]
     Held {
         /// Why.
         why: Hold,
         /// For how long.
         wait: Duration,
+    },
+    /// The tenant has spent what its calls may cost. Nobody was asked.
+    #[error(
+        "the tenant has spent the {} US dollars that it may spend in a {} (limits.usd_per_{})",
+        .limit.dollars(), .span.as_str(), .span.as_str()
+    )]
+    Spent {
+        /// The limit.
+        limit: Usd,
+        /// What it is for.
+        span: MoneySpan,
     },
     /// The provider refuses the key, or the account behind it.
     #[error("the provider refuses the key: {message}")]
@@ -131,7 +147,15 @@ pub enum Error {
         /// What happened.
         message: String,
     },
-    /// The provider cannot be reached, failed, or broke off before the end of its answer.
+    /// The provider cannot be reached, or failed before it began to answer: it bills nothing.
+    #[error("the provider is not available: {message}")]
+    Unreached {
+        /// The provider's words, or what happened to the connection.
+        message: String,
+        /// How long it asked us to wait.
+        retry_after: Option<Duration>,
+    },
+    /// The provider failed, or broke off before the end of its answer: it may bill what it has read and written.
     #[error("the provider is not available: {message}")]
     Unavailable {
         /// The provider's words, or what happened to the connection.
@@ -145,6 +169,27 @@ impl Error {
     /// Whether the same request would fail again however often it is sent.
     pub fn is_permanent(&self) -> bool {
         matches!(self, Self::CallFailed { .. } | Self::TotalTimeout) || !self.code().retryable()
+    }
+
+    /// Whether it is certain that nothing is billed for the attempt, as long as nothing came of an answer.
+    pub fn is_free(&self) -> bool {
+        match self {
+            Self::RateLimited { .. }
+            | Self::Held { .. }
+            | Self::Spent { .. }
+            | Self::Auth { .. }
+            | Self::ContextOverflow { .. }
+            | Self::Refused { .. }
+            | Self::CallFailed { .. }
+            | Self::NoModel { .. }
+            | Self::InvalidRequest { .. }
+            | Self::Content { .. }
+            | Self::Unreached { .. } => true,
+            Self::Timeout { .. }
+            | Self::TotalTimeout
+            | Self::BadResponse { .. }
+            | Self::Unavailable { .. } => false,
+        }
     }
 
     /// An answer that is not the provider's protocol.
@@ -178,21 +223,27 @@ impl Coded for Error {
             Self::BadResponse { .. } => Code::LlmBadResponse,
             Self::NoModel { .. } | Self::InvalidRequest { .. } => Code::LlmInvalidRequest,
             Self::Content { code, .. } => *code,
-            Self::Unavailable { .. }
+            Self::Unreached { .. }
+            | Self::Unavailable { .. }
             | Self::Held {
                 why: Hold::Outage, ..
             } => Code::LlmUnavailable,
+            Self::Held {
+                why: Hold::Money, ..
+            } => Code::LimitMoney,
+            Self::Spent { .. } => Code::BudgetExceeded,
         }
     }
 
     fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::RateLimited { retry_after, .. } | Self::Unavailable { retry_after, .. } => {
-                *retry_after
-            }
+            Self::RateLimited { retry_after, .. }
+            | Self::Unreached { retry_after, .. }
+            | Self::Unavailable { retry_after, .. } => *retry_after,
             Self::Held { wait, .. } => Some(*wait),
             Self::Timeout { .. }
             | Self::TotalTimeout
+            | Self::Spent { .. }
             | Self::Auth { .. }
             | Self::ContextOverflow { .. }
             | Self::Refused { .. }
@@ -228,11 +279,19 @@ mod tests {
             },
             Error::bad("x"),
             Error::unavailable("x"),
+            Error::Held {
+                why: Hold::Money,
+                wait: Duration::from_secs(1),
+            },
         ] {
             assert!(!passing.is_permanent(), "{passing}");
         }
         for lasting in [
             Error::TotalTimeout,
+            Error::Spent {
+                limit: Usd(1_500_000),
+                span: MoneySpan::Day,
+            },
             Error::Auth {
                 message: message.clone(),
             },

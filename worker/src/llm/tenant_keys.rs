@@ -86,7 +86,7 @@ impl TenantKeys {
                 if let Some(known) = known.filter(|known| within(known, VALID_AWAY)) {
                     return Ok(known.model(shared));
                 }
-                return Err(Error::Unavailable {
+                return Err(Error::Unreached {
                     message: format!(
                         "whether the tenant has a key of its own cannot be read: {error}"
                     ),

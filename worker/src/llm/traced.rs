@@ -1,17 +1,29 @@
 //! A model as sends ask it: with the key of their tenant, and seen in traces.
 
+use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use mainspring_runtime::telemetry::spans::{self, Content};
+use mainspring_shared::budget::{ANSWER_TOKENS_MIN, Caps, Price};
 use mainspring_shared::error::Coded as _;
 use mainspring_shared::id::SessionKey;
 use mainspring_shared::message::{ContentPart, Role, plain_text};
+use mainspring_shared::tenant::{Usd, nano_usd};
+use mainspring_shared::usage::Usage;
 use serde_json::{Value, json};
 use tracing::{Instrument as _, Span};
 
+use crate::Kernel;
+use crate::money::{Aside, Cost, Money, NoMoney};
+use crate::send::size_at_most;
 use crate::worker::Parts;
 
-use super::{Chunk, Error, Finish, Model, Reply, Request, Resolved};
+use super::{Chunk, Error, Finish, Hold, InBackground, Model, Reply, Request, Resolved, direct};
+
+/// How long to wait for money that other calls have set aside, the first time.
+const BUSY: Duration = Duration::from_millis(250);
 
 /// Messages of a request that a span holds at most: what is new is at the end.
 const MESSAGES_MAX: usize = 20;
@@ -21,22 +33,130 @@ const MESSAGES_MAX: usize = 20;
 pub(crate) struct Traced {
     client: Arc<dyn Model>,
     provider: Arc<str>,
+    price: Option<Price>,
     session: SessionKey,
     parts: Parts,
+    money: Arc<Money>,
+    /// Tokens that a request is read as at least, by what the provider counted before.
+    input_min: u64,
+    /// Whether an answer may have fewer tokens than was asked for, as the tenant has no money left for more.
+    cut: Arc<AtomicBool>,
 }
 
 impl Traced {
-    pub(crate) fn new(resolved: &Resolved, session: SessionKey, parts: &Parts) -> Self {
+    pub(crate) fn new(resolved: &Resolved, session: SessionKey, kernel: &Kernel) -> Self {
         Self {
             client: Arc::clone(&resolved.client),
             provider: Arc::clone(&resolved.provider),
+            price: resolved.facts.price,
             session,
-            parts: parts.clone(),
+            parts: kernel.parts.clone(),
+            money: Arc::clone(&kernel.money),
+            input_min: 0,
+            cut: Arc::default(),
         }
     }
 
-    /// Makes one attempt, as [`Model::complete`].
+    /// The same for a request that is read as no fewer tokens than this.
+    pub(crate) fn reading(self, input_min: u64) -> Self {
+        Self { input_min, ..self }
+    }
+
+    /// Tells whether an answer may have fewer tokens than was asked for, as the tenant has no money left for
+    /// more.
+    pub(crate) fn cut(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.cut)
+    }
+
+    /// Makes one attempt, as [`Model::complete`], once the tenant has set aside what it costs at most.
     pub(crate) async fn complete(
+        &self,
+        request: &Request,
+        on_chunk: &mut (dyn for<'c> FnMut(Chunk<'c>) + Send),
+    ) -> Result<Reply, Error> {
+        let Some((mut aside, request)) = self.set_aside(request).await? else {
+            return self.traced(request, on_chunk).await;
+        };
+        let mut is_heard = false;
+        let mut heard = |chunk: Chunk<'_>| {
+            is_heard = true;
+            on_chunk(chunk);
+        };
+        aside.begin();
+        let answer = self.traced(&request, &mut heard).await;
+        match &answer {
+            Ok(reply) => {
+                let by_price = self.price.map(|price| price.of(&reply.usage));
+                let cost = reply.usage.cost_usd.or(by_price);
+                let cost = nano_usd(cost.unwrap_or_default());
+                aside.settle(&self.parts, cost).await;
+            }
+            Err(error) if error.is_free() && !is_heard => aside.settle(&self.parts, 0).await,
+            // Nobody knows what is billed: all of it counts.
+            Err(_) => drop(aside),
+        }
+        answer
+    }
+
+    /// Sets aside what a request costs at most, and holds it to that; none where nothing limits that.
+    async fn set_aside<'r>(
+        &self,
+        request: &'r Request,
+    ) -> Result<Option<(Aside, Cow<'r, Request>)>, Error> {
+        let is_paid = matches!(request.background, InBackground::TakenUp(_));
+        if is_paid || *self.provider == *direct::PROVIDER {
+            return Ok(None);
+        }
+        let input = size_at_most(request).max(self.input_min);
+        let wanted = u64::from(request.max_tokens);
+        let of = |output_tokens: u64| {
+            let usage = Usage {
+                input_tokens: input,
+                output_tokens,
+                ..Usage::default()
+            };
+            let cost = self.price.map(|price| price.at_most(&usage));
+            nano_usd(cost.unwrap_or_default())
+        };
+        let cost = Cost {
+            most: of(wanted),
+            least: of(wanted.min(ANSWER_TOKENS_MIN)),
+        };
+        let aside = self.money.set_aside(self.session.tenant, cost).await;
+        let aside = match aside {
+            Ok(Some(aside)) => aside,
+            Ok(None) => return Ok(None),
+            Err(NoMoney::Busy) => {
+                return Err(Error::Held {
+                    why: Hold::Money,
+                    wait: BUSY,
+                });
+            }
+            Err(NoMoney::Spent(span, limit)) => {
+                return Err(Error::Spent {
+                    limit: Usd::of_nano(limit),
+                    span,
+                });
+            }
+        };
+        if aside.amount() >= cost.most {
+            return Ok(Some((aside, Cow::Borrowed(request))));
+        }
+        let left = Caps {
+            nano_usd: Some(aside.amount()),
+            ..Caps::default()
+        };
+        // It has room for the least that is of any use.
+        let allowed = left.answer(input, wanted, self.price.as_ref());
+        let allowed = allowed.unwrap_or(ANSWER_TOKENS_MIN).min(wanted);
+        self.cut.store(true, Ordering::Relaxed);
+        let mut request = request.clone();
+        request.max_tokens = u32::try_from(allowed).unwrap_or(request.max_tokens);
+        Ok(Some((aside, Cow::Owned(request))))
+    }
+
+    /// Makes the attempt, seen in traces.
+    async fn traced(
         &self,
         request: &Request,
         on_chunk: &mut (dyn for<'c> FnMut(Chunk<'c>) + Send),

@@ -1,21 +1,24 @@
 //! The provider that is kept in the store.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use mainspring_shared::id::{MemoryId, SendId};
+use mainspring_shared::id::{MemoryId, SendId, TenantId};
 use mainspring_shared::memory::{
-    Account, Embedder, Embedding, Forget, Memory, MemoryError, Recall, Recalled, Remember,
-    TEXT_CHARS_MAX,
+    Account, Embedder, Embedding, Forget, Memory, MemoryError, PaidCall, Recall, Recalled,
+    Remember, TEXT_CHARS_MAX,
 };
 use mainspring_shared::store::{
     self, NewMemory, SaveMemory, SaveMemoryOutcome, SearchMemories, Store,
 };
+use mainspring_shared::tenant::nano_usd;
 use mainspring_shared::time::Clock;
 use sha2::{Digest, Sha256};
 use tokio::sync::Notify;
 use uuid::Uuid;
+
+use crate::money::{Aside, Cost, Money, NoMoney};
 
 /// Memory in the store.
 #[derive(Debug)]
@@ -25,6 +28,8 @@ pub struct Builtin {
     /// What makes vectors, and how long a question waits for its own.
     embedder: Option<(Arc<dyn Embedder>, Duration)>,
     saved: Notify,
+    /// Where vectors of questions are paid from: the worker that began last.
+    money: RwLock<Option<Arc<Money>>>,
 }
 
 impl Builtin {
@@ -39,7 +44,18 @@ impl Builtin {
             clock,
             embedder,
             saved: Notify::new(),
+            money: RwLock::default(),
         }
+    }
+
+    pub(super) fn pay_from(&self, money: &Arc<Money>) {
+        let mut own = self.money.write().unwrap_or_else(PoisonError::into_inner);
+        *own = Some(Arc::clone(money));
+    }
+
+    fn money(&self) -> Option<Arc<Money>> {
+        let money = self.money.read().unwrap_or_else(PoisonError::into_inner);
+        money.clone()
     }
 
     pub(super) fn embedder(&self) -> Option<Arc<dyn Embedder>> {
@@ -56,11 +72,23 @@ impl Builtin {
 
     /// A question's vector. None where there is nothing to make it, or it is away: words are searched all
     /// the same.
-    async fn embed(&self, text: &str, account: &Account) -> Option<Embedding> {
+    async fn embed(&self, tenant: TenantId, text: &str, account: &Account) -> Option<Embedding> {
         let (embedder, limit) = self.embedder.as_ref()?;
         let texts = vec![text.to_owned()];
+        let expected = embedder.expected(&texts);
+        let aside = match self.money() {
+            Some(money) => vectors_aside(&money, tenant, &expected).await,
+            None => Ok(None),
+        };
+        let mut aside = match aside {
+            Ok(aside) => aside,
+            Err(why) => return without_vector(why, account),
+        };
+        if let Some(aside) = &mut aside {
+            aside.begin();
+        }
         // Whoever asks may stop waiting at any time: until the answer is here, it counts as expected.
-        let call = account.open(embedder.expected(&texts));
+        let call = account.open(expected);
         let made = tokio::select! {
             biased;
             made = embedder.embed(texts) => made,
@@ -69,6 +97,11 @@ impl Builtin {
                 return without_vector(why, account);
             }
         };
+        if let (Some(aside), Some(money)) = (aside, self.money()) {
+            aside
+                .settle(money.parts(), nano_cost(made.paid.as_ref()))
+                .await;
+        }
         call.close(made.paid);
         match made.vectors {
             Ok(vectors) if vectors.is_empty() => without_vector("no vector was made", account),
@@ -76,6 +109,34 @@ impl Builtin {
             Err(error) => without_vector(error, account),
         }
     }
+}
+
+/// Of what a call for vectors is expected to cost, as much is set aside: how many tokens a text has, nobody
+/// knows exactly.
+const TIMES_EXPECTED: u64 = 2;
+
+/// Sets aside what a call for vectors costs at most; says why there is no money for it.
+pub(super) async fn vectors_aside(
+    money: &Money,
+    tenant: TenantId,
+    expected: &PaidCall,
+) -> Result<Option<Aside>, &'static str> {
+    let most = nano_cost(Some(expected)).saturating_mul(TIMES_EXPECTED);
+    if most == 0 {
+        return Ok(None);
+    }
+    let cost = Cost { most, least: most };
+    let aside = money.set_aside(tenant, cost).await;
+    aside.map_err(|why| match why {
+        NoMoney::Busy => "what is left of the tenant's money is set aside for other calls",
+        NoMoney::Spent(..) => "the tenant has spent what its calls may cost",
+    })
+}
+
+/// What a call for vectors cost, in billionths of a dollar.
+pub(super) fn nano_cost(paid: Option<&PaidCall>) -> u64 {
+    let cost = paid.and_then(|call| call.usage.cost_usd);
+    nano_usd(cost.unwrap_or_default())
 }
 
 fn without_vector(why: impl std::fmt::Display, account: &Account) -> Option<Embedding> {
@@ -89,7 +150,7 @@ fn without_vector(why: impl std::fmt::Display, account: &Account) -> Option<Embe
 impl Memory for Builtin {
     async fn recall(&self, ask: Recall) -> Result<Vec<Recalled>, MemoryError> {
         let mut question = SearchMemories::new(ask.tenant, ask.namespace, &ask.query, ask.limit);
-        question.embedding = self.embed(&ask.query, &ask.account).await;
+        question.embedding = self.embed(ask.tenant, &ask.query, &ask.account).await;
         let found = self
             .store
             .search_memories(question)

@@ -14,6 +14,7 @@ use mainspring_shared::id::{SendId, SessionId};
 use mainspring_shared::memory::{Embedded, Embedder, MemoryError, PaidCall};
 use mainspring_shared::store::{ClaimUnembedded, PaidVectors, SetEmbedding, Unembedded};
 
+use super::builtin::{nano_cost, vectors_aside};
 use crate::{Kernel, Parts, metrics};
 
 /// How long a worker keeps entries from others.
@@ -126,6 +127,14 @@ async fn one(
     };
     let texts = vec![entry.text.clone()];
     let expected = embedder.expected(&texts);
+    let aside = vectors_aside(&kernel.money, entry.tenant, &expected).await;
+    // It is due again when the lease of this attempt has run out.
+    let mut aside = aside.map_err(|why| MemoryError::Refused {
+        why: why.to_owned(),
+    })?;
+    if let Some(aside) = &mut aside {
+        aside.begin();
+    }
     // One that panics fails this entry, and not the loop.
     let made = AssertUnwindSafe(embedder.embed(texts)).catch_unwind();
     let made = tokio::select! {
@@ -136,6 +145,9 @@ async fn one(
             ..Embedded::nothing(away("the embeddings did not answer in time"))
         },
     };
+    if let Some(aside) = aside {
+        aside.settle(parts, nano_cost(made.paid.as_ref())).await;
+    }
     let vector = made.vectors.and_then(|vectors| {
         let first = vectors.into_iter().next();
         first.ok_or_else(|| away("the embeddings made no vector"))

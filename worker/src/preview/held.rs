@@ -88,6 +88,8 @@ pub(super) fn gate(
     let what = match why {
         Hold::Rate => "its rate limit is reached",
         Hold::Outage => "it was down a moment ago",
+        // No transport says so.
+        Hold::Money => "the tenant has no money for it now",
     };
     let detail = format!(
         "the provider {} is not asked by this worker for {wait:?}: {what}",

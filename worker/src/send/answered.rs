@@ -17,6 +17,13 @@ use crate::hook::{Refusal, Words};
 use crate::llm::{self, Reply};
 use crate::metrics;
 
+/// What is said of an answer that had to be short for the tenant's sake.
+const MONEY_CUT: &str = "the answer reached what the tenant may still spend (limits.usd_per_day, \
+                         limits.usd_per_month) and stands cut";
+
+/// How often the wait for the tenant's money is doubled: to eight seconds.
+const MONEY_DOUBLINGS_MAX: u32 = 5;
+
 /// What a model call added to an answer.
 #[derive(Debug, Clone, Copy)]
 struct Part {
@@ -47,7 +54,9 @@ impl Run<'_> {
                 return Event::Replied(Answer::Ended);
             }
         };
-        let capped = self.asking.asked.as_ref().is_some_and(|asked| asked.capped);
+        let asked = self.asking.asked.as_ref();
+        let capped = asked.is_some_and(|asked| asked.capped);
+        let cut = asked.is_some_and(|asked| asked.cut.load(Ordering::Relaxed));
         let model = reply.model.clone();
         self.round.vetted = calls;
         self.pay(&model, &mut reply.usage);
@@ -58,6 +67,11 @@ impl Run<'_> {
                 reply.tool_calls.clear();
                 self.asking.reply = Some(reply);
                 self.short(Short::Cut)
+            }
+            Ok(Answer::Cut) if cut => {
+                reply.tool_calls.clear();
+                self.asking.reply = Some(reply);
+                self.cannot(Failure::new(Code::BudgetExceeded, MONEY_CUT))
             }
             Ok(Answer::Cut) if !shaped => self.cut(reply, part),
             Ok(answer) => {
@@ -239,6 +253,13 @@ impl Run<'_> {
         if let Some(open) = self.forget_background() {
             self.abandon(open);
         }
+        if let llm::Error::Held {
+            why: llm::Hold::Money,
+            ..
+        } = error
+        {
+            return self.waits_for_money(error);
+        }
         let code = error.code();
         let held = matches!(error, llm::Error::Held { .. });
         if held {
@@ -283,6 +304,31 @@ impl Run<'_> {
             },
             fraction: self.kernel.parts.entropy.fraction(),
             not_failed: self.asking.not_failed(),
+        }
+    }
+
+    /// Other calls have set aside what is left of the tenant's money. Nobody was asked: the model is asked again
+    /// once some of them may be over, however often, and by whoever has a slot by then.
+    fn waits_for_money(&mut self, error: &llm::Error) -> Event {
+        self.asking.tries.interrupted += 1;
+        // The time for an answer begins when there is money for it.
+        self.asking.tries.since = None;
+        self.asking.asked = None;
+        self.hold.owed().asked = None;
+        metrics::waited_for_money();
+        let fraction = self.kernel.parts.entropy.fraction();
+        let not_failed = self.asking.not_failed();
+        let first = error.retry_after().unwrap_or_default();
+        let doublings = not_failed.saturating_sub(1).min(MONEY_DOUBLINGS_MAX);
+        let wait = first.saturating_mul(1 << doublings);
+        self.ending.failure = Some(Failure::new(error.code(), error.to_string()));
+        Event::Failed {
+            code: error.code(),
+            permanent: false,
+            // Half of it by chance, so that those who wait do not come together.
+            retry_after: Some(wait.mul_f64(f64::midpoint(1.0, fraction))),
+            fraction,
+            not_failed,
         }
     }
 }

@@ -89,6 +89,8 @@ pub(super) struct BegunCall {
     pub(super) streamed: Arc<AtomicU64>,
     /// Whether its answer may have fewer tokens than the agent allows.
     pub(super) capped: bool,
+    /// The same, because of what the tenant may spend.
+    pub(super) cut: Arc<AtomicBool>,
 }
 
 /// The beginning of an answer.

@@ -22,3 +22,5 @@ DELETE FROM pause_waits WHERE tenant = $1;
 DELETE FROM open_sends WHERE tenant = $1;
 DELETE FROM seat_limits WHERE tenant = $1;
 DELETE FROM seats WHERE tenant = $1;
+DELETE FROM money_aside WHERE tenant = $1;
+DELETE FROM money_days WHERE tenant = $1;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use mainspring_shared::id::{RunId, SendId, SessionId, TenantId};
 use mainspring_shared::send::{SendRecord, SendStatus};
-use mainspring_shared::store::{AuditOptions, BootRecord, Dump, DumpSession, Role};
+use mainspring_shared::store::{AuditOptions, BootRecord, Dump, DumpAside, DumpSession, Role};
 use mainspring_shared::time::Timestamp;
 use serde_json::json;
 
@@ -219,5 +219,28 @@ pub(super) fn tenants(findings: &mut Findings, dump: &Dump) {
             Named::Run(id) => json!({ "tenant": tenant, "run": id }),
         };
         findings.entry("tenant.own_rows").or_default().push(row);
+    }
+}
+
+/// How long money may stay set aside by a boot without a lease: sweeps are far quicker, in milliseconds.
+const UNSWEPT_MAX_MS: i64 = 60_000;
+
+/// What is set aside is for a day that has begun, and of a live boot, or of one that has just died.
+pub(super) fn money(findings: &mut Findings, dump: &Dump, now: Timestamp) {
+    let mut add = |aside: &DumpAside, why: &str| {
+        let row = json!({ "tenant": aside.tenant, "call": aside.call.simple(), "why": why });
+        findings.entry("tenant.money").or_default().push(row);
+    };
+    let since = Timestamp(now.0 - UNSWEPT_MAX_MS);
+    for aside in &dump.money_aside {
+        let mut days = dump.money_days.iter();
+        if !days.any(|(tenant, day, _)| (*tenant, *day) == (aside.tenant, aside.day)) {
+            add(aside, "of no day");
+        }
+        let boot = dump.boots.iter().find(|boot| boot.id == aside.boot);
+        let ended = boot.map(|boot| boot.dead_at.unwrap_or(boot.lease_until));
+        if aside.at < since && ended.is_none_or(|ended| ended < since) {
+            add(aside, "of no boot");
+        }
     }
 }

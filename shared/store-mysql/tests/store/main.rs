@@ -7,6 +7,7 @@ mod audit;
 mod concurrent;
 mod locked;
 mod opened;
+mod schema;
 mod statements;
 #[path = "../../../store-sqlite/tests/store/steps.rs"]
 #[expect(dead_code, reason = "what only SQLite's tests use")]

@@ -287,7 +287,7 @@ async fn one_turn(world: &World, worker: BootId, key: SessionKey) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whatever_breaks_calls_are_answered_once_and_nobody_waits_for_ever() {
-    with_world("breaking_calls", async |world| {
+    let test = with_world("breaking_calls", async |world| {
         const TURNS: usize = 12;
         let worker = world.boot_now().await;
         let key = world.session().await;
@@ -314,6 +314,6 @@ async fn whatever_breaks_calls_are_answered_once_and_nobody_waits_for_ever() {
             .store
             .audit(mainspring_shared::store::AuditOptions::default());
         assert_eq!(found.await.expect("audits"), []);
-    })
-    .await;
+    });
+    Box::pin(test).await;
 }

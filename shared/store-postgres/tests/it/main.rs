@@ -11,6 +11,7 @@ mod locked;
 mod lost;
 mod order;
 mod races;
+mod row_security;
 mod schema;
 mod text;
 mod tools;

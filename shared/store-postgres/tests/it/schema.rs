@@ -5,11 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use mainspring_shared::error::{Code, Coded as _};
-use mainspring_shared::store::Error;
 use mainspring_shared::store::columns::expand;
 use mainspring_shared::store::prelude::*;
+use mainspring_shared::store::{Error, SchemaWrong};
 use mainspring_shared::tool::CallResult;
 use mainspring_store_postgres::{PostgresStore, SchemaPolicy, Settings, ddl};
+use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, Column, Connection, Executor, PgConnection, Row, SqlSafeStr, Statement};
 
 use crate::world::{newest, with_database, with_world};
@@ -165,7 +166,7 @@ async fn verify_changes_nothing_and_says_what_is_missing() {
 }
 
 #[tokio::test]
-async fn a_newer_or_a_changed_schema_is_refused() {
+async fn a_newer_schema_that_took_something_away_and_a_changed_one_are_refused() {
     with_world("newer", async |world| {
         let mut connection = world.connection().await;
         connection
@@ -175,16 +176,33 @@ async fn a_newer_or_a_changed_schema_is_refused() {
             )
             .await
             .expect("plants a migration");
+        // It took nothing away that this program needs: both work, whichever starts first.
+        let verify = Settings {
+            schema: SchemaPolicy::Verify,
+            ..world.settings.clone()
+        };
+        for settings in [&world.settings, &verify] {
+            let store = PostgresStore::open(settings).await.expect("opens");
+            assert_eq!(store.check().await.expect("is sound").schema, 99);
+            store.close().await;
+        }
+        assert_eq!(world.store.check().await.expect("is sound").schema, 99);
+        connection
+            .execute("UPDATE schema_compatibility SET oldest = 99")
+            .await
+            .expect("it took something away");
         let checked = world.store.check().await;
         assert!(
             matches!(checked, Err(Error::SchemaNewer { found: 99, known }) if known == newest()),
             "{checked:?}"
         );
-        let opened = PostgresStore::open(&world.settings).await;
-        assert!(
-            matches!(opened, Err(Error::SchemaNewer { found: 99, known }) if known == newest()),
-            "{opened:?}"
-        );
+        for settings in [&world.settings, &verify] {
+            let opened = PostgresStore::open(settings).await;
+            assert!(
+                matches!(opened, Err(Error::SchemaNewer { found: 99, known }) if known == newest()),
+                "{opened:?}"
+            );
+        }
         connection
             .execute("DELETE FROM _sqlx_migrations WHERE version = 99")
             .await
@@ -373,6 +391,71 @@ async fn no_index_knows_what_a_claim_changes() {
             assert_eq!(found, None, "{index}");
         }
         connection.close().await.expect("closes");
+    })
+    .await;
+}
+
+/// What the migrations make, for those who look whether a database has it.
+#[tokio::test]
+async fn the_list_of_what_is_needed_is_what_the_migrations_make() {
+    with_world("needed", async |world| {
+        let mut connection = world.connection().await;
+        let query = include_str!("../../sql/schema/objects.sql");
+        let rows = connection.fetch_all(query).await.expect("is listed");
+        let line = |row: &PgRow| {
+            let part = |name| row.get::<String, _>(name);
+            format!(
+                "{}\t{}\t{}\n",
+                part("kind"),
+                part("name"),
+                part("definition")
+            )
+        };
+        let listed: String = rows.iter().map(line).collect();
+        let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("schema/needed.tsv");
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            fs::write(&kept, &listed).expect("is written");
+        }
+        let kept = fs::read_to_string(kept).expect("can be read");
+        let version = world.store.check().await.expect("is sound").server;
+        if version.starts_with("postgres 15") {
+            assert!(
+                kept == listed,
+                "schema/needed.tsv is old: UPDATE_DOCS=1 writes it"
+            );
+        }
+        let faults = world.store.schema_faults().await.expect("reads");
+        assert_eq!(faults, [], "on {version}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_a_schema_lacks_is_told_and_what_is_told_mends_it() {
+    with_world("lacks", async |world| {
+        let mut connection = world.connection().await;
+        let harm = "DROP TABLE pauses; ALTER TABLE sends DROP COLUMN stop_reason CASCADE; DROP INDEX sends_alarm; \
+                    ALTER TABLE timers DROP CONSTRAINT timers_status_check; ALTER TABLE skills ALTER COLUMN name TYPE varchar(9)";
+        connection.execute(harm).await.expect("is harmed");
+        let faults = world.store.schema_faults().await.expect("reads");
+        let names: Vec<&str> = faults.iter().map(|fault| &*fault.needed.name).collect();
+        for name in ["pauses", "sends.stop_reason", "sends.sends_alarm", "timers.timers_status_check"] {
+            assert!(names.contains(&name), "{name} is not among {names:?}");
+        }
+        let other = faults.iter().find(|fault| fault.needed.name == "skills.name");
+        let other = other.expect("another type is told");
+        let SchemaWrong::Differs(found) = &other.wrong else {
+            panic!("{other:?}");
+        };
+        assert!(found.contains("character varying(9)"), "{found}");
+        for fault in &faults {
+            if let SchemaWrong::Missing(ddl) = &fault.wrong {
+                let run = connection.execute(AssertSqlSafe(ddl.clone())).await;
+                run.unwrap_or_else(|error| panic!("{ddl}: {error}"));
+            }
+        }
+        let left = world.store.schema_faults().await.expect("reads");
+        assert!(left.iter().all(|fault| matches!(fault.wrong, SchemaWrong::Differs(_))), "{left:?}");
     })
     .await;
 }

@@ -346,6 +346,17 @@ const PLANTS: &[(&str, &str)] = &[
         "tenant.seats",
         "INSERT INTO seat_limits (tenant, sends_running, set_at) VALUES (1, 1, -6000)",
     ),
+    (
+        "tenant.money",
+        "INSERT INTO money_aside (tenant, call_id, boot_id, day, amount, at)
+         SELECT 1, boot_id, boot_id, 1, 5, started_at FROM boots LIMIT 1",
+    ),
+    (
+        "tenant.money",
+        "INSERT INTO money_days (tenant, day, spent) VALUES (1, 1, 0);
+         INSERT INTO money_aside (tenant, call_id, boot_id, day, amount, at)
+         VALUES (1, x'01', x'02', 1, 5, -1000000)",
+    ),
     ("row.readable", "UPDATE sends SET options = '[]' WHERE status = 'queued'"),
     ("row.readable", "UPDATE agents SET spec = '{\"tools\":[7]}'"),
     ("row.readable", "UPDATE messages SET content = 'x' WHERE seq = 1"),

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use mainspring_shared::store::prelude::*;
-use mainspring_shared::store::{Error, Inspect as _};
+use mainspring_shared::store::{Error, Inspect as _, SchemaWrong};
 use mainspring_store_sqlite::{MigratePolicy, SqliteOptions};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection, SqliteConnection};
@@ -138,7 +138,7 @@ async fn an_empty_file_has_no_schema() {
 }
 
 #[tokio::test]
-async fn a_newer_schema_is_refused() {
+async fn a_newer_schema_that_took_something_away_is_refused() {
     let Opened { store, place: dir } = open().await;
     let mut conn = beside(&dir).await;
     execute(
@@ -147,6 +147,12 @@ async fn a_newer_schema_is_refused() {
          VALUES (9999, 'later', TRUE, x'00', 0)",
     )
     .await;
+    // It took nothing away that this program needs.
+    assert_eq!(store.check().await.expect("is sound").schema, 9999);
+    drop(store);
+    let again = mainspring_store_sqlite::open(SqliteOptions::dir(dir.path())).await;
+    let store = again.expect("opens");
+    execute(&mut conn, "UPDATE schema_compatibility SET oldest = 9999").await;
     conn.close().await.expect("closes");
     assert!(matches!(
         store.check().await,
@@ -161,6 +167,81 @@ async fn a_newer_schema_is_refused() {
         matches!(opened, Err(Error::SchemaNewer { found: 9999, .. })),
         "{opened:?}"
     );
+}
+
+#[tokio::test]
+async fn what_a_schema_lacks_is_told_and_what_is_told_mends_it() {
+    let Opened { store, place: dir } = open().await;
+    assert_eq!(store.schema_faults().await.expect("reads"), []);
+    let mut conn = beside(&dir).await;
+    for harm in [
+        "DROP TABLE pauses",
+        "DROP INDEX memories_expires",
+        "ALTER TABLE runs DROP COLUMN result",
+    ] {
+        execute(&mut conn, harm).await;
+    }
+    let faults = store.schema_faults().await.expect("reads");
+    let names: Vec<&str> = faults.iter().map(|fault| &*fault.needed.name).collect();
+    assert_eq!(
+        names,
+        ["pauses", "runs.result", "memories.memories_expires"]
+    );
+    for fault in faults {
+        let SchemaWrong::Missing(ddl) = fault.wrong else {
+            panic!("{fault:?}");
+        };
+        sqlx::query(sqlx::AssertSqlSafe(ddl))
+            .execute(&mut conn)
+            .await
+            .expect("mends");
+    }
+    assert_eq!(store.schema_faults().await.expect("reads"), []);
+}
+
+/// A release may stop using what it will take away later, but while an older one runs beside it, that stays.
+#[test]
+fn a_migration_that_takes_something_away_says_which_programs_still_work() {
+    const FIRST: &str = "0036";
+    let takes_away = |text: &str| {
+        let upper = text.to_uppercase();
+        [
+            "DROP TABLE",
+            "DROP COLUMN",
+            "RENAME",
+            "NOT NULL;",
+            "SET NOT NULL",
+            "DROP DEFAULT",
+            "ADD CONSTRAINT",
+        ]
+        .iter()
+        .any(|words| upper.contains(words))
+    };
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../migrations");
+    let mut seen = 0;
+    for database in ["postgres", "mysql", "sqlite"] {
+        for file in std::fs::read_dir(folder.join(database)).expect("the migrations") {
+            let path = file.expect("an entry").path();
+            let name = path
+                .file_name()
+                .expect("a name")
+                .to_string_lossy()
+                .into_owned();
+            if &*name <= FIRST {
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).expect("a text");
+            seen += 1;
+            assert!(
+                !takes_away(&text) || text.contains("schema_compatibility"),
+                "{database}/{name} takes something away from the previous release: \
+                 it ends with UPDATE schema_compatibility SET oldest = its own version"
+            );
+        }
+    }
+    assert!(seen >= 3, "{seen} migrations are looked at");
+    assert!(takes_away("ALTER TABLE sends DROP COLUMN title;"));
+    assert!(!takes_away("ALTER TABLE sends ADD COLUMN title TEXT;"));
 }
 
 #[tokio::test]

@@ -36,6 +36,7 @@ fn call(n: i64, at: i64) -> Entry {
         body: None,
         answer: "reply".into(),
         status: 200,
+        billed: None,
         ended_at: None,
         end: None,
     }

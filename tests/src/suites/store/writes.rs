@@ -38,6 +38,7 @@ use super::calibrations::learned;
 use super::extractions::{claiming, ending_with, owed};
 use super::folds::new_fold;
 use super::harness::Opened;
+use super::money;
 use super::pauses::{agent_key as paused_agent, awaiting, parked, pausing};
 use super::prelude::*;
 use super::projections::projected;
@@ -243,6 +244,18 @@ writes! {
         store.at(time(30)).resume(paused_agent()).await.expect("the store answers");
         None
     }, |store, _c| store.at(time(NOW)).wake_paused(10).await;
+    reserve_money: |store| { money::limit(store, 0, Some(100), None).await; None },
+        |store, _c| store.at(time(NOW)).reserve_money(vec![money::asking(1, 60)]).await;
+    settle_money: |store| {
+        money::limit(store, 0, Some(100), None).await;
+        money::reserve(store, 10, vec![money::asking(1, 60)]).await;
+        None
+    }, |store, _c| store.at(time(NOW)).settle_money(vec![money::costing(1, Some(7))]).await;
+    sweep_money: |store| {
+        money::limit(store, 0, Some(100), None).await;
+        money::reserve(store, 10, vec![money::asking(1, 60)]).await;
+        None
+    }, |store, _c| store.at(time(NOW)).sweep_money(10).await;
     set_provider_key: |_store| None,
         |store, _c| store.at(time(NOW)).set_provider_key(setting("main", "v1.x")).await;
     delete_provider_key: |store| {

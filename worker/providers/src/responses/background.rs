@@ -110,7 +110,10 @@ async fn follow(
 fn may_pass(error: &Error) -> bool {
     matches!(
         error,
-        Error::Unavailable { .. } | Error::RateLimited { .. } | Error::Timeout { .. }
+        Error::Unreached { .. }
+            | Error::Unavailable { .. }
+            | Error::RateLimited { .. }
+            | Error::Timeout { .. }
     )
 }
 

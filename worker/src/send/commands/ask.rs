@@ -89,11 +89,8 @@ impl Run<'_> {
             return Some(self.cannot(Failure::new(Code::SpecInvalid, message)));
         }
         self.take_up(round);
-        let before = self
-            .asking
-            .streamed
-            .as_ref()
-            .filter(|before| before.round == round);
+        let before = self.asking.streamed.as_ref();
+        let before = before.filter(|before| before.round == round);
         // What goes on is told on.
         let goes_on = self.asking.partial.is_some() && self.asking.tries.reset.is_none();
         let heard = before.is_some_and(|before| before.heard.load(Ordering::Relaxed)) && !goes_on;
@@ -108,7 +105,6 @@ impl Run<'_> {
         if !self.read_lacking().await {
             return Some(self.release_as_lost().await);
         }
-        let client = self.client(&resolved);
         let mut request = self.request(&resolved);
         request.background = self.in_background(round, &resolved);
         if let Some(event) = self.weigh(&mut request, &resolved).await {
@@ -134,6 +130,7 @@ impl Run<'_> {
             attempt: label,
             heard: heard.clone(),
         });
+        let client = self.client_for(&resolved, &request);
         let request = Arc::new(request);
         let asked = BegunCall {
             request: request.clone(),
@@ -141,6 +138,7 @@ impl Run<'_> {
             facts: resolved.facts,
             streamed: streamed.clone(),
             capped,
+            cut: client.cut(),
         };
         self.owe(&asked);
         self.asking.asked = Some(asked);
@@ -153,8 +151,8 @@ impl Run<'_> {
             said.piece(&Chunk::Text(&plain_text(&partial.reply.content)));
             heard.store(true, Ordering::Relaxed);
         }
-        let now = self.kernel.parts.clock.monotonic();
-        self.asking.checkpoint.begin(now);
+        let begun = self.kernel.parts.clock.monotonic();
+        self.asking.checkpoint.begin(begun);
         let timing = Timing::begin(&self.kernel.parts.clock, &request.model);
         let attempt = self.attempt(client, request, left);
         metrics::model_call_started();
@@ -173,7 +171,13 @@ impl Run<'_> {
 
     /// The way to a model, with what traces say of its calls.
     pub(in crate::send) fn client(&self, resolved: &Resolved) -> Traced {
-        Traced::new(resolved, self.send.record.key, &self.kernel.parts)
+        Traced::new(resolved, self.send.record.key, self.kernel)
+    }
+
+    /// The same for a request of the send's own, whose size the provider may have told.
+    fn client_for(&self, resolved: &Resolved, request: &Request) -> Traced {
+        let size = self.bill.allowance.size(request);
+        self.client(resolved).reading(size)
     }
 
     /// Keeps what is asked, for the round's row; what goes on is part of its first question.

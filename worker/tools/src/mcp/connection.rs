@@ -78,9 +78,10 @@ impl Connection {
         now: Duration,
     ) -> Result<Self, Error> {
         let limit = settings.start_timeout;
+        let secrets = settings.transport.secrets();
         let (service, listing, process) = match &settings.transport {
             Transport::Stdio { command, args, env } => {
-                let started = Process::start(server, command, args, env);
+                let started = Process::start(server, command, args, env, secrets);
                 let (process, pipes) = started.map_err(|error| Error::Start {
                     server: server.to_owned(),
                     detail: format!("{command:?} does not start: {error}"),
@@ -98,8 +99,8 @@ impl Connection {
                 }
             }
             Transport::Http { url, headers } => {
-                let transport =
-                    http::transport(url, headers).map_err(|detail| failed(server, detail))?;
+                let transport = http::transport(url, headers, secrets);
+                let transport = transport.map_err(|detail| failed(server, detail))?;
                 match timeout(limit, begin(transport)).await {
                     Ok(Ok((service, listing))) => (service, listing, None),
                     Ok(Err(detail)) => return Err(failed(server, detail)),

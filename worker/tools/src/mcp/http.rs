@@ -32,10 +32,11 @@ const STREAM_ATTEMPTS_MAX: usize = 5;
 const STREAM_WAIT_BASE: Duration = Duration::from_millis(200);
 const STREAM_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// A transport to the server at `url`; what is wrong otherwise.
+/// A transport to the server at `url`, which may quote `secrets`; what is wrong otherwise.
 pub(super) fn transport(
     url: &str,
     headers: &[(String, Secret)],
+    secrets: Secrets,
 ) -> Result<StreamableHttpClientTransport<Requests>, String> {
     let target = address(url).ok_or("its URL is not one of http or https")?;
     let custom: HashMap<HeaderName, HeaderValue> = headers
@@ -54,10 +55,6 @@ pub(super) fn transport(
         tracing::error!(%error, "no HTTP client for MCP servers");
         "this worker has no HTTP client"
     })?;
-    let secrets = headers
-        .iter()
-        .map(|(_, value)| value.expose())
-        .fold(Secrets::default().and_of_url(url), Secrets::and);
     let requests = Requests { client, secrets };
     Ok(StreamableHttpClientTransport::with_client(requests, config))
 }

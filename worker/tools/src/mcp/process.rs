@@ -45,12 +45,13 @@ pub(super) struct Process {
 pub(super) type Pipes = (ChildStdout, ChildStdin);
 
 impl Process {
-    /// Starts a program with an environment of its own.
+    /// Starts a program with an environment of its own. It may quote `secrets`.
     pub(super) fn start(
         server: &str,
         command: &str,
         args: &[String],
         env: &BTreeMap<String, Secret>,
+        secrets: Secrets,
     ) -> io::Result<(Self, Pipes)> {
         let mut child = Command::new(command)
             .args(args)
@@ -72,10 +73,7 @@ impl Process {
             group: Group(child),
             reader: tokio::spawn(listen(server.to_owned(), stderr, said.clone())),
             said,
-            secrets: env
-                .values()
-                .map(Secret::expose)
-                .fold(Secrets::default(), Secrets::and),
+            secrets,
         };
         Ok((process, (stdout, stdin)))
     }
@@ -159,8 +157,10 @@ mod tests {
 
     async fn said(script: &str, env: &BTreeMap<String, Secret>) -> String {
         let args = ["-c".to_owned(), script.to_owned()];
+        let secrets = env.values().map(Secret::expose);
+        let secrets = secrets.fold(Secrets::default(), Secrets::and);
         let (process, (mut stdout, stdin)) =
-            Process::start("test", "sh", &args, env).expect("sh starts");
+            Process::start("test", "sh", &args, env, secrets).expect("sh starts");
         drop(stdin);
         let mut out = String::new();
         stdout.read_to_string(&mut out).await.expect("a pipe");
@@ -205,8 +205,9 @@ mod tests {
     async fn a_server_dies_with_all_its_children() {
         let script = "sleep 600 & echo $!; wait";
         let args = ["-c".to_owned(), script.to_owned()];
+        let none = (BTreeMap::new(), Secrets::default());
         let (process, (mut stdout, _stdin)) =
-            Process::start("test", "sh", &args, &BTreeMap::new()).expect("sh starts");
+            Process::start("test", "sh", &args, &none.0, none.1).expect("sh starts");
         let mut line = Vec::new();
         while !line.ends_with(b"\n") {
             assert_ne!(stdout.read_buf(&mut line).await.expect("a pipe"), 0);

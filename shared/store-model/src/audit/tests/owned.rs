@@ -8,7 +8,7 @@ use mainspring_shared::id::{MemoryId, TenantId};
 use mainspring_shared::memory::{MemoryEntry, MemorySource};
 use mainspring_shared::message::{ContentPart, ImageSource};
 use mainspring_shared::skill::{Manifest, SkillFile, SkillHash, SkillRecord, SkillSource};
-use mainspring_shared::store::{BlobState, DumpBlob, DumpSkill};
+use mainspring_shared::store::{BlobState, DumpAside, DumpBlob, DumpSkill};
 use mainspring_shared::timer::TimerTarget;
 use mainspring_shared::tool::CallResult;
 
@@ -271,4 +271,28 @@ fn seats_that_do_not_fit_what_runs_are_found() {
         }),
         "waits"
     );
+}
+
+#[test]
+fn money_that_nobody_settles_is_found() {
+    let money = |day: i64, boot: usize, at: i64| {
+        let names = found(|dump| {
+            dump.money_days.push((KEY.tenant, 1, 0));
+            let boots: Vec<BootId> = dump.boots.iter().map(|boot| boot.id).collect();
+            let nobody = BootId(Uuid::from_u128(0xdead));
+            dump.money_aside.push(DumpAside {
+                tenant: KEY.tenant,
+                call: Uuid::from_u128(7),
+                boot: boots.get(boot).copied().unwrap_or(nobody),
+                day,
+                amount: 5,
+                at: Timestamp(at),
+            });
+        });
+        names.contains(&"tenant.money".to_owned())
+    };
+    assert!(!money(1, 0, NOW.0));
+    assert!(money(2, 0, NOW.0), "of no day");
+    assert!(money(1, usize::MAX, NOW.0 - 60_001), "of no boot");
+    assert!(!money(1, usize::MAX, NOW.0), "it may have died just now");
 }

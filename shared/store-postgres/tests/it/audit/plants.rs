@@ -235,6 +235,11 @@ pub(super) const PLANTED: &[(&str, &[&str])] = &[
         &["INSERT INTO seat_limits (tenant, sends_running, set_at) VALUES (1, 1, -6000)"],
     ),
     (
+        "tenant.money",
+        &["INSERT INTO money_aside (tenant, call_id, boot_id, day, amount, at)
+         SELECT 1, boot_id, boot_id, 1, 5, started_at FROM boots LIMIT 1"],
+    ),
+    (
         "blob.named",
         &["UPDATE messages SET content = '[{\"type\":\"image\",\"source\":{\"type\":\"blob\",\"media_type\":\"image/png\",\"bytes\":1,\"sha256\":\"abababababababababababababababababababababababababababababababab\"}}]' WHERE seq = 1"],
     ),
@@ -287,6 +292,12 @@ pub(super) const PLANTED_TOO: &[(&str, &str)] = &[
         "WITH t AS (INSERT INTO tenants (tenant, created_at, deleted_at) VALUES (2, 0, 1))
          INSERT INTO skills (tenant, name, hash, source, listed, updated_at)
          VALUES (2, 'count', 'h', 'uploaded', FALSE, 0)",
+    ),
+    (
+        "tenant.money",
+        "WITH day AS (INSERT INTO money_days (tenant, day, spent) VALUES (1, 1, 0))
+         INSERT INTO money_aside (tenant, call_id, boot_id, day, amount, at)
+         VALUES (1, gen_random_uuid(), gen_random_uuid(), 1, 5, -1000000)",
     ),
     (
         "tenant.seats",

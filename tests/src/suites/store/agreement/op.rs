@@ -9,9 +9,11 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
+pub(super) mod money;
 pub(super) mod runs;
 pub(super) mod webhooks;
 
+pub(super) use money::MoneyOp;
 pub(super) use runs::{Advance, Asked, Leaf, Look, PATHS, Plan, RunOp, Stale};
 pub(super) use webhooks::{Ending, HookOp, Take};
 
@@ -65,6 +67,7 @@ pub(super) enum Op {
     Copy(u8, Agent),
     Run(RunOp),
     Hook(HookOp),
+    Money(MoneyOp),
     Read,
 }
 
@@ -289,6 +292,7 @@ pub(super) fn any() -> impl Strategy<Value = Op> {
         1 => (one(), agent()).prop_map(|(session, agent)| Op::Copy(session, agent)),
         40 => runs::any().prop_map(Op::Run),
         10 => webhooks::any().prop_map(Op::Hook),
+        8 => money::any().prop_map(Op::Money),
         2 => Just(Op::Read),
     ]
 }

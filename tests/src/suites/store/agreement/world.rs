@@ -80,6 +80,7 @@ macro_rules! both {
 
 mod asked;
 mod checks;
+mod money;
 mod runs;
 mod users;
 mod webhooks;
@@ -224,6 +225,7 @@ impl<'a> World<'a> {
             Op::Copy(pick, agent) => self.copy(pick, &agent).await?,
             Op::Run(op) => self.run_step(op).await?,
             Op::Hook(op) => self.webhook_step(op).await?,
+            Op::Money(op) => self.money_step(op).await?,
             Op::Read => {
                 self.read().await?;
                 self.read_timers().await?;

@@ -14,7 +14,7 @@ use super::super::op::Op;
 use super::{World, same, small};
 
 /// The invariants that hold only while somebody sweeps.
-const SWEPT: [&str; 2] = ["send.running_has_lease", "child.reported"];
+const SWEPT: [&str; 3] = ["send.running_has_lease", "child.reported", "tenant.money"];
 
 impl World<'_> {
     pub(super) async fn sweep_step(&mut self, op: Op) -> Result<(), String> {

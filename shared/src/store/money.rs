@@ -1,0 +1,107 @@
+//! Parameters of the money that tenants' calls set aside and spend.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use uuid::Uuid;
+
+use super::Result;
+use crate::id::{BootId, TenantId};
+use crate::tenant::{MoneySpan, MoneySpent};
+
+/// The money of tenants with a limit of what their calls may cost in a day or a month.
+///
+/// All of it happens under the lock of the tenant's row, and days are those of the database's clock. What is
+/// spent is kept by day, from the first call under a limit on; of the month until then it is what the usage of
+/// sends says. A limit that is lifted forgets what was spent and what is set aside.
+#[async_trait]
+pub trait Money: Send + Sync {
+    /// Sets money aside for calls that are about to be made, each as if the ones before it were under way. A
+    /// repeat gets what the first one got, as long as that is not settled. Where it fails some of it may be set
+    /// aside: whoever makes no call settles it.
+    async fn reserve_money(&self, items: Vec<ReserveMoney>) -> Result<Vec<ReserveMoneyOutcome>>;
+
+    /// Enters what calls cost on the days on which their money was set aside, and gives that back. What is
+    /// settled already stays as it is, so that a repeat changes nothing.
+    async fn settle_money(&self, items: Vec<SettleMoney>) -> Result<()>;
+
+    /// Counts as spent what was set aside by boots that have no lease any more, or longer ago than
+    /// [`MONEY_ASIDE_MS`](crate::tenant::MONEY_ASIDE_MS): their calls may have been made. At most `limit`
+    /// reservations; returns how many.
+    async fn sweep_money(&self, limit: u32) -> Result<u32>;
+
+    /// What counts against the limits of a tenant now; none where nothing was set aside under a limit in this
+    /// month.
+    async fn spent_money(&self, tenant: TenantId) -> Result<Option<MoneySpent>>;
+
+    /// Tenants whose money is limited, and maybe others.
+    async fn money_tenants(&self) -> Result<Vec<TenantId>>;
+}
+
+/// The methods of [`Money`] as [`store_methods`](crate::store_methods) hands them over.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! money_methods {
+    ($apply:ident) => {
+        $apply! { Money:
+            write reserve_money(
+                items: Vec<$crate::store::ReserveMoney>
+            ) -> Vec<$crate::store::ReserveMoneyOutcome>;
+            write settle_money(items: Vec<$crate::store::SettleMoney>) -> ();
+            write sweep_money(limit: u32) -> u32;
+            read spent_money(tenant: $crate::id::TenantId) -> Option<$crate::tenant::MoneySpent>;
+            read money_tenants() -> Vec<$crate::id::TenantId>;
+        }
+    };
+}
+
+/// The places of items by their tenants, in the order in which rows of tenants are locked.
+pub fn places_by_tenant<T>(
+    items: &[T],
+    of: impl Fn(&T) -> TenantId,
+) -> BTreeMap<TenantId, Vec<usize>> {
+    let mut places: BTreeMap<TenantId, Vec<usize>> = BTreeMap::new();
+    for (place, item) in items.iter().enumerate() {
+        places.entry(of(item)).or_default().push(place);
+    }
+    places
+}
+
+/// Money to set aside for a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReserveMoney {
+    /// Who pays.
+    pub tenant: TenantId,
+    /// The call.
+    pub call: Uuid,
+    /// The process that makes it.
+    pub boot: BootId,
+    /// What it costs at most, in billionths of a dollar.
+    pub most: u64,
+    /// What it needs at least to be of any use; not more than `most`.
+    pub least: u64,
+}
+
+/// What became of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReserveMoneyOutcome {
+    /// So much is set aside: as much as was asked for, or all that is left, and at least what it needs.
+    Granted(u64),
+    /// Nothing limits the tenant's money any more, and nothing is set aside.
+    Unlimited,
+    /// Nothing is set aside: what other calls have set aside leaves no room.
+    Busy,
+    /// Nothing is set aside: too little is left of the limit of this span, so many billionths of a dollar.
+    Spent(MoneySpan, u64),
+}
+
+/// What a call cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SettleMoney {
+    /// Who pays.
+    pub tenant: TenantId,
+    /// The call.
+    pub call: Uuid,
+    /// In billionths of a dollar; all that was set aside where nobody knows.
+    pub cost: Option<u64>,
+}

@@ -1,0 +1,243 @@
+//! Money: what the model calls of a tenant may cost in a day and in a month, exactly.
+//!
+//! Before a call, the most that it can cost is set aside under the lock of the tenant's row, and only where it
+//! fits besides what is spent and what other calls have set aside. So no limit is passed, however many calls
+//! race. Behind the call what it cost takes the place of what was set aside.
+//!
+//! Amounts are billionths of a US dollar, as in budgets: sums of whole numbers are exact.
+
+use crate::tenant::{Limits, Usd};
+use crate::time::Timestamp;
+
+/// Days of which it is kept what was spent, from the last one with a call on: more than a year.
+pub const MONEY_DAYS_KEPT: i64 = 400;
+
+/// How long money stays set aside at most, in milliseconds: longer than any call takes. What is older counts as
+/// spent, whoever set it aside.
+pub const MONEY_ASIDE_MS: i64 = 24 * 60 * 60 * 1_000;
+
+/// Milliseconds of a day.
+const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
+
+/// More dollars than any call costs.
+const USD_MAX: f64 = 1e6;
+
+/// What a tenant's calls may cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MoneyLimits {
+    /// In a day, in UTC; unlimited when absent.
+    pub day: Option<u64>,
+    /// In a calendar month; unlimited when absent.
+    pub month: Option<u64>,
+}
+
+/// What counts against the limits at a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MoneySpent {
+    /// What the calls of the day cost.
+    pub day: u64,
+    /// What those of the month cost, the day's included.
+    pub month: u64,
+    /// What calls under way have set aside, those of days before included: it is unknown how much of it is
+    /// spent.
+    pub aside: u64,
+}
+
+/// A span of time that a limit is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MoneySpan {
+    /// A day in UTC.
+    Day,
+    /// A calendar month in UTC.
+    Month,
+}
+
+impl MoneySpan {
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Day => "day",
+            Self::Month => "month",
+        }
+    }
+}
+
+/// Whether there is money for a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MoneyRoom {
+    /// So much is its own.
+    Granted(u64),
+    /// Not before other calls have ended: what they have set aside leaves no room.
+    Busy,
+    /// Not before this span ends or its limit, so many billionths of a dollar, is raised.
+    Spent(MoneySpan, u64),
+}
+
+impl MoneyLimits {
+    /// The limits that a tenant has; none where nothing limits its money.
+    pub fn of(limits: &Limits) -> Option<Self> {
+        let nano = |usd: Usd| usd.nano().min(i64::MAX as u64);
+        let of = Self {
+            day: limits.usd_per_day.map(nano),
+            month: limits.usd_per_month.map(nano),
+        };
+        (of != Self::default()).then_some(of)
+    }
+
+    /// Whether there is room for a call that costs `most` at most, and is of no use for less than `least`. Where
+    /// what is spent leaves less than `most`, it gets what is left, once that is not set aside for others.
+    pub fn room(&self, spent: MoneySpent, most: u64, least: u64) -> MoneyRoom {
+        let limits = [
+            (MoneySpan::Day, self.day, spent.day),
+            (MoneySpan::Month, self.month, spent.month),
+        ];
+        let mut left = u64::MAX;
+        for (span, limit, spent) in limits {
+            let Some(limit) = limit else { continue };
+            let here = limit.saturating_sub(spent);
+            if here < least || spent > limit {
+                return MoneyRoom::Spent(span, limit);
+            }
+            left = left.min(here);
+        }
+        let wanted = most.min(left);
+        if spent.aside.saturating_add(wanted) <= left {
+            MoneyRoom::Granted(wanted)
+        } else {
+            MoneyRoom::Busy
+        }
+    }
+}
+
+/// The number of the day of a time.
+pub fn money_day(at: Timestamp) -> i64 {
+    at.0.div_euclid(DAY_MS)
+}
+
+/// When a day begins.
+pub fn money_day_begin(day: i64) -> Timestamp {
+    Timestamp(day.saturating_mul(DAY_MS))
+}
+
+/// The first day of the month of a time.
+pub fn money_month(at: Timestamp) -> i64 {
+    money_day(at.month())
+}
+
+/// Billionths of a dollar as they are stored: none are as many as what cannot be.
+pub fn stored_nano(nano: u64) -> i64 {
+    i64::try_from(nano).unwrap_or(i64::MAX)
+}
+
+/// Billionths of a dollar that these dollars are, rounded up, but for what their binary fractions add to them. At
+/// most a million dollars, so that sums have room.
+pub fn nano_usd(dollars: f64) -> u64 {
+    /// Of a billionth.
+    const NOISE: f64 = 1e-3;
+    (dollars.clamp(0.0, USD_MAX) * 1e9 - NOISE).ceil() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn limits(day: Option<u64>, month: Option<u64>) -> MoneyLimits {
+        MoneyLimits { day, month }
+    }
+
+    fn spent(day: u64, month: u64, aside: u64) -> MoneySpent {
+        MoneySpent { day, month, aside }
+    }
+
+    #[test]
+    fn a_call_gets_what_it_needs_or_the_rest_or_waits_or_is_refused() {
+        let of = limits(Some(100), Some(150));
+        for (spent, most, least, expected) in [
+            (spent(0, 0, 0), 60, 10, MoneyRoom::Granted(60)),
+            (spent(0, 0, 40), 60, 10, MoneyRoom::Granted(60)),
+            (spent(0, 0, 41), 60, 10, MoneyRoom::Busy),
+            // The rest, once nobody else has any of it.
+            (spent(70, 70, 0), 60, 10, MoneyRoom::Granted(30)),
+            (spent(70, 70, 1), 60, 10, MoneyRoom::Busy),
+            (
+                spent(91, 91, 0),
+                60,
+                10,
+                MoneyRoom::Spent(MoneySpan::Day, 100),
+            ),
+            (
+                spent(0, 141, 0),
+                60,
+                10,
+                MoneyRoom::Spent(MoneySpan::Month, 150),
+            ),
+            (spent(0, 120, 0), 60, 10, MoneyRoom::Granted(30)),
+            // What costs nothing has room as long as no limit is passed.
+            (spent(100, 100, 0), 0, 0, MoneyRoom::Granted(0)),
+            (
+                spent(101, 101, 0),
+                0,
+                0,
+                MoneyRoom::Spent(MoneySpan::Day, 100),
+            ),
+        ] {
+            assert_eq!(of.room(spent, most, least), expected, "{spent:?} {most}");
+        }
+        let none = limits(None, None).room(spent(9, 9, 9), 7, 7);
+        assert_eq!(none, MoneyRoom::Granted(7));
+    }
+
+    #[test]
+    fn limits_are_of_dollars_and_days_of_utc() {
+        let of = Limits {
+            usd_per_day: Usd::of(1.5),
+            usd_per_month: Some(Usd(u64::MAX)),
+            ..Limits::default()
+        };
+        let limits = limits(Some(1_500_000_000), Some(i64::MAX as u64));
+        assert_eq!(MoneyLimits::of(&of), Some(limits));
+        assert_eq!(MoneyLimits::of(&Limits::default()), None);
+        let noon = Timestamp(45 * DAY_MS + DAY_MS / 2);
+        assert_eq!((money_day(noon), money_month(noon)), (45, 31));
+        assert_eq!(money_day_begin(45), Timestamp(45 * DAY_MS));
+        assert_eq!((nano_usd(1e-9), nano_usd(-1.0)), (1, 0));
+        assert_eq!((nano_usd(0.1 + 0.2), nano_usd(1.1e-9)), (300_000_000, 2));
+        assert_eq!(nano_usd(f64::INFINITY), 1_000_000_000_000_000);
+    }
+
+    proptest! {
+        /// However calls come and whatever they cost up to what they were granted, no limit is passed, and
+        /// whoever is told that all is spent meets less than the least.
+        #[test]
+        fn no_limit_is_passed(
+            (day, month) in (0_u64..200, 0_u64..400),
+            calls in prop::collection::vec((0_u64..80, 0_u64..80, any::<bool>()), 0..60),
+        ) {
+            let of = limits(Some(day), Some(month));
+            let mut now = spent(0, 0, 0);
+            let mut open: Vec<u64> = Vec::new();
+            for (most, cost, ends) in calls {
+                let least = most / 4;
+                match of.room(now, most, least) {
+                    MoneyRoom::Granted(granted) => {
+                        prop_assert!(granted <= most && granted >= least);
+                        now.aside += granted;
+                        open.push(granted);
+                    }
+                    MoneyRoom::Busy => prop_assert!(!open.is_empty()),
+                    MoneyRoom::Spent(MoneySpan::Day, _) => prop_assert!(now.day + least > day),
+                    MoneyRoom::Spent(MoneySpan::Month, _) => prop_assert!(now.month + least > month),
+                }
+                if ends && let Some(granted) = open.pop() {
+                    let cost = cost.min(granted);
+                    now.aside -= granted;
+                    now.day += cost;
+                    now.month += cost;
+                }
+                prop_assert!(now.day + now.aside <= day && now.month + now.aside <= month);
+            }
+        }
+    }
+}

@@ -1,0 +1,10 @@
+-- What counts against limits of the tenant $1 on the day $3, in a month from the day $2 on: its rows, the last day
+-- that has one, and sums. By the primary keys.
+SELECT
+    count(*) AS days,
+    coalesce(max(d.day), -1) AS last_day,
+    coalesce(sum(CASE WHEN d.day = $3 THEN d.spent ELSE 0 END), 0) AS today,
+    coalesce(sum(d.spent), 0) AS of_month,
+    (SELECT coalesce(sum(a.amount), 0) FROM money_aside a WHERE a.tenant = $1) AS aside
+FROM money_days d
+WHERE d.tenant = $1 AND d.day >= $2 AND d.day <= $3;

@@ -1,0 +1,21 @@
+-- What MySQL says differently about money.
+
+-- name: money/lock
+-- The limits of the tenant $1, locked: nobody else sets any of its money aside until the transaction ends.
+SELECT limits FROM tenants WHERE tenant = $1 AND deleted_at IS NULL FOR UPDATE;
+
+-- name: money/spent
+-- What counts against limits of the tenant $1 on the day $3, in a month from the day $2 on: its rows, the last day
+-- that has one, and sums. By the primary keys.
+SELECT
+    count(*) AS days,
+    coalesce(max(d.day), -1) AS last_day,
+    CAST(coalesce(sum(CASE WHEN d.day = $3 THEN d.spent ELSE 0 END), 0) AS SIGNED) AS today,
+    CAST(coalesce(sum(d.spent), 0) AS SIGNED) AS of_month,
+    (SELECT CAST(coalesce(sum(a.amount), 0) AS SIGNED) FROM money_aside a WHERE a.tenant = $1) AS aside
+FROM money_days d
+WHERE d.tenant = $1 AND d.day >= $2 AND d.day <= $3;
+
+-- name: money/begin_day
+-- Begins the day $2 of the tenant $1 with what was spent of it. Index: the primary key.
+INSERT INTO money_days (tenant, day, spent) VALUES ($1, $2, $3) ON DUPLICATE KEY UPDATE spent = spent;

@@ -1,0 +1,13 @@
+-- What counts against limits of a tenant on the day $3, in a month from the day $2 on: its rows, the last day that
+-- has one, and sums.
+-- Index: money_days_pkey, money_aside_pkey.
+SELECT
+    count(*) AS days,
+    coalesce(max(d.day), -1) AS last_day,
+    coalesce(sum(d.spent) FILTER (WHERE d.day = $3::bigint), 0)::bigint AS today,
+    coalesce(sum(d.spent), 0)::bigint AS of_month,
+    (
+        SELECT coalesce(sum(a.amount), 0)::bigint FROM money_aside a WHERE a.tenant = $1::integer
+    ) AS aside
+FROM money_days d
+WHERE d.tenant = $1::integer AND d.day >= $2::bigint AND d.day <= $3::bigint

@@ -1,0 +1,14 @@
+-- Adds the role that statements on behalf of a tenant run under. Roles are the whole server's: another database's
+-- installation may have added it, or do so right now.
+DO $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_roles r WHERE r.rolname = 'mainspring_tenant') THEN
+        BEGIN
+            CREATE ROLE mainspring_tenant NOLOGIN;
+        EXCEPTION WHEN duplicate_object OR unique_violation THEN
+            NULL;
+        END;
+    END IF;
+    EXECUTE format('GRANT mainspring_tenant TO %I', current_user);
+END
+$$

@@ -1,0 +1,301 @@
+//! Money that tenants' calls set aside and spend: all under the lock of the tenant's row, tenant by tenant.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use mainspring_shared::id::{BootId, TenantId};
+use mainspring_shared::store::{
+    DumpAside, Error, Money, ReserveMoney, ReserveMoneyOutcome, Result, SettleMoney,
+    TenantUsageQuery, places_by_tenant,
+};
+use mainspring_shared::tenant::{
+    Limits, MONEY_ASIDE_MS, MONEY_DAYS_KEPT, MoneyLimits, MoneyRoom, MoneySpent, money_day,
+    money_day_begin, money_month, nano_usd, stored_nano,
+};
+use mainspring_shared::time::Timestamp;
+use sqlx::{Connection, PgConnection};
+use uuid::Uuid;
+
+use crate::reads;
+use crate::retry::{Fault, fetch, repeatable, sql};
+use crate::rows::Fields;
+use crate::store::PostgresStore;
+
+type Faulty<T> = std::result::Result<T, Fault>;
+
+#[async_trait]
+impl Money for PostgresStore {
+    async fn reserve_money(&self, items: Vec<ReserveMoney>) -> Result<Vec<ReserveMoneyOutcome>> {
+        let (at, pool) = (self.at, &self.pools.writers);
+        let mut outcomes = vec![ReserveMoneyOutcome::Unlimited; items.len()];
+        for (tenant, places) in places_by_tenant(&items, |item| item.tenant) {
+            let asked: Vec<ReserveMoney> = places.iter().map(|place| items[*place]).collect();
+            // A repeat finds what it has set aside.
+            let found = repeatable!(pool, |connection| reserve(connection, at, tenant, &asked))?;
+            for (place, outcome) in places.into_iter().zip(found) {
+                outcomes[place] = outcome;
+            }
+        }
+        Ok(outcomes)
+    }
+
+    async fn settle_money(&self, items: Vec<SettleMoney>) -> Result<()> {
+        let (at, pool) = (self.at, &self.pools.writers);
+        for (tenant, places) in places_by_tenant(&items, |item| item.tenant) {
+            let asked: Vec<SettleMoney> = places.iter().map(|place| items[*place]).collect();
+            repeatable!(pool, |connection| settle(connection, at, tenant, &asked))?;
+        }
+        Ok(())
+    }
+
+    async fn sweep_money(&self, limit: u32) -> Result<u32> {
+        let at = self.at.map(|at| at.0);
+        let rows = fetch(&self.pools.writers, || {
+            sql!("money/left_behind")
+                .bind(at)
+                .bind(MONEY_ASIDE_MS)
+                .bind(i64::from(limit))
+        });
+        let rows = rows.await?;
+        let items = rows.iter().map(|row| {
+            let mut fields = Fields::new(row, "money_aside");
+            Ok(SettleMoney {
+                tenant: TenantId(fields.take("tenant")?),
+                call: fields.take("call_id")?,
+                cost: None,
+            })
+        });
+        let items: Vec<SettleMoney> = items.collect::<Result<_>>()?;
+        let count = u32::try_from(items.len()).unwrap_or(u32::MAX);
+        if count > 0 {
+            self.settle_money(items).await?;
+        }
+        Ok(count)
+    }
+
+    async fn spent_money(&self, tenant: TenantId) -> Result<Option<MoneySpent>> {
+        let pool = &self.pools.claimers;
+        let now = match self.at {
+            Some(at) => at,
+            None => reads::now(pool).await?,
+        };
+        let found = repeatable!(pool, |connection| spent(connection, tenant, now))?;
+        Ok(found.last_day.map(|_| found.spent))
+    }
+
+    async fn money_tenants(&self) -> Result<Vec<TenantId>> {
+        let rows = fetch(&self.pools.claimers, || sql!("money/tenants")).await?;
+        let tenants = rows
+            .iter()
+            .map(|row| Fields::new(row, "tenants").take("tenant"));
+        tenants.map(|tenant| tenant.map(TenantId)).collect()
+    }
+}
+
+/// The limits of a tenant, locked, and the time; none where there is no such tenant.
+async fn lock(
+    connection: &mut PgConnection,
+    at: Option<Timestamp>,
+    tenant: TenantId,
+) -> Faulty<Option<(Option<MoneyLimits>, Timestamp)>> {
+    let query = sql!("money/lock").bind(at.map(|at| at.0)).bind(tenant.0);
+    let Some(row) = query.fetch_optional(connection).await? else {
+        return Ok(None);
+    };
+    let mut fields = Fields::new(&row, "tenants");
+    let limits: Limits = fields.json("limits")?;
+    Ok(Some((MoneyLimits::of(&limits), fields.time("now")?)))
+}
+
+/// What is known of a tenant's month.
+struct Month {
+    /// The last of its days that has a row.
+    last_day: Option<i64>,
+    spent: MoneySpent,
+}
+
+async fn spent(connection: &mut PgConnection, tenant: TenantId, now: Timestamp) -> Faulty<Month> {
+    let query = sql!("money/spent")
+        .bind(tenant.0)
+        .bind(money_month(now))
+        .bind(money_day(now));
+    let row = query.fetch_one(connection).await?;
+    let mut fields = Fields::new(&row, "money_days");
+    let days: i64 = fields.take("days")?;
+    let last_day = fields.take("last_day")?;
+    Ok(Month {
+        last_day: (days > 0).then_some(last_day),
+        spent: MoneySpent {
+            day: fields.total("today")?,
+            month: fields.total("of_month")?,
+            aside: fields.total("aside")?,
+        },
+    })
+}
+
+/// What counts against a tenant's limits. A day begins with the first call that asks, and a month with what the
+/// usage of its sends says.
+async fn begun(
+    connection: &mut PgConnection,
+    tenant: TenantId,
+    now: Timestamp,
+) -> Faulty<MoneySpent> {
+    let (today, first) = (money_day(now), money_month(now));
+    let month = spent(connection, tenant, now).await?;
+    if month.last_day == Some(today) {
+        return Ok(month.spent);
+    }
+    let (mut days, mut amounts) = (vec![today], vec![0]);
+    if month.last_day.is_none() {
+        amounts[0] = used(connection, tenant, today, today + 1).await?;
+        if first < today {
+            days.push(first);
+            amounts.push(used(connection, tenant, first, today).await?);
+        }
+    }
+    let begin = sql!("money/begin_days").bind(tenant.0).bind(days);
+    let begin = begin.bind(amounts);
+    begin.execute(&mut *connection).await?;
+    let forget = sql!("money/forget_days").bind(tenant.0);
+    let forget = forget.bind(today - MONEY_DAYS_KEPT);
+    forget.execute(&mut *connection).await?;
+    Ok(spent(connection, tenant, now).await?.spent)
+}
+
+/// What the sends cost that were accepted from a day on and before another one.
+async fn used(
+    connection: &mut PgConnection,
+    tenant: TenantId,
+    from: i64,
+    until: i64,
+) -> Faulty<i64> {
+    let (from, until) = (money_day_begin(from), money_day_begin(until));
+    let query = TenantUsageQuery::accepted(tenant, from, until);
+    let query = sql!("tenants/usage")
+        .bind(query.tenant.0)
+        .bind(query.from)
+        .bind(query.until);
+    let row = query.fetch_one(connection).await?;
+    let cost: Option<f64> = Fields::new(&row, "usage_rows").take("cost_usd")?;
+    Ok(stored_nano(nano_usd(cost.unwrap_or_default())))
+}
+
+async fn reserve(
+    connection: &mut PgConnection,
+    at: Option<Timestamp>,
+    tenant: TenantId,
+    items: &[ReserveMoney],
+) -> Faulty<Vec<ReserveMoneyOutcome>> {
+    let mut tx = connection.begin().await?;
+    let Some((Some(limits), now)) = lock(&mut tx, at, tenant).await? else {
+        return Ok(vec![ReserveMoneyOutcome::Unlimited; items.len()]);
+    };
+    let mut spent = begun(&mut tx, tenant, now).await?;
+    let mut had = aside(&mut tx, tenant, items).await?;
+    let (mut calls, mut boots, mut amounts) = (Vec::new(), Vec::new(), Vec::new());
+    let mut outcomes = Vec::with_capacity(items.len());
+    for item in items {
+        if let Some(amount) = had.get(&item.call) {
+            outcomes.push(ReserveMoneyOutcome::Granted(*amount));
+            continue;
+        }
+        outcomes.push(match limits.room(spent, item.most, item.least) {
+            MoneyRoom::Busy => ReserveMoneyOutcome::Busy,
+            MoneyRoom::Spent(span, limit) => ReserveMoneyOutcome::Spent(span, limit),
+            MoneyRoom::Granted(amount) => {
+                spent.aside = spent.aside.saturating_add(amount);
+                had.insert(item.call, amount);
+                calls.push(item.call);
+                boots.push(item.boot.0);
+                amounts.push(stored_nano(amount));
+                ReserveMoneyOutcome::Granted(amount)
+            }
+        });
+    }
+    if !calls.is_empty() {
+        let reserve = sql!("money/reserve")
+            .bind(tenant.0)
+            .bind(money_day(now))
+            .bind(now.0)
+            .bind(calls)
+            .bind(boots)
+            .bind(amounts);
+        reserve.execute(&mut *tx).await?;
+    }
+    tx.commit().await?;
+    Ok(outcomes)
+}
+
+/// What these calls have set aside already.
+async fn aside(
+    connection: &mut PgConnection,
+    tenant: TenantId,
+    items: &[ReserveMoney],
+) -> Faulty<BTreeMap<Uuid, u64>> {
+    let calls: Vec<Uuid> = items.iter().map(|item| item.call).collect();
+    let query = sql!("money/aside").bind(tenant.0).bind(calls);
+    let rows = query.fetch_all(connection).await?;
+    let had = rows.iter().map(|row| {
+        let mut fields = Fields::new(row, "money_aside");
+        Ok::<_, Error>((fields.take("call_id")?, fields.total("amount")?))
+    });
+    Ok(had.collect::<Result<_>>()?)
+}
+
+async fn settle(
+    connection: &mut PgConnection,
+    at: Option<Timestamp>,
+    tenant: TenantId,
+    items: &[SettleMoney],
+) -> Faulty<()> {
+    let calls: Vec<Uuid> = items.iter().map(|item| item.call).collect();
+    let costs: Vec<Option<i64>> = items
+        .iter()
+        .map(|item| item.cost.map(stored_nano))
+        .collect();
+    let mut tx = connection.begin().await?;
+    lock(&mut tx, at, tenant).await?;
+    let settle = sql!("money/settle").bind(tenant.0).bind(calls).bind(costs);
+    settle.execute(&mut *tx).await?;
+    tx.commit().await?;
+    Ok(())
+}
+
+/// Follows the limits of a tenant, in the transaction that changes them.
+pub(crate) async fn follow(
+    connection: &mut PgConnection,
+    tenant: TenantId,
+    limits: &Limits,
+) -> Faulty<()> {
+    if MoneyLimits::of(limits).is_none() {
+        let lift = sql!("money/lift").bind(tenant.0);
+        lift.execute(connection).await?;
+    }
+    Ok(())
+}
+
+/// What calls have set aside, and what was spent by day.
+pub(crate) async fn dump(
+    connection: &mut PgConnection,
+) -> Faulty<(Vec<DumpAside>, Vec<(TenantId, i64, u64)>)> {
+    let rows = sql!("reads/dump_money").fetch_all(&mut *connection).await?;
+    let aside = rows.iter().map(|row| {
+        let mut fields = Fields::new(row, "money_aside");
+        Ok(DumpAside {
+            tenant: TenantId(fields.take("tenant")?),
+            call: fields.take("call_id")?,
+            boot: BootId(fields.take("boot_id")?),
+            day: fields.take("day")?,
+            amount: fields.total("amount")?,
+            at: fields.time("at")?,
+        })
+    });
+    let aside = aside.collect::<Result<_>>()?;
+    let rows = sql!("reads/dump_money_days").fetch_all(connection).await?;
+    let days = rows.iter().map(|row| {
+        let mut fields = Fields::new(row, "money_days");
+        let tenant = TenantId(fields.take("tenant")?);
+        Ok((tenant, fields.take("day")?, fields.total("spent")?))
+    });
+    Ok((aside, days.collect::<Result<_>>()?))
+}

@@ -1,0 +1,30 @@
+//! What a database consists of, and what it should consist of.
+
+use mainspring_shared::store::{Result, SchemaFault, SchemaObject, schema_faults};
+
+use crate::retry::{Pool, fetch, sql};
+use crate::rows::Fields;
+
+/// What the migrations make, as Postgres 15 tells it. A test compares and, with `UPDATE_DOCS=1`, writes it.
+const NEEDED: &str = include_str!("../schema/needed.tsv");
+
+/// What a database lacks of the schema that this program brings.
+pub(crate) async fn faults(pool: &Pool) -> Result<Vec<SchemaFault>> {
+    let needed = SchemaObject::list(NEEDED);
+    let found = objects(pool).await?;
+    Ok(schema_faults(&needed, &found))
+}
+
+/// Everything that a database consists of.
+async fn objects(pool: &Pool) -> Result<Vec<SchemaObject>> {
+    let rows = fetch(pool, || sql!("schema/objects")).await?;
+    let object = |row| {
+        let mut fields = Fields::new(row, "pg_class");
+        Ok(SchemaObject {
+            kind: fields.take("kind")?,
+            name: fields.take("name")?,
+            definition: fields.take("definition")?,
+        })
+    };
+    rows.iter().map(object).collect()
+}

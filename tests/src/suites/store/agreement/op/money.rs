@@ -1,0 +1,32 @@
+//! Steps of money.
+
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+
+/// One step of money. Calls are few, so that they are repeated.
+#[derive(Debug, Clone)]
+pub(in super::super) enum MoneyOp {
+    /// Limits of a day and of a month.
+    Limit(Option<u8>, Option<u8>),
+    /// A call, its boot, what it costs at most and at least.
+    Reserve(Vec<(u8, u8, u8, u8)>),
+    /// A call, and what it cost.
+    Settle(Vec<(u8, Option<u8>)>),
+    Sweep,
+}
+
+/// Any step of money.
+pub(super) fn any() -> impl Strategy<Value = MoneyOp> {
+    let byte = || proptest::num::u8::ANY;
+    let limit = || option::weighted(0.7, byte());
+    let call = || 0_u8..6;
+    let reserve = (call(), byte(), 0_u8..80, 0_u8..20);
+    let settle = (call(), option::weighted(0.7, 0_u8..80));
+    prop_oneof![
+        2 => (limit(), limit()).prop_map(|(day, month)| MoneyOp::Limit(day, month)),
+        6 => vec(reserve, 1..4).prop_map(MoneyOp::Reserve),
+        4 => vec(settle, 1..4).prop_map(MoneyOp::Settle),
+        2 => Just(MoneyOp::Sweep),
+    ]
+}

@@ -1,0 +1,172 @@
+//! A tenant with a limit of money while its workers die: what the provider bills never passes it.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use mainspring_tests::faults::{
+    Caller, Cluster, Effect, Recipe, any_of, between, dose, monotonic, pause,
+};
+use serde_json::{Value, json};
+
+const MS: Duration = Duration::from_millis(1);
+
+/// A dose from which on there are as many leaves as are worth it.
+const WHOLE: Duration = Duration::from_mins(1);
+
+/// Billionths of a dollar that a token costs, read or written: ten dollars for a million.
+const TOKEN: u64 = 10_000;
+const PRICES: &str = "fake=10/10";
+
+/// Words of an answer, and tokens that it may have.
+const WORDS: usize = 40;
+const TOKENS_MAX: usize = 64;
+
+/// Billionths of a dollar in a dollar.
+const DOLLAR: f64 = 1e9;
+
+/// How much there is of it: leaves, how many of them at once, and what the tenant may spend, in dollars: less than all
+/// of them cost, and much more than a few deaths do.
+fn amount() -> (usize, usize, f64) {
+    if dose() < WHOLE {
+        (80, 16, 0.04)
+    } else {
+        (1_000, 24, 0.9)
+    }
+}
+
+fn spec(leaves: usize, at_once: usize) -> Value {
+    let items: Vec<usize> = (0..leaves).collect();
+    let words = vec!["word"; WORDS].join(" ");
+    let agent = json!({
+        "name": "leaf", "system_prompt": "Work.", "tools": [], "max_tokens": TOKENS_MAX,
+    });
+    let input = format!("[[send m-{{{{n}}}}]] [[say {words}]] look");
+    let body = json!({ "type": "agent", "id": "leaf", "spec": agent, "input": input });
+    json!({ "name": "a crowd", "root": {
+        "type": "foreach", "id": "all", "as": "n", "items": items, "max_concurrency": at_once,
+        "on_error": "continue", "body": body,
+    }})
+}
+
+/// What the provider bills, in billionths of a dollar.
+fn billed(cluster: &Cluster) -> u64 {
+    let entries = cluster.model.ledger().entries();
+    let words = entries.iter().filter_map(|entry| entry.billed);
+    words
+        .map(|(read, written)| (read + written) as u64 * TOKEN)
+        .sum()
+}
+
+fn number(cluster: &Cluster, sql: &str) -> Result<u64> {
+    let found = cluster.query(sql)?;
+    found
+        .trim()
+        .parse()
+        .with_context(|| format!("{sql}: {found}"))
+}
+
+fn tell(text: &str) {
+    use std::io::Write as _;
+    // Where stderr is gone, nobody reads it.
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_limit_of_money_holds_while_workers_die() -> Result<()> {
+    let recipe = Recipe {
+        workers: 4,
+        schedulers: 1,
+        script: "[[stream 4x120ms]] [[bounded]]",
+        environment: &[("MAINSPRING_PRICES", PRICES)],
+        ..Recipe::default()
+    };
+    let Some(mut cluster) = Cluster::start(recipe).await? else {
+        return Ok(());
+    };
+    let (leaves, at_once, dollars) = amount();
+    let limit = (dollars * DOLLAR) as u64;
+    let mut caller = Caller::new(cluster.urls(), 0);
+    let limits = json!({ "limits": { "usd_per_day": dollars } });
+    let answer = caller.patch("/v1/tenants/ten_1", &limits).await?;
+    ensure!(answer.status == 200, "{} {:?}", answer.status, answer.body);
+    let answer = caller
+        .post(
+            "/v1/runs",
+            &json!({ "spec": spec(leaves, at_once) }),
+            "crowd",
+        )
+        .await?;
+    ensure!(answer.status == 202, "{} {:?}", answer.status, answer.body);
+    let run = answer.json()?["id"].as_str().map(str::to_owned);
+    let run = format!("/v1/runs/{}", run.context("a run has an id")?);
+    let end = monotonic() + dose();
+    let mut deaths = 0;
+    let mut over = false;
+    while !over {
+        pause(between(200 * MS, 900 * MS)).await;
+        ensure!(billed(&cluster) <= limit, "{} of {limit}", billed(&cluster));
+        if monotonic() < end {
+            // Towards the end nobody may have any work.
+            let busy = cluster.busy_worker().await;
+            let victim = match busy {
+                Ok(busy) if any_of(3) > 0 => busy,
+                Ok(_) | Err(_) => any_of(cluster.workers.len()),
+            };
+            let fault_log = cluster.fault_log.clone();
+            fault_log.during("a worker is killed", Effect::Repeats, || {
+                cluster.kill_worker(victim);
+            });
+            cluster.replace_worker(victim)?;
+            cluster.all_ready()?;
+            deaths += 1;
+        }
+        over = caller.get(&run).await?["finished_at"].is_string();
+        ensure!(monotonic() < end + 60_000 * MS, "the run does not end");
+    }
+    let nodes = caller.all(&format!("{run}/nodes")).await?;
+    let of = |state: &str| {
+        let mine = nodes
+            .iter()
+            .filter(|node| node["id"] == "leaf" && node["state"] == state);
+        mine.cloned().collect::<Vec<Value>>()
+    };
+    let (done, spent) = (of("completed"), of("failed"));
+    ensure!(
+        done.len() + spent.len() == leaves,
+        "{} {}",
+        done.len(),
+        spent.len()
+    );
+    for node in &spent {
+        let said = node["error"]["message"].as_str().unwrap_or_default();
+        ensure!(node["error"]["code"] == "budget.exceeded", "{node}");
+        ensure!(said.contains("usd_per_day"), "{node}");
+    }
+    ensure!(
+        !done.is_empty() && !spent.is_empty(),
+        "the limit was met by some"
+    );
+    let left =
+        async |cluster: &Cluster| Ok(number(cluster, "SELECT count(*) FROM money_aside")? == 0);
+    cluster
+        .until("the end of all that was set aside", 20_000 * MS, left)
+        .await?;
+    let entered = number(&cluster, "SELECT sum(spent) FROM money_days")?;
+    let billed = billed(&cluster);
+    ensure!(
+        billed <= entered && entered <= limit,
+        "{billed} {entered} {limit}"
+    );
+    tell(&format!(
+        "{deaths} deaths, {} answered, {} without money: {billed} billed of {entered} entered of {limit}",
+        done.len(),
+        spent.len()
+    ));
+    ensure!(deaths > 0, "nobody died");
+    ensure!(billed < entered, "no death hit a call");
+    cluster.audit()?;
+    let fallen = cluster.fallen();
+    ensure!(fallen.is_empty(), "ended by themselves: {fallen:?}");
+    cluster.passed();
+    Ok(())
+}

@@ -1,0 +1,251 @@
+//! A tenant with a limit of money: never passed, whatever races and whoever dies, and all that is set aside goes
+//! back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mainspring_shared::agent::AgentSpec;
+use mainspring_shared::budget::Price;
+use mainspring_shared::error::Code;
+use mainspring_shared::id::{SendId, TenantId};
+use mainspring_shared::model::FactsOverride;
+use mainspring_shared::send::{SendRecord, SendStatus, StopReason, WaitingOn};
+use mainspring_shared::store::TenantPatch;
+use mainspring_shared::tenant::{Limits, Usd};
+use mainspring_tests::world::{Fault, FaultPlan, Faulty, World};
+
+/// Millionths of a dollar that a token of an answer costs; questions cost nothing.
+const TOKEN: u64 = 1_000;
+
+/// Tokens that an answer may have, and those that it has.
+const MOST: u64 = 50;
+const HAS: u64 = 5;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+async fn world() -> World {
+    let mut world = World::new().await;
+    let facts = FactsOverride {
+        price: Some(Price {
+            input: 0.0,
+            output: TOKEN as f64,
+            ..Price::default()
+        }),
+        ..FactsOverride::default()
+    };
+    world.facts.insert("model".to_owned(), facts);
+    world
+}
+
+/// Lets the tenant spend so many tokens' worth in a day.
+async fn limit(world: &World, tokens: Option<u64>) {
+    let patch = TenantPatch {
+        limits: Some(Limits {
+            usd_per_day: tokens.map(|tokens| Usd(tokens * TOKEN)),
+            ..Limits::default()
+        }),
+        ..TenantPatch::default()
+    };
+    let changed = world.store.update_tenant(TenantId::DEFAULT, patch).await;
+    changed.expect("the store answers");
+}
+
+async fn sends(world: &World, texts: &[&str]) -> Vec<SendId> {
+    let mut ids = Vec::new();
+    for text in texts {
+        let agent = AgentSpec {
+            max_tokens: Some(50),
+            ..AgentSpec::default()
+        };
+        let key = world.session(agent).await;
+        ids.push(world.send(key, text).await);
+    }
+    ids
+}
+
+/// What the tenant has spent, and what it has set aside, in tokens' worth.
+async fn money(world: &World) -> (u64, u64) {
+    let dump = world.dump().await;
+    let nano = TOKEN * 1_000;
+    let spent = dump.money_days.iter().map(|(_, _, spent)| spent / nano);
+    let aside = dump.money_aside.iter().map(|aside| aside.amount / nano);
+    (spent.sum(), aside.sum())
+}
+
+fn assert_spent(record: &SendRecord) {
+    assert_eq!(record.status, SendStatus::Failed, "{record:#?}");
+    assert_eq!(record.stop_reason, Some(StopReason::Budget));
+    let error = record.error.as_ref().expect("it failed");
+    assert_eq!(error.code, Code::BudgetExceeded);
+    assert!(error.message.contains("usd_per_day"), "{}", error.message);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_send_waits_for_what_another_one_has_set_aside() {
+    let world = world().await;
+    limit(&world, Some(MOST + HAS)).await;
+    let _worker = world.worker("w", world.store.clone());
+    let ids = sends(&world, &["sleep 2000", "hello"]).await;
+    world.pass(SECOND).await;
+    assert_eq!(world.script.asked(), 1, "the other one has no room");
+    assert_eq!(money(&world).await, (0, MOST));
+    for record in world.settle(&ids).await {
+        assert_eq!(record.status, SendStatus::Completed, "{record:#?}");
+    }
+    assert_eq!(money(&world).await, (2 * HAS, 0));
+    world.audit().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_waits_for_long_gives_its_slot_back_and_does_not_fail() {
+    let world = world().await;
+    limit(&world, Some(MOST)).await;
+    let _worker = world.worker("w", world.store.clone());
+    let ids = sends(&world, &["sleep 300000", "hello"]).await;
+    let mut waited = false;
+    for _ in 0..300 {
+        world.pass(SECOND).await;
+        let record = world.record(ids[1]).await;
+        waited |= record.waiting_on == Some(WaitingOn::Retry);
+        assert!(!record.status.is_final() || world.script.asked() > 1);
+    }
+    assert!(waited, "it was parked");
+    for record in world.settle(&ids).await {
+        assert_eq!(record.status, SendStatus::Completed, "{record:#?}");
+    }
+    assert_eq!(money(&world).await, (2 * HAS, 0));
+    world.audit().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_spent_limit_ends_sends_with_its_name_and_a_raised_one_does_not() {
+    let world = world().await;
+    limit(&world, Some(MOST + HAS)).await;
+    let _worker = world.worker("w", world.store.clone());
+    // Three rounds, each of which is paid for.
+    let ids = sends(&world, &["tools 2", "tools 20"]).await;
+    let records = world.settle(&ids).await;
+    assert_eq!(records[0].status, SendStatus::Completed, "{records:#?}");
+    assert_spent(&records[1]);
+    let (spent, aside) = money(&world).await;
+    // Less is left than what an answer needs at least.
+    assert!(spent <= MOST + HAS && spent + 16 > MOST + HAS, "{spent}");
+    assert_eq!(aside, 0);
+    let (answers, billed) = world.script.billed();
+    assert_eq!(answers as u64 * HAS, spent, "{billed:?}");
+    // Nobody is asked any more.
+    let asked = world.script.asked();
+    let ids = sends(&world, &["hello", "hello"]).await;
+    world.settle(&ids).await.iter().for_each(assert_spent);
+    assert_eq!(world.script.asked(), asked);
+    limit(&world, Some(10 * MOST)).await;
+    let ids = sends(&world, &["hello"]).await;
+    let records = world.settle(&ids).await;
+    assert_eq!(records[0].status, SendStatus::Completed, "{records:#?}");
+    world.audit().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_dead_worker_had_set_aside_counts_as_spent() {
+    let never = FaultPlan {
+        at: usize::MAX,
+        fault: Fault::FailBefore,
+    };
+    let world = world().await;
+    limit(&world, Some(10 * MOST)).await;
+    let dies = Arc::new(Faulty::new(world.store.clone(), never));
+    let _dies = world.worker("dies", dies.clone());
+    let ids = sends(&world, &["sleep 3000"; 3]).await;
+    world.pass(SECOND).await;
+    assert_eq!(money(&world).await, (0, 3 * MOST));
+    dies.kill();
+    let _lives = world.worker("lives", world.store.clone());
+    for record in world.settle(&ids).await {
+        assert_eq!(record.status, SendStatus::Completed, "{record:#?}");
+    }
+    assert_eq!(money(&world).await, (3 * MOST + 3 * HAS, 0));
+    world.audit().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_was_broken_off_counts_at_its_most() {
+    let world = world().await;
+    limit(&world, Some(10 * MOST)).await;
+    let _worker = world.worker("w", world.store.clone());
+    let agent = AgentSpec {
+        max_tokens: Some(50),
+        ..AgentSpec::default()
+    };
+    let key = world.session(agent).await;
+    let id = world.send(key, "sleep 60000").await;
+    world.pass(SECOND).await;
+    world.cancel(key, id).await;
+    assert_eq!(world.settle(&[id]).await[0].status, SendStatus::Cancelled);
+    world.pass(SECOND).await;
+    assert_eq!(money(&world).await, (MOST, 0));
+    world.audit().await;
+}
+
+/// Whatever fails once, and whatever answer is lost: all is settled, and nothing twice.
+#[tokio::test(start_paused = true)]
+async fn a_fault_at_any_write_leaves_nothing_aside() {
+    let mut struck = Vec::new();
+    for fault in [Fault::FailBefore, Fault::FailAfter, Fault::Outage] {
+        for at in 0.. {
+            let world = world().await;
+            limit(&world, Some(10 * MOST)).await;
+            let faulty = Arc::new(Faulty::new(world.store.clone(), FaultPlan { at, fault }));
+            let _worker = world.worker("w", faulty.clone());
+            let ids = sends(&world, &["hello", "hello"]).await;
+            for record in world.settle(&ids).await {
+                assert_eq!(record.status, SendStatus::Completed, "{at}: {record:#?}");
+            }
+            world.pass(SECOND).await;
+            assert_eq!(money(&world).await, (2 * HAS, 0), "{fault:?} at {at}");
+            world.audit().await;
+            let Some(method) = faulty.struck() else { break };
+            struck.push(method);
+            if at > 40 {
+                break;
+            }
+        }
+    }
+    for method in ["reserve_money", "settle_money"] {
+        assert!(struck.contains(&method), "{struck:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crowd_spends_what_there_is_and_no_more() {
+    let world = world().await;
+    limit(&world, Some(12 * MOST)).await;
+    let _workers = ["a", "b", "c", "d"].map(|name| world.worker(name, world.store.clone()));
+    let texts = vec!["sleep 500"; 200];
+    let ids = sends(&world, &texts).await;
+    let mut most = 0;
+    loop {
+        let (spent, aside) = money(&world).await;
+        assert!(spent + aside <= 12 * MOST, "{spent} and {aside}");
+        most = most.max(aside);
+        let records = world
+            .dump()
+            .await
+            .sessions
+            .into_iter()
+            .flat_map(|it| it.sends);
+        if records.into_iter().all(|record| record.status.is_final()) {
+            break;
+        }
+        world.pass(Duration::from_millis(250)).await;
+    }
+    assert!(most > 6 * MOST, "many run at once: {most}");
+    let records = world.settle(&ids).await;
+    let (done, spent): (Vec<_>, Vec<_>) = records
+        .iter()
+        .partition(|record| record.status == SendStatus::Completed);
+    spent.into_iter().for_each(assert_spent);
+    let answered = done.len() as u64;
+    assert_eq!(money(&world).await, (answered * HAS, 0));
+    assert!((12 * MOST - answered * HAS) < 16, "{answered}");
+    world.audit().await;
+}
