@@ -1,28 +1,33 @@
 //! Connections by the thousand that do nothing, or too little, and a flood of requests that no client makes.
 
+use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use futures::future::join_all;
-use mainspring_tests::faults::{monotonic, pause};
+use mainspring_tests::faults::{blocking, monotonic, pause};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
-use tokio::task::JoinHandle;
 
 use super::cases::Case;
-use super::{Manner, PATIENCE, exchange, head_of_post, judge, statuses};
+use super::{Manner, PATIENCE, exchange, head_of_post, judge, on_one_thread, statuses};
 
 /// Idle connections in turn, unless more are asked for.
-const IDLE: usize = 2_000;
+const IDLE: usize = 5_000;
 
 /// Connections that are idle at once: as many as the usual limit of open files leaves room for.
 const IDLE_AT_ONCE: usize = 500;
 
-/// The same where more than usual are asked for.
-const IDLE_AT_ONCE_MAX: usize = 8_000;
+/// The same where more than usual are asked for. Each is left alone for less than `PATIENCE`, so that all of
+/// them are open at the server, too.
+const IDLE_AT_ONCE_MAX: usize = 5_000;
+
+/// The pause between two times that some of them are opened.
+const IDLE_PAUSE: Duration = Duration::from_millis(20);
 
 /// Connections that send one byte at a time.
 const SLOW: usize = 100;
@@ -34,15 +39,14 @@ const DRIP: Duration = Duration::from_millis(200);
 const FLOODING: usize = 2;
 const FLOOD_PAUSE: Duration = Duration::from_millis(50);
 
-/// How many connections are opened before the others have a turn.
-const BURST: usize = 25;
-
 /// How much of it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Dose {
     /// Idle connections in all.
     pub(super) idle: usize,
     idle_at_once: usize,
+    /// How many of them are opened together.
+    burst: usize,
     /// How long each crowd stays.
     pub(super) phase: Duration,
 }
@@ -50,11 +54,14 @@ pub(super) struct Dose {
 impl Dose {
     /// The usual one, or one with so many idle connections.
     pub(super) fn of(idle: Option<usize>) -> Self {
-        let at_once = |all: usize| (all / 10).clamp(IDLE_AT_ONCE, IDLE_AT_ONCE_MAX);
+        let at_once = idle.map_or(IDLE_AT_ONCE, |all| {
+            (all / 20).clamp(IDLE_AT_ONCE, IDLE_AT_ONCE_MAX)
+        });
         Self {
             idle: idle.unwrap_or(IDLE),
-            idle_at_once: idle.map_or(IDLE_AT_ONCE, at_once),
-            phase: Duration::from_secs(if idle.is_some() { 5 } else { 1 }),
+            idle_at_once: at_once,
+            burst: if idle.is_some() { at_once / 100 } else { 12 },
+            phase: Duration::from_secs(if idle.is_some() { 5 } else { 2 }),
         }
     }
 
@@ -86,11 +93,12 @@ impl Told {
     }
 }
 
-/// Those who are there until they leave.
+/// Those who are there until they leave. They have a thread of their own: whoever measures is not delayed by
+/// what they do here, only by what they have the server do.
 #[derive(Debug)]
 pub(super) struct Crowd {
     leaving: Arc<AtomicBool>,
-    members: Vec<JoinHandle<Result<Told>>>,
+    thread: JoinHandle<Result<Told>>,
 }
 
 impl Crowd {
@@ -98,22 +106,24 @@ impl Crowd {
     pub(super) fn gather(address: &str, dose: Dose, cases: &Arc<Vec<Case>>) -> Self {
         let leaving = Arc::new(AtomicBool::new(false));
         let here = || (address.to_owned(), leaving.clone());
-        let mut members = vec![
-            tokio::spawn(idle(here(), dose.idle_at_once)),
-            tokio::spawn(slow(here())),
-        ];
-        members.extend((0..FLOODING).map(|n| tokio::spawn(flood(here(), n, cases.clone()))));
-        Self { leaving, members }
+        let (idle, slow) = (idle(here(), dose), slow(here()));
+        let floods = join_all((0..FLOODING).map(|n| flood(here(), n, cases.clone())));
+        let all = async move {
+            let (idle, slow, floods) = tokio::join!(idle, slow, floods);
+            let mut told = Told::default();
+            for one in floods.into_iter().chain([idle, slow]) {
+                told.add(one?);
+            }
+            Ok(told)
+        };
+        let thread = std::thread::spawn(move || on_one_thread(all)?);
+        Self { leaving, thread }
     }
 
     /// Everyone leaves; what they did.
-    pub(super) async fn leave(self) -> Result<Told> {
+    pub(super) fn leave(self) -> Result<Told> {
         self.leaving.store(true, Ordering::Relaxed);
-        let mut told = Told::default();
-        for member in join_all(self.members).await {
-            told.add(member??);
-        }
-        Ok(told)
+        blocking(|| self.thread.join().expect("no panic"))
     }
 }
 
@@ -130,20 +140,20 @@ async fn connect(address: &str) -> Result<TcpStream> {
     Ok(socket.connect(address.parse()?).await?)
 }
 
-async fn idle((address, leaving): Here, count: usize) -> Result<Told> {
-    let mut open = Vec::new();
+async fn idle((address, leaving): Here, dose: Dose) -> Result<Told> {
+    let mut open = VecDeque::new();
+    let mut told = Told::default();
     while !leaving.load(Ordering::Relaxed) {
-        if open.len() < count {
-            for _ in 0..BURST {
-                open.push(connect(&address).await?);
+        for _ in 0..dose.burst {
+            if open.len() == dose.idle_at_once {
+                open.pop_front();
             }
+            open.push_back(connect(&address).await?);
+            told.idle += 1;
         }
-        pause(Duration::from_millis(5)).await;
+        pause(IDLE_PAUSE).await;
     }
-    Ok(Told {
-        idle: open.len(),
-        ..Told::default()
-    })
+    Ok(told)
 }
 
 async fn slow((address, leaving): Here) -> Result<Told> {
