@@ -42,16 +42,18 @@ const ANSWER_MAX: Duration = Duration::from_secs(20);
 const AT_ONCE: usize = 8;
 
 /// How often 99 of 100 requests of the others are looked at, with the crowd and without: the median of these
-/// counts, so that the machine may do something else for a moment. Of how many requests at least each time.
+/// counts, so that the machine may do something else for a moment. Of how many requests at least each time, of
+/// all of them.
 const PHASES_MIN: usize = 5;
-const TIMES_MIN: usize = 200;
+const TIMES_MIN: usize = 400;
 
 /// How much longer 99 of 100 requests of the others may take beside all this.
 const SLOWER_MAX: f64 = 2.0;
 
-/// Clients that send as usual, and the pause of each between two requests.
+/// Clients that send as usual, and the pause of each between two sends: alone they leave most of a small machine
+/// idle, so that what is compared is not how long requests wait for a processor that is busy anyway.
 const OTHERS: usize = 4;
-const OTHERS_PAUSE: Duration = Duration::from_millis(10);
+const OTHERS_PAUSE: Duration = Duration::from_millis(30);
 
 /// What whoever sends such a request does when all of it is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -215,15 +217,14 @@ fn others(url: &str, phase: Duration) -> Result<Duration> {
             thread.join().expect("no panic")
         })
     });
-    let mut times = times??.concat();
-    ensure!(times.len() >= TIMES_MIN, "only {} requests", times.len());
-    Ok(p99(&mut times))
+    Ok(p99(&mut times??.concat()))
 }
 
 async fn other(url: &str, until: Duration) -> Result<Vec<Duration>> {
     let mut client = Client::connect(url).await?;
     let mut times = Vec::new();
-    while monotonic() < until {
+    // A busy machine takes longer over as many.
+    while monotonic() < until || times.len() < TIMES_MIN / OTHERS {
         let began = monotonic();
         let body = json!({ "input": "hello" }).to_string();
         let sent = client

@@ -39,6 +39,9 @@ const DRIP: Duration = Duration::from_millis(200);
 const FLOODING: usize = 2;
 const FLOOD_PAUSE: Duration = Duration::from_millis(50);
 
+/// How much less than everyone else the crowd's thread is worth to the machine.
+const YIELDING: i32 = 5;
+
 /// How much of it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Dose {
@@ -116,7 +119,11 @@ impl Crowd {
             }
             Ok(told)
         };
-        let thread = std::thread::spawn(move || on_one_thread(all)?);
+        let thread = std::thread::spawn(move || {
+            // They stand for other machines: here everyone else goes first.
+            rustix::process::nice(YIELDING)?;
+            on_one_thread(all)?
+        });
         Self { leaving, thread }
     }
 
