@@ -13,9 +13,13 @@ pub(crate) fn parse<T: DeserializeOwned>(json: &[u8], at: &str) -> Result<T, Err
         return Err(Error::invalid(at, "must be an object"));
     }
     beside_if(json.len() > BESIDE, || {
-        serde_json::from_slice(json).or_else(|_| match whole_numbers(json) {
-            Some(json) => serde_json::from_slice(&json).map_err(|_| explain::<T>(&json, at)),
-            None => Err(explain::<T>(json, at)),
+        serde_json::from_slice(json).or_else(|error| {
+            // What is no JSON is none with its numbers written otherwise, and is not looked through for them.
+            let whole = error.is_data().then(|| whole_numbers(json)).flatten();
+            match whole {
+                Some(json) => serde_json::from_slice(&json).map_err(|_| explain::<T>(&json, at)),
+                None => Err(explain::<T>(json, at)),
+            }
         })
     })
 }

@@ -35,9 +35,8 @@ const SLOW: usize = 100;
 /// The pause between two of their bytes.
 const DRIP: Duration = Duration::from_millis(200);
 
-/// Those who flood, and the pause of each between two requests.
+/// Those who flood.
 const FLOODING: usize = 2;
-const FLOOD_PAUSE: Duration = Duration::from_millis(50);
 
 /// How much less than everyone else the crowd's thread is worth to the machine.
 const YIELDING: i32 = 5;
@@ -50,6 +49,8 @@ pub(super) struct Dose {
     idle_at_once: usize,
     /// How many of them are opened together.
     burst: usize,
+    /// The pause of each who floods between two requests.
+    flood_pause: Duration,
     /// How long each crowd stays.
     pub(super) phase: Duration,
 }
@@ -64,6 +65,7 @@ impl Dose {
             idle: idle.unwrap_or(IDLE),
             idle_at_once: at_once,
             burst: if idle.is_some() { at_once / 100 } else { 12 },
+            flood_pause: Duration::from_millis(if idle.is_some() { 50 } else { 100 }),
             phase: Duration::from_secs(if idle.is_some() { 5 } else { 2 }),
         }
     }
@@ -110,7 +112,8 @@ impl Crowd {
         let leaving = Arc::new(AtomicBool::new(false));
         let here = || (address.to_owned(), leaving.clone());
         let (idle, slow) = (idle(here(), dose), slow(here()));
-        let floods = join_all((0..FLOODING).map(|n| flood(here(), n, cases.clone())));
+        let floods =
+            join_all((0..FLOODING).map(|n| flood(here(), n, (dose.flood_pause, cases.clone()))));
         let all = async move {
             let (idle, slow, floods) = tokio::join!(idle, slow, floods);
             let mut told = Told::default();
@@ -185,7 +188,11 @@ async fn slow((address, leaving): Here) -> Result<Told> {
     })
 }
 
-async fn flood((address, leaving): Here, nth: usize, cases: Arc<Vec<Case>>) -> Result<Told> {
+async fn flood(
+    (address, leaving): Here,
+    nth: usize,
+    (between, cases): (Duration, Arc<Vec<Case>>),
+) -> Result<Told> {
     // Where the crowd before stopped: all cases have their turn.
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let begin = NEXT.load(Ordering::Relaxed) + nth * cases.len() / FLOODING;
@@ -201,7 +208,7 @@ async fn flood((address, leaving): Here, nth: usize, cases: Arc<Vec<Case>>) -> R
         }
         told.requests += 1;
         NEXT.fetch_add(1, Ordering::Relaxed);
-        pause(FLOOD_PAUSE).await;
+        pause(between).await;
     }
     Ok(told)
 }
