@@ -38,6 +38,10 @@ const DRIP: Duration = Duration::from_millis(200);
 /// Those who flood.
 const FLOODING: usize = 2;
 
+/// How far apart in their list two cases are that follow each other: it lists what is alike together, and every
+/// crowd shall have some of each. A prime, which the number of cases is no multiple of.
+const STRIDE: usize = 61;
+
 /// How much less than everyone else the crowd's thread is worth to the machine.
 const YIELDING: i32 = 5;
 
@@ -64,9 +68,9 @@ impl Dose {
         Self {
             idle: idle.unwrap_or(IDLE),
             idle_at_once: at_once,
-            burst: if idle.is_some() { at_once / 100 } else { 12 },
+            burst: if idle.is_some() { at_once / 100 } else { 16 },
             flood_pause: Duration::from_millis(if idle.is_some() { 50 } else { 100 }),
-            phase: Duration::from_secs(if idle.is_some() { 5 } else { 2 }),
+            phase: Duration::from_millis(if idle.is_some() { 5_000 } else { 1_500 }),
         }
     }
 
@@ -113,7 +117,7 @@ impl Crowd {
         let here = || (address.to_owned(), leaving.clone());
         let (idle, slow) = (idle(here(), dose), slow(here()));
         let floods =
-            join_all((0..FLOODING).map(|n| flood(here(), n, (dose.flood_pause, cases.clone()))));
+            join_all((0..FLOODING).map(|_| flood(here(), dose.flood_pause, cases.clone())));
         let all = async move {
             let (idle, slow, floods) = tokio::join!(idle, slow, floods);
             let mut told = Told::default();
@@ -188,26 +192,19 @@ async fn slow((address, leaving): Here) -> Result<Told> {
     })
 }
 
-async fn flood(
-    (address, leaving): Here,
-    nth: usize,
-    (between, cases): (Duration, Arc<Vec<Case>>),
-) -> Result<Told> {
+async fn flood((address, leaving): Here, between: Duration, cases: Arc<Vec<Case>>) -> Result<Told> {
     // Where the crowd before stopped: all cases have their turn.
     static NEXT: AtomicUsize = AtomicUsize::new(0);
-    let begin = NEXT.load(Ordering::Relaxed) + nth * cases.len() / FLOODING;
+    ensure!(cases.len() % STRIDE != 0, "{} cases", cases.len());
     let mut told = Told::default();
-    for case in cases.iter().cycle().skip(begin % cases.len()) {
-        if leaving.load(Ordering::Relaxed) {
-            break;
-        }
+    while !leaving.load(Ordering::Relaxed) {
+        let case = &cases[NEXT.fetch_add(STRIDE, Ordering::Relaxed) % cases.len()];
         let statuses = exchange(&address, case, Manner::Hurried).await?;
         // The others' bodies take their part of the room: who is told to come again is told the truth.
         if statuses != [429] {
             told.faults.extend(judge(case, &statuses));
         }
         told.requests += 1;
-        NEXT.fetch_add(1, Ordering::Relaxed);
         pause(between).await;
     }
     Ok(told)
