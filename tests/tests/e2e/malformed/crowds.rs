@@ -68,7 +68,7 @@ impl Dose {
         Self {
             idle: idle.unwrap_or(IDLE),
             idle_at_once: at_once,
-            burst: if idle.is_some() { at_once / 100 } else { 16 },
+            burst: if idle.is_some() { at_once / 100 } else { 12 },
             flood_pause: Duration::from_millis(if idle.is_some() { 50 } else { 100 }),
             phase: Duration::from_millis(if idle.is_some() { 5_000 } else { 1_500 }),
         }
@@ -195,7 +195,7 @@ async fn slow((address, leaving): Here) -> Result<Told> {
 async fn flood((address, leaving): Here, between: Duration, cases: Arc<Vec<Case>>) -> Result<Told> {
     // Where the crowd before stopped: all cases have their turn.
     static NEXT: AtomicUsize = AtomicUsize::new(0);
-    ensure!(cases.len() % STRIDE != 0, "{} cases", cases.len());
+    ensure!(!cases.len().is_multiple_of(STRIDE), "{} cases", cases.len());
     let mut told = Told::default();
     while !leaving.load(Ordering::Relaxed) {
         let case = &cases[NEXT.fetch_add(STRIDE, Ordering::Relaxed) % cases.len()];
