@@ -16,6 +16,11 @@ use crate::metrics::OVERLOADED;
 /// The detail for bodies that nest too deeply.
 const TOO_DEEP: &str = "nests too deeply: at most 127 levels";
 
+/// How many invalid members an answer names, and how much it says of each: a request of any size is refused with
+/// a short answer.
+const MEMBERS_MAX: usize = 100;
+const SAID_BYTES_MAX: usize = 2_000;
+
 /// A problem with one member of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FieldError {
@@ -24,6 +29,19 @@ pub struct FieldError {
     pub pointer: String,
     /// A description for people.
     pub detail: String,
+}
+
+impl FieldError {
+    /// The same, without the rest of what is long.
+    fn bounded(mut self) -> Self {
+        for text in [&mut self.pointer, &mut self.detail] {
+            if text.len() > SAID_BYTES_MAX {
+                text.truncate(text.floor_char_boundary(SAID_BYTES_MAX));
+                text.push('…');
+            }
+        }
+        self
+    }
 }
 
 /// A limit, as clients are told of it.
@@ -124,11 +142,14 @@ impl Error {
 
     /// An error with invalid members; there is at least one.
     pub fn with_members(code: Code, errors: Vec<FieldError>) -> Self {
+        let all = errors.len();
+        let errors = errors.into_iter().take(MEMBERS_MAX);
+        let errors: Vec<FieldError> = errors.map(FieldError::bounded).collect();
         let detail = match errors.as_slice() {
             // The detail of a parameter or header already names it.
             [one] if one.pointer.starts_with('/') => format!("{}: {}", one.pointer, one.detail),
             [one] => one.detail.clone(),
-            many => format!("{} members are invalid", many.len()),
+            _ => format!("{all} members are invalid"),
         };
         Self {
             errors,

@@ -2,6 +2,7 @@
 //! across workers have the machine to themselves; the others run beside each other.
 
 mod agent;
+mod canaries;
 mod checkpoint;
 mod conversation;
 mod crowd;
@@ -11,6 +12,7 @@ mod hostile;
 mod inbox;
 mod journal;
 mod long_memory;
+mod malformed;
 mod row_security;
 mod runs;
 mod storm;

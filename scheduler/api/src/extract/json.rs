@@ -13,9 +13,13 @@ pub(crate) fn parse<T: DeserializeOwned>(json: &[u8], at: &str) -> Result<T, Err
         return Err(Error::invalid(at, "must be an object"));
     }
     beside_if(json.len() > BESIDE, || {
-        serde_json::from_slice(json).or_else(|_| match whole_numbers(json) {
-            Some(json) => serde_json::from_slice(&json).map_err(|_| explain::<T>(&json, at)),
-            None => Err(explain::<T>(json, at)),
+        serde_json::from_slice(json).or_else(|error| {
+            // What is no JSON is none with its numbers written otherwise, and is not looked through for them.
+            let whole = error.is_data().then(|| whole_numbers(json)).flatten();
+            match whole {
+                Some(json) => serde_json::from_slice(&json).map_err(|_| explain::<T>(&json, at)),
+                None => Err(explain::<T>(json, at)),
+            }
         })
     })
 }
@@ -24,6 +28,9 @@ pub(crate) fn parse<T: DeserializeOwned>(json: &[u8], at: &str) -> Result<T, Err
 /// JSON Schema, of which serde takes only the second. Without parsing, so that repeated members stay
 /// refused; the value of no number changes.
 fn whole_numbers(json: &[u8]) -> Option<Vec<u8>> {
+    if !json.contains(&b'.') {
+        return None;
+    }
     let mut whole = Vec::with_capacity(json.len());
     let mut rest = json;
     let (mut is_text, mut is_escaped) = (false, false);
@@ -132,6 +139,18 @@ mod tests {
             let json = format!(r#"{{"n": {wrong}, "text": "", "share": 1.0}}"#);
             assert!(asked(&json).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_long_name_is_refused_with_a_short_answer() {
+        #[derive(Debug, serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Nothing {}
+
+        let name = "ä".repeat(100_000);
+        let refused = parse::<Nothing>(format!(r#"{{"{name}": 1}}"#).as_bytes(), "");
+        let refused = format!("{:?}", refused.expect_err("there is no such member"));
+        assert!(refused.contains("unknown field") && refused.len() < 20_000);
     }
 
     #[test]

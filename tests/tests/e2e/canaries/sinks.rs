@@ -1,0 +1,113 @@
+//! Everything that came out, as files: rows, keys of Redis, metrics, archives.
+
+use std::fs::File;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::Result;
+use mainspring_benches::process::Process;
+use mainspring_benches::servers::{Postgres, Redis, find_program};
+use mainspring_tests::faults::blocking;
+
+use super::api::Api;
+use super::settings::DATABASE;
+
+/// Writes down every command that Redis gets, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Monitor(Child);
+
+impl Monitor {
+    pub(super) fn start(redis: &Redis, out: &Path) -> Result<Self> {
+        let folder = out.join("redis");
+        std::fs::create_dir_all(&folder)?;
+        let address = redis.url();
+        let child = Command::new(find_program("redis-cli")?)
+            .args(["-u", &address, "MONITOR"])
+            .stdin(Stdio::null())
+            .stdout(File::create(folder.join("commands"))?)
+            .spawn()?;
+        Ok(Self(child))
+    }
+}
+
+impl Drop for Monitor {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Every row of every table.
+pub(super) fn database(postgres: &Postgres, out: &Path) -> Result<()> {
+    let folder = out.join("database");
+    std::fs::create_dir_all(&folder)?;
+    let tables = "SELECT tablename FROM pg_tables WHERE schemaname = 'public'";
+    let tables = blocking(|| postgres.query(DATABASE, tables))?;
+    for table in tables.lines() {
+        let rows = format!("SELECT t::text FROM \"{table}\" t");
+        let rows = blocking(|| postgres.query(DATABASE, &rows))?;
+        std::fs::write(folder.join(table), rows)?;
+    }
+    Ok(())
+}
+
+/// Every key of Redis with what it holds.
+pub(super) fn redis(redis: &Redis, out: &Path) -> Result<()> {
+    let keys = blocking(|| redis.command(&["--scan"]))?;
+    let mut text = String::new();
+    for key in keys.lines() {
+        let kind = blocking(|| redis.command(&["TYPE", key]))?;
+        let read: &[&str] = match kind.as_str() {
+            "hash" => &["HGETALL", key],
+            "list" => &["LRANGE", key, "0", "-1"],
+            "set" => &["SMEMBERS", key],
+            "stream" => &["XRANGE", key, "-", "+"],
+            "zset" => &["ZRANGE", key, "0", "-1", "WITHSCORES"],
+            _ => &["GET", key],
+        };
+        for part in [key, &blocking(|| redis.command(read))?] {
+            text.push_str(part);
+            text.push('\n');
+        }
+    }
+    std::fs::write(out.join("redis/keys"), text)?;
+    Ok(())
+}
+
+/// What is scraped of each process.
+pub(super) async fn metrics(
+    processes: &[&Process],
+    root_keys: &[String],
+    out: &Path,
+) -> Result<()> {
+    for process in processes {
+        // Schedulers show it to their operators alone.
+        for key in root_keys {
+            let api = Api::new(process.url(), key, out)?;
+            let authorization = format!("Bearer {key}");
+            let text = api.text("/metrics", &authorization).await?;
+            api.write("metrics", &text)?;
+        }
+    }
+    Ok(())
+}
+
+/// Sessions, runs and agents as archives.
+pub(super) async fn archives(api: &Api, session: &str, out: &Path) -> Result<()> {
+    let folder = out.join("archives");
+    std::fs::create_dir_all(&folder)?;
+    let runs = api.get("/v1/runs").await?;
+    let run = runs["data"][0]["id"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
+    let authorization = format!("Bearer {}", api.key());
+    for (name, path) in [
+        ("session", format!("/v1/sessions/{session}/export")),
+        ("run", format!("/v1/runs/{run}/export")),
+    ] {
+        let text = api.text(&path, &authorization).await?;
+        std::fs::write(folder.join(name), text)?;
+    }
+    Ok(())
+}
