@@ -146,7 +146,7 @@ impl Cell {
 fn code(error: &ToolError) -> Code {
     match error {
         ToolError::Reply { code, .. } => *code,
-        ToolError::Abort { .. } => panic!("{error}"),
+        ToolError::Abort { .. } | ToolError::Lost { .. } => panic!("{error}"),
     }
 }
 
@@ -335,7 +335,7 @@ async fn talk(lines: &[Value]) -> (Vec<Value>, std::io::Result<()>) {
         let _ = writing.shutdown().await;
         heard
     };
-    tokio::join!(speak, run_child(input, output, clock))
+    tokio::join!(speak, run_child(input, output, clock, |_| Ok(())))
 }
 
 #[tokio::test]

@@ -39,6 +39,7 @@ pub(super) fn storing(round: u32, draining: bool, event: Event, rules: &Rules) -
         | Event::Overflowed
         | Event::Folded { .. }
         | Event::Decided(_)
+        | Event::WorkLost
         | Event::LeaseLost => None,
     }
 }
@@ -72,6 +73,8 @@ pub(super) fn calling(round: u32, draining: bool, event: Event, rules: &Rules) -
             draining: true,
         }),
         Event::DrainOver => to(State::Releasing, [Command::AbortCalls, Command::Release]),
+        // As after a worker's death: whoever takes over finds by the calls' rows which may be made again.
+        Event::WorkLost => to(State::Releasing, [Command::AbortCalls, Command::Release]),
         Event::Begun
         | Event::Replied(_)
         | Event::Failed { .. }
@@ -96,6 +99,8 @@ fn stop(why: End) -> Option<Step> {
 pub(super) fn stopping(why: End, event: Event) -> Option<Step> {
     match event {
         Event::CallsOver { .. } | Event::CallsAborted => end(0, why),
+        // What is left of the calls is as little known as when their time is over.
+        Event::WorkLost => abort_and_end(0, Command::AbortCalls, why),
         // The process has no more time to wait for them.
         Event::DrainOver => abort_and_end(0, Command::AbortCalls, why),
         // It ends already.
@@ -152,6 +157,7 @@ pub(super) fn settling(round: u32, draining: bool, event: Event, rules: &Rules) 
         | Event::Overflowed
         | Event::Folded { .. }
         | Event::Decided(_)
+        | Event::WorkLost
         | Event::LeaseLost => None,
     }
 }

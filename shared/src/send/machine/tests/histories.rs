@@ -59,6 +59,7 @@ fn possible(step: &Step) -> Vec<Event> {
             over(Open::Nothing, false),
             over(OUTSIDE, true),
             Event::CallsAborted,
+            Event::WorkLost,
             PAUSED,
         ]),
         State::Stopping { .. } => possible.extend([
@@ -68,6 +69,7 @@ fn possible(step: &Step) -> Vec<Event> {
             over(Open::Nothing, false),
             over(OUTSIDE, true),
             Event::CallsAborted,
+            Event::WorkLost,
         ]),
         State::Settling { .. } => possible.extend([
             settled(Open::Nothing),
@@ -153,6 +155,8 @@ impl Watch {
             }
             Event::Folded { .. } => self.folding = false,
             Event::CallsOver { .. } | Event::CallsAborted => self.calling = false,
+            // The calls are dropped by a command.
+            Event::WorkLost => {}
             Event::Decided(decision) => {
                 self.deciding = false;
                 self.asked += u32::from(decision != Decision::End);
