@@ -156,7 +156,9 @@ impl Replayer {
             // They are shown; no call is made.
             Err(_) => {
                 let only = send.record.options.tools.as_deref();
-                self.tools.offers(self.clock.as_ref(), &send.agent, only).await
+                self.tools
+                    .offers(self.clock.as_ref(), &send.agent, only)
+                    .await
             }
         };
         self.tools.left(key, send.record.id);

@@ -19,7 +19,7 @@ use mainspring_shared::session::projection::Projected;
 use mainspring_shared::session::window::from_seq;
 use mainspring_shared::store::{
     CallChange, CallStep, ClaimOutcome, ClaimSession, Claimed, CompleteOutcome, CompleteSend,
-    Counters, ReadInbox, ReadMessages, Lost, ReleaseSession, SendTotals, StartedSend, Then,
+    Counters, Lost, ReadInbox, ReadMessages, ReleaseSession, SendTotals, StartedSend, Then,
 };
 use mainspring_shared::tool::{answers, cancelled_call};
 use tokio_util::sync::CancellationToken;

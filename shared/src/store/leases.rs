@@ -557,7 +557,11 @@ pub enum Lost {
 impl Lost {
     /// A model call, if one may have been begun.
     pub const fn call_if(begun: bool) -> Self {
-        if begun { Self::ModelCall } else { Self::Nothing }
+        if begun {
+            Self::ModelCall
+        } else {
+            Self::Nothing
+        }
     }
 
     /// The number in statements.

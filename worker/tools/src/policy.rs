@@ -171,10 +171,8 @@ impl HttpPolicy {
             .await
             .map_err(|error| match error {
                 ToolError::Reply { message, .. }
-            | ToolError::Abort { message }
-            | ToolError::Lost { message } => {
-                    HookError(message)
-                }
+                | ToolError::Abort { message }
+                | ToolError::Lost { message } => HookError(message),
             })?;
         answer::read(self.point, &output)
     }

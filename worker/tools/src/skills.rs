@@ -47,8 +47,12 @@ pub struct Shelf {
 /// What reads skills.
 pub(crate) const READ: &str = "skill_read";
 
-pub(crate) const TOOLS: [Listed<Arc<Shelf>>; 1] =
-    [tool(READ, NOTHING, "reads a skill, or a file of it", reader)];
+pub(crate) const TOOLS: [Listed<Arc<Shelf>>; 1] = [tool(
+    READ,
+    NOTHING,
+    "reads a skill, or a file of it",
+    reader,
+)];
 
 /// What reads the skills of this shelf.
 pub(crate) fn reader(shelf: &Arc<Shelf>) -> Arc<dyn Tool> {

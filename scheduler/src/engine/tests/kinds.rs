@@ -1,5 +1,6 @@
 //! Each kind of node, by tables of what happens.
 
+use mainspring_shared::agent::Isolation;
 use mainspring_shared::error::Code;
 use mainspring_shared::send::{SendStatus, StopReason};
 use mainspring_shared::time::Timestamp;
@@ -7,7 +8,7 @@ use mainspring_shared::tool::ToolEntry;
 use mainspring_shared::workflow::run::{
     LeafStart, NodeState, RunAsk, RunEvent, RunOptions, RunStatus,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::fixture::*;
 
@@ -445,6 +446,25 @@ fn a_run_that_takes_too_long_ends_its_leaves() {
         (RunStatus::Failed, Some(Code::WorkflowTimeout))
     );
     assert_eq!(fixture.started.len(), 1);
+}
+
+#[test]
+fn a_leaf_chooses_its_isolation_and_a_run_may_ask_for_more() {
+    let mut own = agent("a", &json!({}));
+    let isolated = |leaf: &Value, options: RunOptions| {
+        let fixture = Fixture::with(&envelope(leaf), json!("x"), options);
+        fixture.live[0].start.agent.isolation
+    };
+    let run = RunOptions {
+        isolation: Isolation::Process,
+        ..RunOptions::default()
+    };
+    assert_eq!(isolated(&own, RunOptions::default()), Isolation::None);
+    assert_eq!(isolated(&own, run.clone()), Isolation::Process);
+    own["spec"]["isolation"] = json!("process");
+    assert_eq!(isolated(&own, RunOptions::default()), Isolation::Process);
+    own["spec"]["isolation"] = json!("none");
+    assert_eq!(isolated(&own, run), Isolation::Process);
 }
 
 #[test]

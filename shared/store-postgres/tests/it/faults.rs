@@ -7,7 +7,7 @@ use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_RESULT};
 use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
     AcceptOutcome, CallBegin, CallChange, CallStep, ClaimOutcome, CompleteOutcome, Error,
-    Inspect as _, ParkOutcome, PostOutcome, Lost, ReleaseSession, Then,
+    Inspect as _, Lost, ParkOutcome, PostOutcome, ReleaseSession, Then,
 };
 use mainspring_shared::tool::CallResult;
 use sqlx::Executor;

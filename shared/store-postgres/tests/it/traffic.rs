@@ -8,8 +8,8 @@ use mainspring_shared::id::{BootId, SendId, SessionKey};
 use mainspring_shared::send::SendStatus;
 use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, ClaimOutcome, CompleteOutcome, Inspect as _, ParkSend, ParkUntil,
-    Lost, ReleaseSession, SweepReady, Then,
+    AcceptOutcome, AcceptSend, ClaimOutcome, CompleteOutcome, Inspect as _, Lost, ParkSend,
+    ParkUntil, ReleaseSession, SweepReady, Then,
 };
 
 use crate::world::{

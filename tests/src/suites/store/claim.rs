@@ -6,7 +6,7 @@ use mainspring_shared::send::{SendStatus, WaitingOn};
 use mainspring_shared::step::{Step, StepKind, StepRefs};
 use mainspring_shared::store::{
     AppendOutcome, AppendRound, ClaimOutcome, ClaimSession, CompleteOutcome, Counters, Inspect,
-    ParkOutcome, ParkUntil, Lost, ReleaseSession, Renewal, Resumed, SendTotals, SessionPatch, Then,
+    Lost, ParkOutcome, ParkUntil, ReleaseSession, Renewal, Resumed, SendTotals, SessionPatch, Then,
 };
 
 use super::prelude::*;

@@ -19,9 +19,9 @@ use mainspring_shared::send::WaitingOn;
 use mainspring_shared::store::{
     CallAnswer, CallBegin, ChangeMemory, ChangeTimer, ChangeWebhook, ClaimDeliveries, ClaimRuns,
     ClaimUnembedded, Claimed, DeliveryEnd, Dump, EXTRACT_ROUND, EraseMemories, FoldAtRest,
-    IdempotencyKey, ImportSession, Inspect, NewBoot, ParkUntil, PostResult, PruneSession, PruneTo,
-    Lost, ReleaseSession, RetireSends, Role, RotateKey, SessionPatch, SetEmbedding, SettleDelivery,
-    TenantPatch, TimerChange, WriteList,
+    IdempotencyKey, ImportSession, Inspect, Lost, NewBoot, ParkUntil, PostResult, PruneSession,
+    PruneTo, ReleaseSession, RetireSends, Role, RotateKey, SessionPatch, SetEmbedding,
+    SettleDelivery, TenantPatch, TimerChange, WriteList,
 };
 use mainspring_shared::tool::CallResult;
 use mainspring_shared::webhook::event_id;

@@ -62,7 +62,9 @@ impl Isolator for Isolating {
             Unmade::NoStart => refused("the worker's log says why"),
         })?;
         if !child.begun().await {
-            return Err(refused("it ended before it began; the worker's log says why"));
+            return Err(refused(
+                "it ended before it began; the worker's log says why",
+            ));
         }
         Ok(Arc::new(SendCell { cells, owner, wire }))
     }

@@ -252,9 +252,15 @@ mod tests {
         assert!(!none.contains("signing") && !none.contains("of-"), "{none}");
         let http = json!({"type": "http", "name": "a", "url": "https://a.example/"});
         let http = wire(&json!({"tools": [http]}));
-        assert!(http.contains("\"signing\"") && !http.contains("of-"), "{http}");
+        assert!(
+            http.contains("\"signing\"") && !http.contains("of-"),
+            "{http}"
+        );
         let mcp = wire(&json!({"tools": [{"type": "mcp", "server": "mine"}]}));
-        assert!(mcp.contains("of-mine") && !mcp.contains("of-another"), "{mcp}");
+        assert!(
+            mcp.contains("of-mine") && !mcp.contains("of-another"),
+            "{mcp}"
+        );
         assert!(!mcp.contains("\"signing\""), "{mcp}");
     }
 }

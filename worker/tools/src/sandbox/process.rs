@@ -135,10 +135,7 @@ impl Handle {
         self.kill.cancel();
     }
 
-    pub(crate) fn ask(
-        self: &Arc<Self>,
-        question: Question<'_>,
-    ) -> Result<PendingCall, NotAsked> {
+    pub(crate) fn ask(self: &Arc<Self>, question: Question<'_>) -> Result<PendingCall, NotAsked> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let token = self.token.clone();
         let (call_id, frame) = match question {
@@ -162,7 +159,14 @@ impl Handle {
             }
             Question::List(declared) => {
                 let declared = declared.clone();
-                (String::new(), Down::List { token, id, declared })
+                (
+                    String::new(),
+                    Down::List {
+                        token,
+                        id,
+                        declared,
+                    },
+                )
             }
         };
         let frame = line(&frame).map_err(|error| NotAsked::Refused(error.to_string()))?;
@@ -407,12 +411,11 @@ impl Started {
             tracing::warn!(%error, said = said.trim(), "a process for tools ended");
         }
         // What a command of an open call started may have left the child's group long ago.
-        let _ =
-            tokio::task::spawn_blocking(move || {
-                let calls = open.iter().filter(|id| !id.is_empty());
-                calls.for_each(|id| end_marked(id));
-            })
-            .await;
+        let _ = tokio::task::spawn_blocking(move || {
+            let calls = open.iter().filter(|id| !id.is_empty());
+            calls.for_each(|id| end_marked(id));
+        })
+        .await;
     }
 }
 

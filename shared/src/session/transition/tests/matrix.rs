@@ -266,7 +266,9 @@ fn of_workers() -> Vec<Event> {
         ("park for a retry", |s| one(parked(s, 0))),
         ("park unless an item came", |s| one(parked(s, SIGNAL_INBOX))),
         ("release", |s| one(released(s, Lost::Nothing))),
-        ("release, a model call lost", |s| one(released(s, Lost::ModelCall))),
+        ("release, a model call lost", |s| {
+            one(released(s, Lost::ModelCall))
+        }),
         ("release, the work lost", |s| one(released(s, Lost::Work))),
     ]
 }

@@ -7,7 +7,7 @@ use mainspring_shared::message::NewMessage;
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::store::{
     AppendOutcome, AppendRound, ClaimOutcome, Claimed, CompleteOutcome, CompleteSend, DeliverItem,
-    Delivery, Inspect, ParkOutcome, ParkSend, ParkUntil, ReadInbox, Lost, ReleaseSession, Then,
+    Delivery, Inspect, Lost, ParkOutcome, ParkSend, ParkUntil, ReadInbox, ReleaseSession, Then,
 };
 
 use super::call::{Call, Outcome};
