@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::fixture::*;
 
-fn research() -> serde_json::Value {
+fn research() -> Value {
     json!({"name": "digest", "input": "tea", "root": {"type": "sequence", "steps": [
         agent("plan", &json!({"output_schema": {"type": "object"}})),
         {"type": "foreach", "id": "research", "as": "t", "items_from": "plan.subtopics",
@@ -144,7 +144,7 @@ fn every_order_of_ends_and_every_crash_gives_the_same_result() {
     assert!(results.iter().all(|result| *result == results[0]));
 }
 
-fn steps(steps: &serde_json::Value) -> serde_json::Value {
+fn steps(steps: &Value) -> Value {
     envelope(&json!({"type": "sequence", "steps": steps}))
 }
 
@@ -258,7 +258,7 @@ fn a_persons_no_fails_a_run_unless_something_decides_by_it() {
         let start = &fixture.live[0].start;
         assert_eq!(start.agent.model.as_deref(), Some("mainspring/direct"));
         assert_eq!(
-            serde_json::from_str::<serde_json::Value>(&said(start)).expect("JSON"),
+            serde_json::from_str::<Value>(&said(start)).expect("JSON"),
             json!({"tool": "ask_person", "arguments": {"question": "Publish in?", "options": ["approve", "deny"]}})
         );
         fixture.answer("/0:gate", says(answer));
@@ -289,7 +289,7 @@ fn a_tool_leaf_is_a_call_with_rendered_arguments() {
     fixture.answer("/0:a", says(r#"{"n": 3}"#));
     let start = &fixture.live[0].start;
     assert_eq!(
-        serde_json::from_str::<serde_json::Value>(&said(start)).expect("JSON"),
+        serde_json::from_str::<Value>(&said(start)).expect("JSON"),
         json!({"tool": "read_file", "arguments": {"path": "in.md", "n": 3, "deep": [{"n": 3}]}})
     );
     fixture.answer("/1:t", says(r#"{"lines": [1, 2]}"#));
