@@ -80,6 +80,7 @@ fn program(dir: &Path, launcher: &[String]) -> Result<(Program, PathBuf)> {
     let lines = [
         "[tools]".to_owned(),
         "shell = \"local\"".to_owned(),
+        format!("workspace = {}", json!(dir.join("data/workspaces"))),
         format!("isolation_launcher = {}", json!(launcher)),
         "[worker]".to_owned(),
         "isolation_memory = 268435456".to_owned(),

@@ -1,5 +1,7 @@
 //! The cell of an isolated agent: what becomes of a send that has none.
 
+use std::time::Duration;
+
 use mainspring_shared::error::Failure;
 use mainspring_shared::send::machine::{Event, Open};
 
@@ -19,7 +21,18 @@ pub(super) enum Apart {
     Away,
 }
 
+/// How long a send waits as a row for a cell where all are in use.
+const BUSY_WAIT: Duration = Duration::from_secs(2);
+
 impl Run<'_> {
+    /// The event of a send whose cell would be one too many: it waits as a row, and nothing counts as failed.
+    /// One that was under way at a death goes on as long as its deaths are counted.
+    pub(super) fn waits_for_cell(&self) -> Option<Event> {
+        let is_busy = matches!(self.prompt.apart, Apart::Failed(NoCell::Busy));
+        let waits = is_busy && self.send.record.crashes == 0;
+        waits.then_some(Event::Paused { within: BUSY_WAIT })
+    }
+
     /// Whether calls are to be made in a cell that may be there for whoever takes the send up anew. Then it
     /// counts a death: no call is lost, and no send is tried for ever.
     pub(super) fn lacks_cell(&mut self, open: Open) -> bool {
@@ -63,6 +76,9 @@ impl Run<'_> {
     }
 
     fn no_cell(&mut self, why: &NoCell) -> Event {
+        if *why == NoCell::Busy {
+            return Event::Paused { within: BUSY_WAIT };
+        }
         tracing::warn!(
             send.id = %self.send.record.id,
             session.id = %self.send.record.key.session,

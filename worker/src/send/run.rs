@@ -207,6 +207,9 @@ impl<'a> Run<'a> {
             }
             return self.left();
         };
+        if let Some(event) = self.waits_for_cell() {
+            return self.run_machine(state, event).await;
+        }
         if self.lacks_cell(open) {
             self.release().await;
             return self.left();

@@ -52,6 +52,9 @@ pub enum NoCell {
          an agent: set one of them, or run the agent in a pool whose workers have it"
     )]
     Unconfigured,
+    /// The worker has as many as it may have, and all have something to do.
+    #[error("all processes that the worker may have for isolated agents are in use")]
+    Busy,
     /// It does not start.
     #[error("the process for the agent's tools does not start: {detail}")]
     Start {

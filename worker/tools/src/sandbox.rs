@@ -65,8 +65,8 @@ const NO_START: &str = "the sandbox of tools does not start: the call was not ma
 /// Children of one worker at a time: each is a process of some megabytes.
 pub(crate) const CHILDREN_MAX: usize = 64;
 
-/// How long a send waits for a place for its cell before it is tried again later.
-pub(crate) const START_WAIT: Duration = Duration::from_secs(20);
+/// How long a send waits for a place for its cell before its session is given to others meanwhile.
+pub(crate) const START_WAIT: Duration = Duration::from_secs(5);
 
 /// How often a call that waits for a place looks whether a child has nothing to do.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);

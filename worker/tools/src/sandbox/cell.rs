@@ -54,7 +54,7 @@ impl Isolator for Isolating {
         let child = tokio::select! {
             child = cells.jail.child(owner, &stop, Some(&wire)) => child,
             () = self.clock.sleep(START_WAIT) => {
-                return Err(refused("all processes that the worker may have are in use"));
+                return Err(NoCell::Busy);
             }
         };
         let child = child.map_err(|error| match error {
