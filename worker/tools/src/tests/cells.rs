@@ -109,11 +109,12 @@ async fn an_isolated_agent_has_its_tools_in_a_cell_and_others_have_them_here() {
         let answered = call(&offers, name, 1).await.expect("answers");
         assert_eq!(pid(answered), first);
     }
-    let here = tool(&offers, "current_time").call(Invocation {
+    let here = tool(&offers, "current_time");
+    let answered = here.call(Invocation {
         arguments: Map::new(),
         ..Cell::invocation(1)
     });
-    assert_ne!(pid(here.await.expect("answers")), first);
+    assert_ne!(pid(answered.await.expect("answers")), first);
     // Others touch no cell, and neither does who needs none.
     let open = bed.offers(2, json!({"tools": ["read_file"]})).await;
     assert!(open.expect("is served").get("read_file").is_some());
