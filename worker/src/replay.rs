@@ -151,15 +151,13 @@ impl Replayer {
         let window = window.ok_or(ReplayError::Pruned)?;
         let resolved = self.providers.resolve(load::model(&send));
         let resolved = resolved.map_err(ReplayError::Model)?;
-        let offers = match load::offers(&self.tools, self.clock.as_ref(), &send).await {
-            Ok(offers) => offers,
+        let clock = self.clock.as_ref();
+        let offers = if let Ok(offers) = load::offers(&self.tools, clock, &send).await {
+            offers
+        } else {
             // They are shown; no call is made.
-            Err(_) => {
-                let only = send.record.options.tools.as_deref();
-                self.tools
-                    .offers(self.clock.as_ref(), &send.agent, only)
-                    .await
-            }
+            let only = send.record.options.tools.as_deref();
+            self.tools.offers(clock, &send.agent, only).await
         };
         self.tools.left(key, send.record.id);
         let output = Output::of(self.clock.as_ref(), &send, window.held()).await;

@@ -45,10 +45,6 @@ impl Isolation {
     }
 
     /// Whether it says nothing.
-    #[expect(
-        clippy::trivially_copy_pass_by_ref,
-        reason = "serde passes a reference"
-    )]
     pub fn is_none(&self) -> bool {
         *self == Self::None
     }

@@ -342,7 +342,7 @@ pub(crate) enum Strictness {
     Cell {
         wire: Arc<WireCell>,
         /// What the agent's list says of the tool, where the worker has none of that name.
-        declared: Option<DeclaredTool>,
+        declared: Option<Box<DeclaredTool>>,
     },
 }
 
@@ -372,13 +372,13 @@ impl Tool for Isolated {
         };
         let (wire, declared) = match &self.strictness {
             Strictness::Tools => (None, None),
-            Strictness::Cell { wire, declared } => (Some(wire), declared.as_ref()),
+            Strictness::Cell { wire, declared } => (Some(wire), declared.as_deref()),
         };
         let name = self.inner.spec().name;
         let question = || Question::Call {
             tool: &name,
             declared,
-            invocation: invocation.clone(),
+            invocation: &invocation,
         };
         let asked = self.jail.ask(owner, &stop, wire, question).await;
         let (child, mut asked) = asked.map_err(|why| match why {

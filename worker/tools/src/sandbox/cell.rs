@@ -85,7 +85,7 @@ impl SendCell {
             jail: self.cells.jail.clone(),
             strictness: Strictness::Cell {
                 wire: self.wire.clone(),
-                declared: declared.cloned(),
+                declared: declared.cloned().map(Box::new),
             },
         })
     }

@@ -28,6 +28,9 @@ use mainspring_worker::tool::{
     Away, Invocation, Output, Skills, Tool, ToolError, ToolSource, Tools,
 };
 
+/// What is asked of a child until it has its answer.
+type Work = BoxFuture<'static, (u64, Up)>;
+
 /// What a child makes calls with.
 #[derive(Debug)]
 struct Kit {
@@ -59,7 +62,7 @@ pub async fn run(
         token: token.clone(),
     };
     write(&mut output, &line(&ready)?).await?;
-    let mut running: FuturesUnordered<BoxFuture<'static, (u64, Up)>> = FuturesUnordered::new();
+    let mut running: FuturesUnordered<Work> = FuturesUnordered::new();
     let mut stops: BTreeMap<u64, CancellationToken> = BTreeMap::new();
     loop {
         tokio::select! {
@@ -95,7 +98,7 @@ fn begun(
     token: &str,
     frame: Down,
     (stop, stops): (&CancellationToken, &BTreeMap<u64, CancellationToken>),
-) -> io::Result<Option<(u64, BoxFuture<'static, (u64, Up)>)>> {
+) -> io::Result<Option<(u64, Work)>> {
     let (kit, own) = (kit.clone(), token.to_owned());
     match frame {
         Down::Stop { token: given, id } => {
@@ -138,7 +141,7 @@ fn begun(
                 account: Account::default(),
             };
             let work = async move {
-                let called = kit.call(&tool, declared.as_ref(), invocation);
+                let called = kit.call(&tool, declared.as_deref(), invocation);
                 let called = AssertUnwindSafe(called).catch_unwind().await;
                 let called = called.unwrap_or_else(|_| {
                     Err(ToolError::reply(

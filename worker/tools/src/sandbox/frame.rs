@@ -80,7 +80,7 @@ pub(crate) enum Down {
         tool: String,
         /// What the agent's list says of it, where the worker has none of that name.
         #[serde(default)]
-        declared: Option<DeclaredTool>,
+        declared: Option<Box<DeclaredTool>>,
         call_id: String,
         arguments: Map<String, Value>,
         session: SessionKey,
@@ -95,7 +95,7 @@ pub(crate) enum Down {
     List {
         token: String,
         id: u64,
-        declared: DeclaredTool,
+        declared: Box<DeclaredTool>,
     },
 }
 

@@ -64,13 +64,13 @@ pub(crate) struct Handle {
 }
 
 /// What a child is asked.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) enum Question<'a> {
     /// To make a call.
     Call {
         tool: &'a str,
         declared: Option<&'a DeclaredTool>,
-        invocation: Invocation,
+        invocation: &'a Invocation,
     },
     /// What an entry of the agent's list stands for.
     List(&'a DeclaredTool),
@@ -148,17 +148,17 @@ impl Handle {
                     token,
                     id,
                     tool: tool.to_owned(),
-                    declared: declared.cloned(),
+                    declared: declared.cloned().map(Box::new),
                     call_id: invocation.call_id.clone(),
-                    arguments: invocation.arguments,
+                    arguments: invocation.arguments.clone(),
                     session: invocation.session,
                     send_id: invocation.send_id,
                     attempt: invocation.attempt,
                 };
-                (invocation.call_id, frame)
+                (invocation.call_id.clone(), frame)
             }
             Question::List(declared) => {
-                let declared = declared.clone();
+                let declared = Box::new(declared.clone());
                 (
                     String::new(),
                     Down::List {

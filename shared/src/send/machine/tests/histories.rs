@@ -155,8 +155,6 @@ impl Watch {
             }
             Event::Folded { .. } => self.folding = false,
             Event::CallsOver { .. } | Event::CallsAborted => self.calling = false,
-            // The calls are dropped by a command.
-            Event::WorkLost => {}
             Event::Decided(decision) => {
                 self.deciding = false;
                 self.asked += u32::from(decision != Decision::End);
@@ -164,7 +162,9 @@ impl Watch {
             Event::Woken { .. } | Event::Undelivered => self.ends -= 1,
             Event::Interrupted => self.interrupts += 1,
             Event::LeaseLost => self.lost = true,
-            Event::Begun
+            // Calls whose process is gone are dropped by a command.
+            Event::WorkLost
+            | Event::Begun
             | Event::BackoffOver
             | Event::RoundStored { .. }
             | Event::ResultsStored { .. }
