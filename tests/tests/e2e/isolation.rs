@@ -151,7 +151,9 @@ fn shell(command: &str) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_isolated_agent_finds_no_credentials() -> Result<()> {
     if !has_namespaces() {
-        eprintln!("skipped: no namespaces on this machine");
+        // As for databases: where nothing may be left out, it is not.
+        let required = std::env::var_os("REQUIRE_STORES").is_some();
+        ensure!(!required, "this machine lets nobody make namespaces");
         return Ok(());
     }
     let _turn = beside()?;
