@@ -2,6 +2,7 @@
 
 mod context;
 mod delegation;
+mod isolation;
 pub mod memory;
 mod named;
 mod output;
@@ -26,6 +27,7 @@ pub use self::context::{
     Representation, ToolContext,
 };
 pub use self::delegation::{Delegation, NotGranted};
+pub use self::isolation::Isolation;
 pub use self::memory::{ExtractMode, MemorySpec, RecallMode};
 pub use self::named::{
     AgentKey, AgentName, AgentQuery, AgentRef, AgentVersion, AgentVersionView, Alias, NameFault,
@@ -119,6 +121,9 @@ pub struct AgentSpec {
     /// The workers that may run it; `default` when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
+    /// Where its tools run that reach beyond the database.
+    #[serde(default, skip_serializing_if = "Isolation::is_none")]
+    pub isolation: Isolation,
     /// How it keeps notes, if it has the tools for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notes: Option<NotesSpec>,
@@ -415,7 +420,7 @@ pub struct SendOptions {
 
 impl SendOptions {
     /// The agent that the send is run with, in a session with this one. What belongs to the session stays
-    /// the session's: its workers, and the budget of all its sends together.
+    /// the session's: its workers, the budget of all its sends together, and at least its isolation.
     #[must_use]
     pub fn agent_in(&self, session: AgentSpec) -> AgentSpec {
         match &self.agent {
@@ -423,6 +428,7 @@ impl SendOptions {
             Some(own) => AgentSpec {
                 budget: session.budget,
                 pool: Some(session.pool().to_owned()),
+                isolation: session.isolation.stricter(own.isolation),
                 ..own.as_ref().clone()
             },
         }

@@ -12,7 +12,7 @@ use crate::id::{BootId, LeaseToken, SendId, SessionKey};
 use crate::lease::Lease;
 use crate::message::ContentPart;
 use crate::send::{SendRecord, SendStatus};
-use crate::store::{AcceptSend, Accepted, GrantedSend, ReleaseSession, StartedSend};
+use crate::store::{AcceptSend, Accepted, GrantedSend, Lost, ReleaseSession, StartedSend};
 use crate::time::Timestamp;
 use crate::usage::Usage;
 
@@ -72,7 +72,7 @@ impl Dispatch {
         ReleaseSession {
             key: self.key(),
             lease: self.lease(boot),
-            lost: false,
+            lost: Lost::Nothing,
         }
     }
 

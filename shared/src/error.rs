@@ -175,6 +175,8 @@ codes! {
     ToolInterrupted = "tool.interrupted", Conflict, 409;
     /// The work broke off around the call; whether it took effect is not known.
     ToolUnknownOutcome = "tool.unknown_outcome", Conflict, 409;
+    /// The worker cannot start the process that the agent's tools are to run in.
+    IsolationUnavailable = "isolation.unavailable", Unavailable, 503;
     /// Another worker owns the session now. Reserved: a worker that loses its lease says nothing.
     LeaseLost = "lease.lost", Conflict, 409;
     /// The model did not answer in time.

@@ -68,7 +68,7 @@ pub use inspect::{
 };
 pub use leases::{
     AppendOutcome, AppendRound, ClaimOutcome, ClaimSession, Claimed, CompleteOutcome, CompleteSend,
-    Completed, Counters, Leases, ParkOutcome, ParkSend, ParkUntil, ReleaseSession, Resumed,
+    Completed, Counters, Leases, Lost, ParkOutcome, ParkSend, ParkUntil, ReleaseSession, Resumed,
     SendTotals, StartedSend, Then,
 };
 pub use lists::{ListOutcome, Lists, WriteList};

@@ -50,6 +50,10 @@ settings! {
         attempts_max: u32 = 100 => Key::integer("worker.attempts_max", 1, 1_000_000);
         /// Sends of one session in a row before others get their turn.
         sends_in_a_row_max: u32 = 16 => Key::integer("worker.sends_in_a_row_max", 1, 1_000_000);
+        /// Bytes of memory that each process of an isolated agent may have.
+        isolation_memory: u64 = 1 << 30 => Key::integer("worker.isolation_memory", 64 << 20, 1 << 40);
+        /// Processes of isolated agents at once, one for each of their sends.
+        isolated_max: usize = 64 => Key::integer("worker.isolated_max", 1, 100_000);
         /// The share of its slots, in percent, up to which it takes the next sends of the sessions that it ran last
         /// without a claim; with 0 each is claimed.
         direct_percent: u32 = 75 => Key::integer("worker.direct_percent", 0, 100);

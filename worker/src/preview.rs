@@ -10,20 +10,23 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::StreamExt as _;
+use mainspring_shared::agent::Isolation;
 use mainspring_shared::bus::{Notice, Topic};
 use mainspring_shared::error::{Code, Coded as _};
+use mainspring_shared::id::SendId;
 use mainspring_shared::message::NewMessage;
 use mainspring_shared::session::preview::{Answered, Ask, Preview, PreviewFold, PreviewLimit};
 use mainspring_shared::session::render::following;
-use mainspring_shared::store::ReadInbox;
+use mainspring_shared::store::{ReadInbox, StartedSend};
 use tokio::sync::Semaphore;
 
 use self::next::Next;
 use self::parts::Sizes;
-use crate::Kernel;
 use crate::llm::expect_tokens;
 use crate::send::load::{self, Question};
 use crate::send::{Output, Unsaid, foreseen, keeps_notes, read_notes, size_at_most};
+use crate::tool::{NoCell, Offers};
+use crate::{Kernel, Parts};
 
 /// Questions that are answered at once: each may hold a whole window.
 const AT_ONCE: usize = 4;
@@ -91,6 +94,21 @@ fn publish(kernel: &Kernel, ask: &Ask, answered: &Answered) {
     }
 }
 
+/// What the model would be offered. An isolated agent is looked at in a cell of its own, not in that of a send
+/// that is under way.
+async fn offers(parts: &Parts, send: &StartedSend) -> Result<Offers, Answered> {
+    let offers = if send.agent.isolation == Isolation::None {
+        load::offers(&parts.tools, parts.clock.as_ref(), send).await
+    } else {
+        let mut send = send.clone();
+        send.record.id = SendId(parts.entropy.random_id());
+        let offers = load::offers(&parts.tools, parts.clock.as_ref(), &send).await;
+        parts.tools.left(send.record.key, send.record.id);
+        offers
+    };
+    offers.map_err(|why| Answered::refused(NoCell::CODE, why.to_string()))
+}
+
 #[expect(
     clippy::too_many_lines,
     reason = "one step after another, each told once"
@@ -109,7 +127,7 @@ async fn preview(kernel: &Arc<Kernel>, ask: &Ask) -> Result<Preview, Answered> {
     let record = &send.record;
     let resolved = parts.providers.resolve(load::model(&send));
     let resolved = resolved.map_err(|error| Answered::refused(error.code(), error.to_string()))?;
-    let offers = load::offers(&parts.tools, parts.clock.as_ref(), &send).await;
+    let offers = offers(parts, &send).await?;
     let output = Output::of(parts.clock.as_ref(), &send, window.held()).await;
     let output = output.map_err(|fault| {
         let detail = format!("the output schema {}: {fault}", fault.pointer);

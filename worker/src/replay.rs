@@ -151,7 +151,15 @@ impl Replayer {
         let window = window.ok_or(ReplayError::Pruned)?;
         let resolved = self.providers.resolve(load::model(&send));
         let resolved = resolved.map_err(ReplayError::Model)?;
-        let offers = load::offers(&self.tools, self.clock.as_ref(), &send).await;
+        let clock = self.clock.as_ref();
+        let offers = if let Ok(offers) = load::offers(&self.tools, clock, &send).await {
+            offers
+        } else {
+            // They are shown; no call is made.
+            let only = send.record.options.tools.as_deref();
+            self.tools.offers(clock, &send.agent, only).await
+        };
+        self.tools.left(key, send.record.id);
         let output = Output::of(self.clock.as_ref(), &send, window.held()).await;
         let output = output.map_err(|fault| ReplayError::Schema(fault.to_string()))?;
         let by = (record.id, record.created_at, &record.input[..]);

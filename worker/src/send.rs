@@ -5,12 +5,13 @@
 //! | `run` | the interpreter of the send's machine |
 //! | `commands` | what the machine asks for, a file for each command |
 //! | `hold`, `round`, `bill`, `model_call`, `unsaid` | the parts of a run: lease and signals, the open round, what was spent, the model call, what is not in the transcript yet |
-//! | `answered`, `results`, `inbox`, `spending`, `delegating`, `fallback`, `pausing`, `starting`, `recalling`, `remembering` | what happens to it |
+//! | `answered`, `apart`, `results`, `inbox`, `spending`, `delegating`, `fallback`, `pausing`, `starting`, `recalling`, `remembering` | what happens to it |
 //! | `persist` | writing and reading until the database has answered |
 //! | `load`, `forgetting`, `settle`, `output`, `vet`, `plan`, `allowance`, `children`, `calls` | functions: what the model is asked, what is stored of an answer, which calls run when, what may still be spent, what a child is |
 
 mod allowance;
 mod answered;
+mod apart;
 mod background;
 mod bill;
 mod calls;

@@ -19,7 +19,7 @@ use mainspring_shared::session::projection::Projected;
 use mainspring_shared::session::window::from_seq;
 use mainspring_shared::store::{
     CallChange, CallStep, ClaimOutcome, ClaimSession, Claimed, CompleteOutcome, CompleteSend,
-    Counters, ReadInbox, ReadMessages, ReleaseSession, SendTotals, StartedSend, Then,
+    Counters, Lost, ReadInbox, ReadMessages, ReleaseSession, SendTotals, StartedSend, Then,
 };
 use mainspring_shared::tool::{answers, cancelled_call};
 use tokio_util::sync::CancellationToken;
@@ -122,7 +122,7 @@ async fn take(kernel: &Kernel, handed: Handed) -> Option<Granted> {
             });
         }
     }
-    disown(kernel, key, lease.token, false).await;
+    disown(kernel, key, lease.token, Lost::Nothing).await;
     None
 }
 
@@ -227,7 +227,7 @@ async fn claim(kernel: &Arc<Kernel>, key: SessionKey) -> Option<Granted> {
         }
         Err(error) => {
             tracing::debug!(session.id = %key.session, %error, "not claimed; the sweep tries on");
-            disown(kernel, key, token, false).await;
+            disown(kernel, key, token, Lost::Nothing).await;
             None
         }
     }
@@ -238,7 +238,7 @@ async fn give_back(kernel: &Kernel, key: SessionKey, lease: Lease) {
     let release = ReleaseSession {
         key,
         lease,
-        lost: false,
+        lost: Lost::Nothing,
     };
     if let Err(error) = kernel.writes.release(release).await {
         tracing::debug!(session.id = %key.session, %error, "left to its lease");
@@ -255,7 +255,7 @@ async fn end_panicked(kernel: &Kernel, key: SessionKey, lease: Lease) {
             writes::enqueue(&kernel.parts, ready);
         }
     } else {
-        disown(kernel, key, lease.token, true).await;
+        disown(kernel, key, lease.token, Lost::ModelCall).await;
     }
 }
 
@@ -356,7 +356,7 @@ async fn unanswered(
 
 /// Gives back what this process holds, or may hold by a claim whose answer it never heard. Tries for
 /// as long as the life lasts: its renewals would keep a session that nobody here works on.
-async fn disown(kernel: &Kernel, key: SessionKey, token: LeaseToken, lost: bool) {
+async fn disown(kernel: &Kernel, key: SessionKey, token: LeaseToken, lost: Lost) {
     let mut pause = Duration::from_millis(50);
     // A life that ends gives everything back by itself.
     while let Some(life) = kernel.boot.current() {
@@ -526,7 +526,7 @@ fn begin<'a>(kernel: &'a Arc<Kernel>, turn: Turn<'a>) -> Box<Run<'a>> {
 /// Gives a session back as it is: it stays ready for the sweep and for others.
 async fn release(kernel: &Kernel, key: SessionKey, lease: Lease, lost: &CancellationToken) {
     if !lost.is_cancelled() {
-        disown(kernel, key, lease.token, false).await;
+        disown(kernel, key, lease.token, Lost::Nothing).await;
     }
 }
 

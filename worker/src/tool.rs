@@ -5,6 +5,7 @@
 //! A tool of one's own is an implementation of [`Tool`] given to [`Tools::insert`]. It then can be
 //! named by agents like a built-in one.
 
+mod isolation;
 mod offer;
 mod registry;
 
@@ -24,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use crate::llm::ToolSpec;
 
+pub use isolation::{Cell, CellOwner, Isolator, NoCell};
 pub use offer::{Executor, Offer, Offers};
 pub use registry::{Tools, ToolsError};
 
@@ -204,6 +206,13 @@ pub enum ToolError {
     #[error("{message}")]
     Abort {
         /// What the client is told.
+        message: String,
+    },
+    /// The process that made the call is gone, and nobody knows how far it came. The send is taken up anew,
+    /// as after the death of a worker: what `repeat` says decides about the call.
+    #[error("{message}")]
+    Lost {
+        /// What happened, for the log.
         message: String,
     },
 }

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use mainspring_runtime::SystemClock;
-use mainspring_tools::builtin::run_child;
+use mainspring_tools::builtin::{confine, run_child};
 
 use crate::failure::{Exit, Failure};
 
 /// Makes calls until the worker closes its end.
 pub(crate) async fn run() -> Result<(), Failure> {
     let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
-    let ended = run_child(input, output, Arc::new(SystemClock::new())).await;
+    let ended = run_child(input, output, Arc::new(SystemClock::new()), confine).await;
     ended.map_err(|error| Failure::new(Exit::Failure, format!("tools: {error}")))
 }

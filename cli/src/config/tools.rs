@@ -24,6 +24,8 @@ settings! {
         shell_cleanup: Vec<String> => Key::list("tools.shell_cleanup");
         /// The command line that starts a process of their own for the tools of the workspace.
         launcher: Vec<String> => Key::list("tools.launcher");
+        /// The command line that starts the process of an isolated agent's send; that of `launcher` when empty.
+        isolation_launcher: Vec<String> => Key::list("tools.isolation_launcher");
         /// The variables of the worker's environment that commands see.
         shell_environment: Vec<String> = ["LANG", "LC_ALL", "LC_CTYPE", "PATH", "TZ"]
             .map(str::to_owned)

@@ -23,22 +23,29 @@ use super::depot;
 use crate::failure::{Exit, Failure, usage, usage_text};
 
 /// How services behind URLs are called.
-fn caller(
+fn caller_settings(
     config: &Config,
     (timeout, signing_hosts): (Duration, &[String]),
-    clock: &Arc<dyn Clock>,
-    entropy: &Arc<dyn Entropy>,
-) -> Result<Caller, Failure> {
+) -> CallerSettings {
     let settings = &config.tools;
     let signing = settings.signing_secret.iter();
     let signing = signing.flat_map(|secrets| secrets.reveal().split_whitespace());
-    let caller = CallerSettings {
+    CallerSettings {
         signing_secrets: signing.map(Secret::new).collect(),
         signing_hosts: signing_hosts.to_vec(),
         allow_private: settings.allow_private.clone(),
         timeout,
         ..CallerSettings::default()
-    };
+    }
+}
+
+fn caller(
+    config: &Config,
+    by: (Duration, &[String]),
+    clock: &Arc<dyn Clock>,
+    entropy: &Arc<dyn Entropy>,
+) -> Result<Caller, Failure> {
+    let caller = caller_settings(config, by);
     Caller::new(&caller, clock.clone(), entropy.clone()).map_err(usage)
 }
 
@@ -119,6 +126,10 @@ pub(crate) fn hooks(
 
 /// The MCP servers that the configuration names; none of them is started.
 pub(crate) fn mcp_servers(config: &Config, clock: &Arc<dyn Clock>) -> Result<Pool, Failure> {
+    Pool::new(server_settings(config)?, clock).map_err(usage)
+}
+
+fn server_settings(config: &Config) -> Result<BTreeMap<String, ServerSettings>, Failure> {
     let secret = |secret: &mainspring_runtime::Secret| Secret::new(secret.reveal());
     let mut servers = BTreeMap::new();
     for (name, server) in &config.mcp {
@@ -153,7 +164,7 @@ pub(crate) fn mcp_servers(config: &Config, clock: &Arc<dyn Clock>) -> Result<Poo
         };
         servers.insert(name.clone(), server);
     }
-    Pool::new(servers, clock).map_err(usage)
+    Ok(servers)
 }
 
 /// Everything that agents may name, and how the tools that they declare are called.
@@ -179,7 +190,8 @@ pub(crate) fn tools(
     builtin::register(
         builtin::Settings {
             background: Some(background.clone()),
-            launcher: launcher(config, entropy, &background.lifecycle)?,
+            launcher: launcher(&config.tools.launcher, entropy, &background.lifecycle)?,
+            isolation: isolation(config, entropy, &background.lifecycle)?,
             skills: Some(shelf.clone()),
             ..builtin_settings(config, &Environment::read())
         },
@@ -196,12 +208,42 @@ pub(crate) fn tools(
     Ok(tools)
 }
 
-fn launcher(
+/// How agents are isolated that ask for it, if anything says how a process is started.
+fn isolation(
     config: &Config,
     entropy: &Arc<dyn Entropy>,
     lifecycle: &Lifecycle,
+) -> Result<Option<builtin::IsolationSettings>, Failure> {
+    let own = &config.tools.isolation_launcher;
+    let argv = if own.is_empty() {
+        &config.tools.launcher
+    } else {
+        own
+    };
+    let Some(launcher) = launcher(argv, entropy, lifecycle)? else {
+        return Ok(None);
+    };
+    // What runs there may be of the same user, and in no sandbox that hides processes.
+    builtin::conceal().map_err(|error| {
+        let message = format!("this process cannot be hidden from others of its user: {error}");
+        Failure::new(Exit::Failure, message)
+    })?;
+    Ok(Some(builtin::IsolationSettings {
+        launcher,
+        memory: config.worker.isolation_memory,
+        processes_max: config.worker.isolated_max,
+        outside: builtin::Outside {
+            caller: caller_settings(config, (config.tools.timeout, &config.tools.signing_hosts)),
+            servers: server_settings(config)?,
+        },
+    }))
+}
+
+fn launcher(
+    argv: &[String],
+    entropy: &Arc<dyn Entropy>,
+    lifecycle: &Lifecycle,
 ) -> Result<Option<builtin::Launcher>, Failure> {
-    let argv = config.tools.launcher.clone();
     if argv.is_empty() {
         return Ok(None);
     }
@@ -210,7 +252,7 @@ fn launcher(
         Failure::new(Exit::Failure, message)
     })?;
     Ok(Some(builtin::Launcher {
-        argv,
+        argv: argv.to_vec(),
         program,
         entropy: entropy.clone(),
         lifecycle: lifecycle.clone(),

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::{AgentQuery, AgentSpec, ContextSpec, MemorySpec, NotesSpec, Recovery, SendOptions};
+use super::{
+    AgentQuery, AgentSpec, ContextSpec, Isolation, MemorySpec, NotesSpec, Recovery, SendOptions,
+};
 use crate::skill::AgentSkill;
 use crate::stored::Extra;
 use crate::tool::{DeclaredTool, McpTools, ToolEntry, WorkerTool, preset};
@@ -35,6 +37,8 @@ pub struct Delegation {
     board: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pool: Option<String>,
+    #[serde(default, skip_serializing_if = "Isolation::is_none")]
+    isolation: Isolation,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     skills: Vec<AgentSkill>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -73,6 +77,7 @@ impl Delegation {
             notes: agent.notes.clone(),
             board: agent.board.clone(),
             pool: agent.pool.clone(),
+            isolation: agent.isolation,
             skills: agent.skills.clone(),
             memory: None,
         }
@@ -134,6 +139,7 @@ impl Delegation {
             notes: self.notes.clone(),
             board: self.board.clone(),
             pool: self.pool.clone(),
+            isolation: self.isolation,
             skills: self.skills.clone(),
             memory: self.memory.clone(),
             ..AgentSpec::default()
@@ -151,7 +157,7 @@ impl Delegation {
     }
 
     /// A published agent as it is started here: with no tool, no published agent and no board that
-    /// whoever starts it does not have, and on the same workers.
+    /// whoever starts it does not have, on the same workers, and isolated at least as much.
     #[must_use]
     pub fn narrow(&self, agent: AgentSpec) -> AgentSpec {
         let heir = self.heir(Some(&agent.tools));
@@ -171,6 +177,7 @@ impl Delegation {
             memory: heir.memory,
             board: heir.board,
             pool: heir.pool,
+            isolation: agent.isolation.stricter(heir.isolation),
             ..agent
         }
     }

@@ -208,6 +208,8 @@ pub enum Event {
     },
     /// A tool or a person ended the send.
     CallsAborted,
+    /// The process that made the calls is gone, as a worker is that dies.
+    WorkLost,
     /// The results are durable.
     ResultsStored {
         /// Whether a cancel was raised by then.

@@ -538,7 +538,38 @@ pub struct ReleaseSession {
     pub key: SessionKey,
     /// The grant.
     pub lease: Lease,
-    /// Whether a model call may have been begun that no step knows of: then the send that runs
-    /// counts one more.
-    pub lost: bool,
+    /// What the send that runs counts.
+    pub lost: Lost,
+}
+
+/// What is lost with a lease that is given back, and no step knows of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Lost {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// A model call that may have been begun.
+    ModelCall,
+    /// The process in which its calls were made: a death like a worker's.
+    Work,
+}
+
+impl Lost {
+    /// A model call, if one may have been begun.
+    pub const fn call_if(begun: bool) -> Self {
+        if begun {
+            Self::ModelCall
+        } else {
+            Self::Nothing
+        }
+    }
+
+    /// The number in statements.
+    pub const fn number(self) -> i16 {
+        match self {
+            Self::Nothing => 0,
+            Self::ModelCall => 1,
+            Self::Work => 2,
+        }
+    }
 }

@@ -9,7 +9,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
-use crate::agent::{AgentQuery, AgentRef, AgentSpec, AgentVersion, Delegation, SendOptions};
+use crate::agent::{
+    AgentQuery, AgentRef, AgentSpec, AgentVersion, Delegation, Isolation, SendOptions,
+};
 use crate::budget::{Budget, Caps, Spent, Used};
 use crate::error::Failure;
 use crate::id::{RunId, RunKey, SendId, SessionId};
@@ -119,6 +121,9 @@ pub struct RunOptions {
     /// The workers that every leaf runs on: a run stays in the pool of the agent that started it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
+    /// At least how every leaf is isolated.
+    #[serde(default, skip_serializing_if = "Isolation::is_none")]
+    pub isolation: Isolation,
     /// The send of an agent that started it; none where a client or a timer did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(ignore)]
@@ -147,7 +152,8 @@ impl RunOptions {
     /// starter hands on, or what its creator allows.
     pub fn heir(&self, wanted: Option<&[ToolEntry]>) -> AgentSpec {
         if let Some(starter) = &self.starter {
-            return starter.delegation.heir(wanted);
+            let heir = starter.delegation.heir(wanted);
+            return self.isolated(heir);
         }
         let allowed = self.allow.iter().flatten().cloned();
         AgentSpec {
@@ -156,7 +162,15 @@ impl RunOptions {
                 None => allowed.map(ToolEntry::Named).collect(),
             },
             allow: self.allow.clone(),
+            isolation: self.isolation,
             ..AgentSpec::default()
+        }
+    }
+
+    fn isolated(&self, agent: AgentSpec) -> AgentSpec {
+        AgentSpec {
+            isolation: agent.isolation.stricter(self.isolation),
+            ..agent
         }
     }
 
@@ -164,7 +178,7 @@ impl RunOptions {
     /// allows.
     pub fn narrow(&self, agent: AgentSpec) -> AgentSpec {
         if let Some(starter) = &self.starter {
-            return starter.delegation.narrow(agent);
+            return self.isolated(starter.delegation.narrow(agent));
         }
         let allow = match (&self.allow, agent.allow) {
             (Some(allowed), Some(mut own)) => {
@@ -173,7 +187,7 @@ impl RunOptions {
             }
             (allowed, own) => own.or_else(|| allowed.clone()),
         };
-        AgentSpec { allow, ..agent }
+        self.isolated(AgentSpec { allow, ..agent })
     }
 }
 

@@ -4,7 +4,7 @@ use mainspring_shared::id::SessionKey;
 use mainspring_shared::lease::Lease;
 use mainspring_shared::session::hot::SendState;
 use mainspring_shared::session::transition::{self, Park, Parking};
-use mainspring_shared::store::{ParkOutcome, ParkSend, ReleaseSession};
+use mainspring_shared::store::{Lost, ParkOutcome, ParkSend, ReleaseSession};
 
 use crate::calls;
 use crate::fault::Result;
@@ -80,14 +80,14 @@ pub(crate) async fn release(tx: &mut Tx, items: Vec<ReleaseSession>) -> Result<V
     Ok(released)
 }
 
-async fn give_back(tx: &mut Tx, key: SessionKey, lease: Lease, lost: bool) -> Result<bool> {
+async fn give_back(tx: &mut Tx, key: SessionKey, lease: Lease, lost: Lost) -> Result<bool> {
     let Some(session) = hot::load(tx, key).await? else {
         return Ok(false);
     };
-    let head = if lost {
-        hot::head(tx, key).await?
-    } else {
+    let head = if lost == Lost::Nothing {
         None
+    } else {
+        hot::head(tx, key).await?
     };
     let state = head.as_ref().map(SendState::of);
     let change = transition::release(&session.hot, state.as_ref(), lease, lost);

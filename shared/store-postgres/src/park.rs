@@ -166,7 +166,7 @@ fn asked(item: &ParkSend) -> (SessionKey, Lease, SendId) {
 pub(crate) async fn release(pool: &Pool, items: Vec<ReleaseSession>) -> Result<Vec<bool>> {
     let (tenants, sessions) = key_columns(items.iter().map(|item| item.key));
     let tokens: Vec<Uuid> = items.iter().map(|item| item.lease.token.0).collect();
-    let lost: Vec<bool> = items.iter().map(|item| item.lost).collect();
+    let lost: Vec<i16> = items.iter().map(|item| item.lost.number()).collect();
     let mut attempts = Attempts::default();
     loop {
         let query = sql!("leases/release")

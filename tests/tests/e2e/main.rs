@@ -10,6 +10,7 @@ mod daily_report;
 mod fake_model;
 mod hostile;
 mod inbox;
+mod isolation;
 mod journal;
 mod long_memory;
 mod malformed;

@@ -22,6 +22,7 @@ mod hooked_context;
 mod hooks;
 mod hostile;
 mod injected;
+mod isolation;
 mod leaves;
 mod lives;
 mod memory;

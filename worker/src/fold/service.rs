@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::id::BootId;
 use mainspring_shared::memory::Account;
 use mainspring_shared::message::plain_text;
@@ -12,17 +13,18 @@ use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{Fault, Job, Written};
-use crate::tool::{Invocation, Skills, Tools};
+use crate::tool::{CellOwner, Invocation, Skills, Tools};
 
 /// What the service is called in its requests.
 const NAME: &str = "fold";
 
-/// Asks the service at `url`. A repeat of the same fold carries the same id.
+/// Asks the service at `url`, for an isolated agent from the send's cell. A repeat of the same fold carries
+/// the same id.
 pub(crate) async fn ask(
     tools: Arc<Tools>,
     url: String,
     job: Job,
-    boot: BootId,
+    (boot, isolated): (BootId, Option<AgentSpec>),
 ) -> Result<Written, Fault> {
     let declared = DeclaredTool::Http(HttpTool {
         name: NAME.to_owned(),
@@ -37,9 +39,14 @@ pub(crate) async fn ask(
         pool: None,
         extra: mainspring_shared::stored::Extra::default(),
     });
-    let Some(tool) = tools.made(&declared).await else {
+    let owner = CellOwner {
+        session: job.key,
+        send: job.send,
+    };
+    let isolated = isolated.as_ref().map(|agent| (owner, agent));
+    let Some(tool) = tools.made(&declared, isolated).await else {
         return Err(Fault::Service(
-            "this worker makes no calls over HTTP".to_owned(),
+            "this worker makes no calls over HTTP for this agent".to_owned(),
         ));
     };
     let span = &job.span;

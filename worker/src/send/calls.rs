@@ -29,6 +29,8 @@ pub(super) enum Over {
     Result(CallResult),
     /// It ends the send.
     Abort(String),
+    /// The process that made it is gone.
+    Lost(String),
 }
 
 /// The calls that run now.
@@ -210,7 +212,7 @@ async fn hooked(
             }
             Over::Result(result)
         }
-        Over::Abort(message) => Over::Abort(message),
+        Over::Abort(_) | Over::Lost(_) => over,
     }
 }
 
@@ -251,6 +253,7 @@ async fn traced(clock: Arc<dyn Clock>, begin: &Begin, name: &str, invocation: In
             }
         }
         Over::Abort(_) => spans::failed(&span, Code::ToolFailed),
+        Over::Lost(_) => spans::failed(&span, Code::ToolUnknownOutcome),
     }
     over
 }
@@ -281,7 +284,7 @@ async fn run(
                 Over::Result(result)
             }
             Over::Abort(message) => Over::Abort(message),
-            Over::Result(_) => Over::Result(ended(code, text, traits)),
+            Over::Result(_) | Over::Lost(_) => Over::Result(ended(code, text, traits)),
         },
         () = clock.sleep(traits.grace) => Over::Result(ended(code, text, traits)),
     }
@@ -319,6 +322,7 @@ fn over(given: Given, call_id: &str, traits: Traits) -> Over {
             CallResult::error(code, format!("error: {message}"))
         }
         Ok(Err(ToolError::Abort { message })) => return Over::Abort(message),
+        Ok(Err(ToolError::Lost { message })) => return Over::Lost(message),
         Err(_) => CallResult::error(
             Code::ToolFailed,
             "error: the tool broke off by a defect of its own",

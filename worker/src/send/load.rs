@@ -15,7 +15,7 @@ use mainspring_shared::time::Clock;
 
 use crate::config::WorkerConfig;
 use crate::llm::{Request, Resolved};
-use crate::tool::{Offers, Tools};
+use crate::tool::{CellOwner, NoCell, Offers, Tools};
 
 /// The name of the model that the send wants; the default provider's default when absent.
 pub(crate) fn model(send: &StartedSend) -> Option<&str> {
@@ -151,12 +151,20 @@ fn tail<'a>(missing: Option<&'a str>, shown: Option<&'a Shown>) -> Vec<TailPart<
 }
 
 /// What a send's model is offered.
-pub(crate) async fn offers(tools: &Tools, clock: &dyn Clock, send: &StartedSend) -> Offers {
+pub(crate) async fn offers(
+    tools: &Tools,
+    clock: &dyn Clock,
+    send: &StartedSend,
+) -> Result<Offers, NoCell> {
     let agent = &send.agent;
     let lists_none = agent.tools.is_empty() && agent.skills.is_empty() && agent.memory.is_none();
     if lists_none && !agent.context.hides() {
-        return Offers::default();
+        return Ok(Offers::default());
     }
     let only = send.record.options.tools.as_deref();
-    tools.offers(clock, &send.agent, only).await
+    let owner = CellOwner {
+        session: send.record.key,
+        send: send.record.id,
+    };
+    tools.offers_of(clock, (owner, agent), only).await
 }

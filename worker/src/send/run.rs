@@ -18,6 +18,7 @@ use mainspring_shared::session::window::Window;
 use mainspring_shared::store::{Counters, Resumed, SendTotals, StartedSend, Then};
 use mainspring_shared::time::Timestamp;
 
+use super::apart::Apart;
 use super::background::told;
 use super::bill::Bill;
 use super::calls::{Calls, Over};
@@ -76,6 +77,8 @@ pub(super) struct Prompt<'a> {
     pub(super) output: Result<Option<Output>, OutputFault>,
     /// What hooks made of a send that a timer fired.
     pub(super) fired: Fired,
+    /// Whether the cell of an isolated agent is there.
+    pub(super) apart: Apart,
 }
 
 /// How the run ends.
@@ -83,6 +86,8 @@ pub(super) struct Prompt<'a> {
 pub(super) struct Ending {
     /// Whether the session goes back after this send whatever waits in it.
     pub(super) then: Then,
+    /// Whether the process of the send's tools is gone, which counts as a worker's death.
+    pub(super) crashed: bool,
     /// Why the last model call or tool failed.
     pub(super) failure: Option<Failure>,
     /// How the session was left.
@@ -142,6 +147,7 @@ impl<'a> Run<'a> {
                 offers: Offers::default(),
                 output: Ok(None),
                 fired: Fired::default(),
+                apart: Apart::default(),
             },
             asking: ModelCallState {
                 tries: Tries {
@@ -161,6 +167,7 @@ impl<'a> Run<'a> {
             deciding: Deciding::default(),
             ending: Ending {
                 then: turn.then,
+                crashed: false,
                 failure: None,
                 left: Left::Lost,
             },
@@ -200,8 +207,15 @@ impl<'a> Run<'a> {
             }
             return self.left();
         };
+        if let Some(event) = self.waits_for_cell() {
+            return self.run_machine(state, event).await;
+        }
+        if self.lacks_cell(open) {
+            self.release().await;
+            return self.left();
+        }
         if let State::Taken { open: needs, .. } = &mut state {
-            *needs = open;
+            *needs = self.without_cell(open);
         }
         let event = if self.time_is_up() {
             Event::DeadlinePassed
@@ -250,7 +264,10 @@ impl<'a> Run<'a> {
     /// session was given back because the database does not say.
     async fn prepare(&mut self) -> Result<Open, Event> {
         let parts = &self.kernel.parts;
-        self.prompt.offers = load::offers(&parts.tools, parts.clock.as_ref(), &self.send).await;
+        match load::offers(&parts.tools, parts.clock.as_ref(), &self.send).await {
+            Ok(offers) => self.prompt.offers = offers,
+            Err(why) => self.prompt.apart = Apart::Failed(why),
+        }
         let clock = self.kernel.parts.clock.as_ref();
         self.prompt.output = Output::of(clock, &self.send, self.prompt.window.held()).await;
         self.judge_fired().await;

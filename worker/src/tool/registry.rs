@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use mainspring_shared::agent::{AgentSpec, RecallMode};
+use mainspring_shared::agent::{AgentSpec, Isolation, RecallMode};
 use mainspring_shared::id::{SendId, SessionKey};
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::time::Clock;
@@ -13,6 +13,7 @@ use mainspring_shared::tool::schema::{self, Schema, SchemaFault};
 use mainspring_shared::tool::{DeclaredTool, Published, Repeat, ToolEntry, preset};
 use serde_json::Value;
 
+use super::isolation::{Cell, CellOwner, Isolator, NoCell};
 use super::offer::{Executor, Offer, Offers};
 use super::{Away, Effect, PerSend, Tool, ToolSource, ToolSpec, Traits};
 use crate::checks::off_thread;
@@ -29,6 +30,10 @@ pub struct Tools {
     internal: BTreeMap<String, Arc<dyn Tool>>,
     /// What is kept for the calls of single sends.
     per_send: Vec<Arc<dyn PerSend>>,
+    /// Names of tools whose calls reach no further than the system's own rows.
+    own: BTreeSet<String>,
+    /// Where all other tools of isolated agents run.
+    isolator: Option<Arc<dyn Isolator>>,
     /// What agents asked for in vain, as far as it was logged.
     missed: Mutex<BTreeSet<String>>,
 }
@@ -135,8 +140,22 @@ impl Tools {
         self.sources.push(source);
     }
 
-    /// The one tool that a declaration stands for; none where no source knows it or it is away.
-    pub(crate) async fn made(&self, declared: &DeclaredTool) -> Option<Arc<dyn Tool>> {
+    /// Has the tools of isolated agents run there.
+    pub fn isolate_with(&mut self, isolator: Arc<dyn Isolator>) {
+        self.isolator = Some(isolator);
+    }
+
+    /// The one tool that a declaration stands for; none where no source knows it or it is away. For an
+    /// isolated agent it is made in the send's cell, or not at all.
+    pub(crate) async fn made(
+        &self,
+        declared: &DeclaredTool,
+        isolated: Option<(CellOwner, &AgentSpec)>,
+    ) -> Option<Arc<dyn Tool>> {
+        if let Some((owner, agent)) = isolated {
+            let cell = self.isolator.as_ref()?.cell(owner, agent).await.ok()?;
+            return cell.declared(declared).await?.ok()?.pop();
+        }
         for source in &self.sources {
             if let Some(made) = source.tools(declared).await {
                 return made.ok()?.pop();
@@ -162,6 +181,15 @@ impl Tools {
         let spec = tool.spec();
         let schema = self.vacant(&spec)?;
         self.named.insert(spec.name, offer(tool, schema, false));
+        Ok(())
+    }
+
+    /// Enters a tool that agents may name, and whose calls reach no further than the system's own rows: in
+    /// this process it is made for isolated agents, too.
+    pub fn insert_own(&mut self, tool: Arc<dyn Tool>) -> Result<(), ToolsError> {
+        let name = tool.spec().name;
+        self.insert(tool)?;
+        self.own.insert(name);
         Ok(())
     }
 
@@ -233,16 +261,64 @@ impl Tools {
         self.sources.iter().flat_map(|source| source.servers())
     }
 
+    /// What the model of a send is offered. For an isolated agent, tools that reach beyond the database are
+    /// those of the send's cell, which is started if it needs one.
+    pub async fn offers_of(
+        &self,
+        clock: &dyn Clock,
+        (owner, agent): (CellOwner, &AgentSpec),
+        only: Option<&[String]>,
+    ) -> Result<Offers, NoCell> {
+        if agent.isolation == Isolation::None || !self.reaches_out(agent) {
+            return Ok(self.offers(clock, agent, only).await);
+        }
+        let isolator = self.isolator.as_ref().ok_or(NoCell::Unconfigured)?;
+        let cell = isolator.cell(owner, agent).await?;
+        Ok(self.gather(clock, agent, only, Some(cell)).await)
+    }
+
+    /// Whether a tool of the agent reaches beyond the database, from this process as far as it may.
+    fn reaches_out(&self, agent: &AgentSpec) -> bool {
+        let one = |name: &str| {
+            let offer = self.named.get(name).filter(|_| !self.own.contains(name));
+            offer.is_some_and(|offer| matches!(offer.place, Executor::Here(_)))
+        };
+        let named = |name: &str| match preset(name) {
+            Some(names) => names.iter().any(|name| one(name)),
+            None => one(name),
+        };
+        agent.tools.iter().any(|entry| match entry {
+            ToolEntry::Named(name) => named(name),
+            ToolEntry::Declared(DeclaredTool::Worker(wanted)) => named(&wanted.name),
+            ToolEntry::Declared(DeclaredTool::Http(_) | DeclaredTool::Mcp(_)) => true,
+            ToolEntry::Declared(DeclaredTool::External(_)) => false,
+        })
+    }
+
     /// What an agent's model is offered, in the order of the agent's list; narrowed to `only`,
     /// where given. What a list names and this worker lacks is left out: a call of it is answered
-    /// `tool.not_found`.
+    /// `tool.not_found`. The tools are made in this process, however the agent is isolated: to make calls,
+    /// see [`offers_of`](Self::offers_of).
     pub async fn offers(
         &self,
         clock: &dyn Clock,
         agent: &AgentSpec,
         only: Option<&[String]>,
     ) -> Offers {
-        let mut offers = Gathered::default();
+        self.gather(clock, agent, only, None).await
+    }
+
+    async fn gather(
+        &self,
+        clock: &dyn Clock,
+        agent: &AgentSpec,
+        only: Option<&[String]>,
+        cell: Option<Arc<dyn Cell>>,
+    ) -> Offers {
+        let mut offers = Gathered {
+            cell,
+            ..Gathered::default()
+        };
         for (place, entry) in agent.tools.iter().enumerate() {
             offers.place = place;
             match entry {
@@ -301,7 +377,28 @@ impl Tools {
         offers.place = agent.tools.len();
         let readers = self.named.values();
         for offer in readers.filter(|offer| offer.comes_with(agent)) {
-            offers.add(offer.clone());
+            if let Some(offer) = self.placed(offers, offer) {
+                offers.add(offer);
+            }
+        }
+    }
+
+    /// The offer where its calls are made: in the cell, if there is one. None where it must not be made here,
+    /// and cannot be made there.
+    fn placed(&self, offers: &Gathered, offer: &Offer) -> Option<Offer> {
+        let Some(cell) = &offers.cell else {
+            return Some(offer.clone());
+        };
+        let Executor::Here(_) = offer.place else {
+            return Some(offer.clone());
+        };
+        match cell.named(&offer.spec.name) {
+            Some(tool) => Some(Offer {
+                traits: tool.traits(),
+                place: Executor::Here(tool),
+                ..offer.clone()
+            }),
+            None => self.own.contains(&offer.spec.name).then(|| offer.clone()),
         }
     }
 
@@ -321,15 +418,13 @@ impl Tools {
     }
 
     fn named(&self, offers: &mut Gathered, name: &str, approval: bool) {
-        if let Some(offer) = self.named.get(name) {
+        let offer = self.named.get(name);
+        if let Some(offer) = offer.and_then(|offer| self.placed(offers, offer)) {
             // Whoever is asked a question decides by answering.
             let is_question = matches!(offer.place, Executor::Outside { .. })
                 && !offer.traits.effect.is_agents_work();
             let approval = (approval || offer.approval) && !is_question;
-            offers.add(Offer {
-                approval,
-                ..offer.clone()
-            });
+            offers.add(Offer { approval, ..offer });
         } else {
             offers.missing.push(name.to_owned());
         }
@@ -365,23 +460,40 @@ impl Tools {
         declared: &DeclaredTool,
         approval: bool,
     ) {
-        for source in &self.sources {
-            match source.tools(declared).await {
-                None => {}
-                Some(Ok(tools)) => {
-                    for tool in tools {
-                        offers.add_valid(self.schemas.offer(clock, tool, approval).await);
-                    }
-                    return;
-                }
-                Some(Err(Away { which, why })) => {
-                    tracing::warn!(tools = which, why, "declared tools are not on offer");
-                    offers.away.push(which);
-                    return;
+        match self.source(offers.cell.as_ref(), declared).await {
+            None => {
+                tracing::warn!(
+                    "an agent declares a tool of a kind that this worker has no source for"
+                );
+            }
+            Some(Ok(tools)) => {
+                for tool in tools {
+                    offers.add_valid(self.schemas.offer(clock, tool, approval).await);
                 }
             }
+            Some(Err(Away { which, why })) => {
+                tracing::warn!(tools = which, why, "declared tools are not on offer");
+                offers.away.push(which);
+            }
         }
-        tracing::warn!("an agent declares a tool of a kind that this worker has no source for");
+    }
+
+    /// What declared tools are: those of the cell, if there is one, and of nobody else then.
+    async fn source(
+        &self,
+        cell: Option<&Arc<dyn Cell>>,
+        declared: &DeclaredTool,
+    ) -> Option<Result<Vec<Arc<dyn Tool>>, Away>> {
+        if let Some(cell) = cell {
+            return cell.declared(declared).await;
+        }
+        for source in &self.sources {
+            let tools = source.tools(declared).await;
+            if tools.is_some() {
+                return tools;
+            }
+        }
+        None
     }
 }
 
@@ -414,6 +526,8 @@ struct Gathered {
     away: Vec<String>,
     /// The place of the entry whose offers come now.
     place: usize,
+    /// Where those are made that reach beyond the database; here without one.
+    cell: Option<Arc<dyn Cell>>,
 }
 
 impl Gathered {

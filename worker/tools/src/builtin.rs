@@ -15,13 +15,15 @@
 
 use std::sync::Arc;
 
+use mainspring_runtime::{OsEntropy, SystemClock};
 use mainspring_shared::entropy::Entropy;
 use mainspring_shared::store::Store;
 use mainspring_shared::time::Clock;
 
-pub use crate::sandbox::{Launcher, TASK, run_child};
+pub use crate::sandbox::{Launcher, Outside, TASK, conceal, confine, run_child};
 pub use crate::settings::{
-    ENVIRONMENT_DEFAULT, Limits, Settings, Shell, Template, WorkspaceSettings, allowed,
+    ENVIRONMENT_DEFAULT, IsolationSettings, Limits, Settings, Shell, Template, WorkspaceSettings,
+    allowed,
 };
 pub use crate::shell::commands::Background;
 pub use crate::shell::{Launch, ShellBackend, ShellCommand};
@@ -31,8 +33,10 @@ use crate::catalogue::{insert_all, make_all};
 use crate::current_time;
 use crate::files::workspace::Workspace;
 use crate::files::{self, FileTools};
+use crate::http::{Caller, CallerSettings};
 use crate::pass_turn;
-use crate::sandbox::{Isolated, Jail};
+use crate::sandbox::cell::{Cells, Isolating};
+use crate::sandbox::{CHILDREN_MAX, Isolated, Jail, JailSettings, Strictness};
 use crate::shell::commands::{self, Commands};
 use crate::shell::{self, Local, Runs, Templated};
 use crate::skills::{Beside, PlaceFiles, Shelf};
@@ -48,29 +52,29 @@ pub fn register(
     insert_all(&current_time::TOOLS, &clock, tools)?;
     insert_all(&pass_turn::TOOLS, &(), tools)?;
     let backend = backend(&settings)?;
-    let Some(place) = settings.workspace else {
-        return match backend {
-            None => Ok(()),
-            Some(_) => Err(refused("the shell needs a workspace")),
-        };
+    if settings.workspace.is_none() && backend.is_some() {
+        return Err(refused("the shell needs a workspace"));
+    }
+    let workspace = open(&settings)?;
+    if let Some(isolation) = settings.isolation.clone() {
+        isolate(isolation, &settings, workspace.as_ref(), &clock, tools)?;
+    }
+    let Some(workspace) = workspace else {
+        return Ok(());
     };
-    let workspace = Workspace::open(&place, settings.limits);
-    let workspace = workspace
-        .map_err(|error| refused(format!("the workspace {}: {error}", place.root.display())))?;
-    let workspace = Arc::new(workspace);
     let placing: Arc<dyn Tool> = Arc::new(PlaceFiles {
         workspace: workspace.clone(),
     });
     let skills = settings.skills;
     if let Some(launcher) = settings.launcher {
-        let (shell, environment) = (&settings.shell, settings.environment);
-        let jail = Jail::new(
+        let jail = JailSettings {
             launcher,
-            workspace.clone(),
-            shell,
-            environment,
-            clock.clone(),
-        );
+            workspace: Some(workspace.clone()),
+            environment: settings.environment,
+            limits: settings.limits,
+            children_max: CHILDREN_MAX,
+        };
+        let jail = Jail::new(jail, &settings.shell, clock.clone());
         let jail = Arc::new(jail.map_err(refused)?);
         return confined(jail, (workspace, placing), backend, &clock, (tools, skills));
     }
@@ -114,37 +118,116 @@ fn beside(skills: Option<&Arc<Shelf>>, inner: Arc<dyn Tool>) -> Arc<dyn Tool> {
     }
 }
 
-/// Enters the tools of a workspace that this worker never touches itself.
-fn confined(
-    jail: Arc<Jail>,
-    (workspace, placing): (Arc<Workspace>, Arc<dyn Tool>),
+/// The workspace, where there is one.
+fn open(settings: &Settings) -> Result<Option<Arc<Workspace>>, ToolsError> {
+    let Some(place) = &settings.workspace else {
+        return Ok(None);
+    };
+    match Workspace::open(place, settings.limits.clone()) {
+        Ok(workspace) => Ok(Some(Arc::new(workspace))),
+        Err(error) => Err(refused(format!(
+            "the workspace {}: {error}",
+            place.root.display()
+        ))),
+    }
+}
+
+/// The tools that work in a workspace and return when they are done.
+fn in_workspace(
+    workspace: &Arc<Workspace>,
     backend: Option<Arc<dyn ShellBackend>>,
     clock: &Arc<dyn Clock>,
-    (tools, skills): (&mut Tools, Option<Arc<Shelf>>),
-) -> Result<(), ToolsError> {
-    let isolated = |inner| {
-        let jail = jail.clone();
-        Arc::new(Isolated { inner, jail }) as Arc<dyn Tool>
-    };
-    let skills = placed(skills, isolated(placing));
+) -> Vec<Arc<dyn Tool>> {
     let place = FileTools {
         workspace: workspace.clone(),
         clock: clock.clone(),
     };
-    let files = make_all(&files::TOOLS, &place);
-    let runs = backend.map(|backend| Runs {
-        workspace,
-        backend,
-        clock: clock.clone(),
-    });
-    let shell = runs.iter();
-    let shell = shell.flat_map(|runs| make_all(&shell::TOOLS, runs));
-    for inner in files.chain(shell) {
+    let mut made: Vec<_> = make_all(&files::TOOLS, &place).collect();
+    if let Some(backend) = backend {
+        let runs = Runs {
+            workspace: workspace.clone(),
+            backend,
+            clock: clock.clone(),
+        };
+        made.extend(make_all(&shell::TOOLS, &runs));
+    }
+    made
+}
+
+/// Enters the tools of a workspace that this worker never touches itself.
+fn confined(
+    jail: Arc<Jail>,
+    (workspace, placing): (Arc<Workspace>, Arc<dyn Tool>),
+    shell: Option<Arc<dyn ShellBackend>>,
+    clock: &Arc<dyn Clock>,
+    (tools, skills): (&mut Tools, Option<Arc<Shelf>>),
+) -> Result<(), ToolsError> {
+    let isolated = |inner| {
+        Arc::new(Isolated {
+            inner,
+            jail: jail.clone(),
+            strictness: Strictness::Tools,
+        }) as Arc<dyn Tool>
+    };
+    let skills = placed(skills, isolated(placing));
+    for inner in in_workspace(&workspace, shell, clock) {
         tools.insert(beside(skills.as_ref(), isolated(inner)))?;
     }
     // Commands in the background would run beside the child, not in it: there are none.
     tools.add_per_send(jail);
     Ok(())
+}
+
+/// Has the tools of isolated agents made in processes of their own.
+fn isolate(
+    isolation: IsolationSettings,
+    settings: &Settings,
+    workspace: Option<&Arc<Workspace>>,
+    clock: &Arc<dyn Clock>,
+    tools: &mut Tools,
+) -> Result<(), ToolsError> {
+    let jail = JailSettings {
+        launcher: isolation.launcher,
+        workspace: workspace.cloned(),
+        environment: settings.environment.clone(),
+        limits: settings.limits.clone(),
+        children_max: isolation.processes_max,
+    };
+    let jail = Jail::new(jail, &settings.shell, clock.clone());
+    let jail = Arc::new(jail.map_err(refused)?);
+    let backend = backend(settings)?;
+    let named = workspace.map(|workspace| in_workspace(workspace, backend, clock));
+    let named = named.into_iter().flatten();
+    let placing = workspace.map(|workspace| {
+        Arc::new(PlaceFiles {
+            workspace: workspace.clone(),
+        }) as Arc<dyn Tool>
+    });
+    let cells = Cells {
+        jail: jail.clone(),
+        named: named.map(|tool| (tool.spec().name, tool)).collect(),
+        placing,
+        shelf: settings.skills.clone(),
+        caller: describing(&isolation.outside)?,
+        outside: isolation.outside,
+        memory: isolation.memory,
+    };
+    tools.add_per_send(jail);
+    tools.isolate_with(Arc::new(Isolating {
+        cells: Arc::new(cells),
+        clock: clock.clone(),
+    }));
+    Ok(())
+}
+
+/// What knows how long the tools behind URLs may take, and nothing that is secret.
+fn describing(outside: &Outside) -> Result<Caller, ToolsError> {
+    let settings = CallerSettings {
+        signing_secrets: Vec::new(),
+        ..outside.caller.clone()
+    };
+    let caller = Caller::new(&settings, Arc::new(SystemClock::new()), Arc::new(OsEntropy));
+    caller.map_err(|error| refused(error.to_string()))
 }
 
 /// Enters the tools with which agents set their own alarms, kept in this store.

@@ -66,13 +66,13 @@ pub(crate) fn make_all<S: ?Sized>(
     list.iter().map(move |entry| (entry.make)(shared))
 }
 
-/// Enters the tools of a list.
+/// Enters the tools of a list, which reach no further than the system's own rows.
 pub(crate) fn insert_all<S: ?Sized>(
     list: &'static [Listed<S>],
     shared: &S,
     tools: &mut Tools,
 ) -> Result<(), ToolsError> {
-    make_all(list, shared).try_for_each(|tool| tools.insert(tool))
+    make_all(list, shared).try_for_each(|tool| tools.insert_own(tool))
 }
 
 fn about<S: ?Sized>(list: &'static [Listed<S>]) -> impl Iterator<Item = BuiltIn> {

@@ -170,9 +170,9 @@ impl HttpPolicy {
             .call(invocation)
             .await
             .map_err(|error| match error {
-                ToolError::Reply { message, .. } | ToolError::Abort { message } => {
-                    HookError(message)
-                }
+                ToolError::Reply { message, .. }
+                | ToolError::Abort { message }
+                | ToolError::Lost { message } => HookError(message),
             })?;
         answer::read(self.point, &output)
     }

@@ -6,9 +6,16 @@
 //! key. Calls and their results go over its standard input and output, each frame with a token that
 //! is drawn for this child. Where the child does not start, does not answer or says what makes no
 //! sense, calls fail: nothing runs in the worker in its place.
+//!
+//! For an agent that is isolated, the child makes the calls of its tools behind URLs and of MCP servers, too,
+//! and gets the settings of those. It is the send's [`cell`]: where it dies, the send is taken up anew as
+//! after a worker's death.
 
+pub(crate) mod cell;
 mod child;
+mod confine;
 mod frame;
+mod outside;
 mod process;
 
 use std::collections::BTreeMap;
@@ -22,23 +29,32 @@ use mainspring_shared::entropy::Entropy;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{SendId, SessionKey};
 use mainspring_shared::time::Clock;
-use mainspring_shared::tool::Repeat;
+use mainspring_shared::tool::{DeclaredTool, Repeat};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
 
 pub use self::child::run as run_child;
+pub use self::confine::{conceal, confine};
 use self::frame::{Begin, Up};
-use self::process::{Handle, NotAsked, PendingCall};
+pub use self::outside::Outside;
+use self::outside::WireCell;
+use self::process::{Handle, NotAsked, PendingCall, Question};
 use crate::files::work::{blocking, stopped};
 use crate::files::workspace::Workspace;
-use crate::settings::Shell;
+use crate::settings::{Limits, Shell};
 use crate::shell::{PATH_DEFAULT, find};
-use mainspring_worker::tool::{Invocation, Output, PerSend, Tool, ToolError, ToolSpec, Traits};
+use mainspring_worker::tool::{
+    CellOwner, Invocation, Output, PerSend, Tool, ToolError, ToolSpec, Traits,
+};
 
 /// Stands, as a whole argument, for the program and its task.
 const CHILD: &str = "{child}";
 
+/// Stands for the session's directory.
+const WORKSPACE: &str = "{workspace}";
+
 /// What else may stand in a launcher.
-const PLACEHOLDERS: [&str; 3] = ["{workspace}", "{session}", "{send}"];
+const PLACEHOLDERS: [&str; 3] = [WORKSPACE, "{session}", "{send}"];
 
 /// The task of a child on the command line.
 pub const TASK: &str = "run-tools";
@@ -47,7 +63,10 @@ pub const TASK: &str = "run-tools";
 const NO_START: &str = "the sandbox of tools does not start: the call was not made";
 
 /// Children of one worker at a time: each is a process of some megabytes.
-const CHILDREN_MAX: usize = 64;
+pub(crate) const CHILDREN_MAX: usize = 64;
+
+/// How long a send waits for a place for its cell before its session is given to others meanwhile.
+pub(crate) const START_WAIT: Duration = Duration::from_secs(5);
 
 /// How often a call that waits for a place looks whether a child has nothing to do.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -69,7 +88,7 @@ pub struct Launcher {
 
 impl Launcher {
     /// What is wrong with it.
-    fn fault(&self, path: &str) -> Option<String> {
+    fn fault(&self, path: &str, has_workspace: bool) -> Option<String> {
         let places = self.argv.iter().filter(|word| *word == CHILD).count();
         if places != 1 {
             return Some(format!(
@@ -78,6 +97,11 @@ impl Launcher {
         }
         if let Some(word) = self.argv.iter().find_map(|word| strange(word)) {
             return Some(format!("the launcher has {word}, which is unknown"));
+        }
+        if !has_workspace && self.argv.iter().any(|word| word.contains(WORKSPACE)) {
+            return Some(format!(
+                "the launcher has {WORKSPACE}, but tools.workspace is not set"
+            ));
         }
         let program = self.argv.first().filter(|word| *word != CHILD)?;
         let found = find(program, path).is_some();
@@ -95,7 +119,7 @@ impl Launcher {
             }
             let word = word.replace("{session}", &key.session.to_string());
             let word = word.replace("{send}", &send.to_string());
-            words.push(word.replace("{workspace}", &workspace.display().to_string()));
+            words.push(word.replace(WORKSPACE, &workspace.display().to_string()));
         }
         // Found where it was judged, whatever the worker's own environment says.
         if let Some(program) = find(&words[0], path) {
@@ -123,16 +147,37 @@ fn strange(word: &str) -> Option<&str> {
     None
 }
 
+/// What the children of a worker are started with.
+#[derive(Debug)]
+pub(crate) struct JailSettings {
+    pub(crate) launcher: Launcher,
+    /// Where the sessions' directories are; children have none without.
+    pub(crate) workspace: Option<Arc<Workspace>>,
+    pub(crate) environment: BTreeMap<String, String>,
+    pub(crate) limits: Limits,
+    /// Children at a time.
+    pub(crate) children_max: usize,
+}
+
 /// The children of a worker.
 #[derive(Debug)]
 pub(crate) struct Jail {
-    launcher: Launcher,
-    workspace: Arc<Workspace>,
+    settings: JailSettings,
     shell: frame::WireShell,
-    environment: BTreeMap<String, String>,
     clock: Arc<dyn Clock>,
     slots: Arc<Semaphore>,
     children: Mutex<BTreeMap<(SessionKey, SendId), Arc<Handle>>>,
+}
+
+/// Why something was not asked of a child.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub(crate) enum Unmade {
+    /// What the model is told.
+    #[error(transparent)]
+    Reply(ToolError),
+    /// No child starts.
+    #[error("{NO_START}")]
+    NoStart,
 }
 
 impl PerSend for Jail {
@@ -147,22 +192,19 @@ impl PerSend for Jail {
 
 impl Jail {
     pub(crate) fn new(
-        launcher: Launcher,
-        workspace: Arc<Workspace>,
+        settings: JailSettings,
         shell: &Shell,
-        environment: BTreeMap<String, String>,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, String> {
         let jail = Self {
-            launcher,
             shell: frame::WireShell::of(shell)?,
-            workspace,
-            environment,
             clock,
-            slots: Arc::new(Semaphore::new(CHILDREN_MAX)),
+            slots: Arc::new(Semaphore::new(settings.children_max)),
             children: Mutex::default(),
+            settings,
         };
-        match jail.launcher.fault(jail.path()) {
+        let has_workspace = jail.settings.workspace.is_some();
+        match jail.settings.launcher.fault(jail.path(), has_workspace) {
             None => Ok(jail),
             Some(fault) => Err(fault),
         }
@@ -170,7 +212,7 @@ impl Jail {
 
     /// Where programs are found.
     fn path(&self) -> &str {
-        let path = self.environment.get("PATH");
+        let path = self.settings.environment.get("PATH");
         path.map_or(PATH_DEFAULT, String::as_str)
     }
 
@@ -179,7 +221,7 @@ impl Jail {
     }
 
     /// A place for one more child; one that has nothing to do makes room.
-    async fn slot(&self, invocation: &Invocation) -> Result<OwnedSemaphorePermit, ToolError> {
+    async fn slot(&self, stop: &CancellationToken) -> Result<OwnedSemaphorePermit, Unmade> {
         loop {
             if self.slots.available_permits() == 0 {
                 let children = self.children();
@@ -191,72 +233,117 @@ impl Jail {
                 slot = self.slots.clone().acquire_owned() => {
                     return Ok(slot.expect("is never closed"));
                 }
-                () = invocation.stop.cancelled() => return Err(stopped()),
+                () = stop.cancelled() => return Err(Unmade::Reply(stopped())),
                 () = self.clock.sleep(LOOK_INTERVAL) => {}
             }
         }
     }
 
-    /// The child of the send, which is started by its first call.
-    async fn child(&self, invocation: &Invocation) -> Result<Arc<Handle>, ToolError> {
-        let (session, send) = (invocation.session, invocation.send_id);
+    /// The directory that a child works in.
+    async fn room(
+        &self,
+        session: SessionKey,
+        stop: &CancellationToken,
+    ) -> Result<Option<PathBuf>, Unmade> {
+        let Some(workspace) = self.settings.workspace.clone() else {
+            return Ok(None);
+        };
+        let room = blocking(stop, move |_| {
+            Ok(workspace.room(session)?.path().to_owned())
+        });
+        room.await.map(Some).map_err(Unmade::Reply)
+    }
+
+    /// The child of the send, which is started by its first call. With `cell` it is that of an isolated
+    /// agent.
+    pub(crate) async fn child(
+        &self,
+        owner: CellOwner,
+        stop: &CancellationToken,
+        cell: Option<&Arc<WireCell>>,
+    ) -> Result<Arc<Handle>, Unmade> {
+        let CellOwner { session, send } = owner;
         let known = self.children().get(&(session, send)).cloned();
         if let Some(child) = known.filter(|child| !child.is_over()) {
             return Ok(child);
         }
-        let slot = self.slot(invocation).await?;
-        let workspace = self.workspace.clone();
-        let room = blocking(&invocation.stop, move |_| {
-            Ok(workspace.room(session)?.path().to_owned())
-        });
-        let room = room.await?;
+        let slot = self.slot(stop).await?;
+        let room = self.room(session, stop).await?;
         // Another call of the send may have been quicker; its child is the one.
         let mut children = self.children();
         let known = children.get(&(session, send));
         if let Some(child) = known.filter(|child| !child.is_over()) {
             return Ok(child.clone());
         }
+        let settings = &self.settings;
         let begin = Begin {
-            token: self.launcher.entropy.random_id().simple().to_string(),
+            token: settings.launcher.entropy.random_id().simple().to_string(),
             root: room.clone(),
-            shell: self.shell.clone(),
-            environment: self.environment.clone(),
-            limits: self.workspace.limits.clone(),
+            shell: if room.is_some() {
+                self.shell.clone()
+            } else {
+                frame::WireShell::Off
+            },
+            environment: settings.environment.clone(),
+            limits: settings.limits.clone(),
+            cell: cell.map(|cell| cell.as_ref().clone()),
         };
-        let words = self.launcher.words(&room, session, send, self.path());
+        let directory = room.unwrap_or_else(|| PathBuf::from("/"));
+        let words = settings
+            .launcher
+            .words(&directory, session, send, self.path());
         let token = begin.token.clone();
         let clock = self.clock.clone();
-        let started = process::start(&words, self.path(), &room, token, clock, slot);
+        let started = process::start(&words, self.path(), &directory, token, clock, slot);
         let started = started.map_err(|error| {
             tracing::warn!(session.id = %session.session, %error, "no process for tools");
-            ToolError::reply(NO_START)
+            Unmade::NoStart
         })?;
         let child = started.handle.clone();
-        let aborted = self.launcher.lifecycle.aborting();
-        self.launcher.lifecycle.spawn(started.watch(begin, aborted));
+        let aborted = settings.launcher.lifecycle.aborting();
+        settings
+            .launcher
+            .lifecycle
+            .spawn(started.watch(begin, aborted));
         children.retain(|_, child| !child.is_over());
         children.insert((session, send), child.clone());
         Ok(child)
     }
 
-    /// Gives the call to the send's child.
-    async fn ask(
+    /// Asks the send's child.
+    pub(crate) async fn ask<'a>(
         &self,
-        tool: &str,
-        invocation: Invocation,
-    ) -> Result<(Arc<Handle>, PendingCall), ToolError> {
+        owner: CellOwner,
+        stop: &CancellationToken,
+        cell: Option<&Arc<WireCell>>,
+        question: impl Fn() -> Question<'a>,
+    ) -> Result<(Arc<Handle>, PendingCall), Unmade> {
         loop {
-            let child = self.child(&invocation).await?;
-            match child.ask(tool, invocation.clone()) {
+            let child = self.child(owner, stop, cell).await?;
+            match child.ask(question()) {
                 Ok(asked) => return Ok((child, asked)),
                 // It went to sleep just now; the next one is new.
                 Err(NotAsked::Over) => {}
                 Err(NotAsked::Refused(why)) => {
-                    return Err(ToolError::reply(format!("the call was not made: {why}")));
+                    let why = format!("the call was not made: {why}");
+                    return Err(Unmade::Reply(ToolError::reply(why)));
                 }
             }
         }
     }
+}
+
+/// What a child is to its send.
+#[derive(Debug)]
+pub(crate) enum Strictness {
+    /// A place for the tools of the workspace: where it dies, the model is told.
+    Tools,
+    /// The cell of an isolated agent: where it dies, the send is taken up anew.
+    Cell {
+        wire: Arc<WireCell>,
+        /// What the agent's list says of the tool, where the worker has none of that name.
+        declared: Option<Box<DeclaredTool>>,
+    },
 }
 
 /// A tool whose calls are made in a child.
@@ -264,6 +351,7 @@ impl Jail {
 pub(crate) struct Isolated {
     pub(crate) inner: Arc<dyn Tool>,
     pub(crate) jail: Arc<Jail>,
+    pub(crate) strictness: Strictness,
 }
 
 #[async_trait]
@@ -278,7 +366,25 @@ impl Tool for Isolated {
 
     async fn call(&self, invocation: Invocation) -> Result<Output, ToolError> {
         let stop = invocation.stop.clone();
-        let (child, mut asked) = self.jail.ask(&self.inner.spec().name, invocation).await?;
+        let owner = CellOwner {
+            session: invocation.session,
+            send: invocation.send_id,
+        };
+        let (wire, declared) = match &self.strictness {
+            Strictness::Tools => (None, None),
+            Strictness::Cell { wire, declared } => (Some(wire), declared.as_deref()),
+        };
+        let name = self.inner.spec().name;
+        let question = || Question::Call {
+            tool: &name,
+            declared,
+            invocation: &invocation,
+        };
+        let asked = self.jail.ask(owner, &stop, wire, question).await;
+        let (child, mut asked) = asked.map_err(|why| match why {
+            Unmade::Reply(error) => error,
+            Unmade::NoStart => self.no_start(),
+        })?;
         let said = tokio::select! {
             said = asked.answer() => said,
             () = stop.cancelled() => {
@@ -299,15 +405,35 @@ impl Tool for Isolated {
             }),
             Some(Up::Failed { code, message, .. }) => Err(ToolError::Reply { code, message }),
             Some(Up::Aborted { message, .. }) => Err(ToolError::Abort { message }),
-            Some(Up::Ready { .. }) | None if !child.was_ready() => Err(ToolError::reply(NO_START)),
-            Some(Up::Ready { .. }) | None => Err(self.broken_off()),
+            Some(Up::Ready { .. } | Up::Listed { .. } | Up::Away { .. }) | None => {
+                Err(if child.was_ready() {
+                    self.broken_off()
+                } else {
+                    self.no_start()
+                })
+            }
         }
     }
 }
 
 impl Isolated {
+    /// There is no child.
+    fn no_start(&self) -> ToolError {
+        match self.strictness {
+            Strictness::Tools => ToolError::reply(NO_START),
+            Strictness::Cell { .. } => ToolError::Lost {
+                message: NO_START.to_owned(),
+            },
+        }
+    }
+
     /// The child went away in the middle of the call.
     fn broken_off(&self) -> ToolError {
+        if let Strictness::Cell { .. } = self.strictness {
+            return ToolError::Lost {
+                message: "the process of the send's tools ended while one of them ran".to_owned(),
+            };
+        }
         if self.inner.traits().repeat == Repeat::Safe {
             return ToolError::reply("the sandbox ended while the tool ran, which changes nothing");
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use mainspring_runtime::Environment;
 use serde::{Deserialize, Serialize};
 
-use crate::sandbox::Launcher;
+use crate::sandbox::{Launcher, Outside};
 use crate::shell::ShellBackend;
 use crate::shell::commands::Background;
 use crate::skills::Shelf;
@@ -27,10 +27,25 @@ pub struct Settings {
     /// How a process of their own is started for the tools of the workspace; without it they run in
     /// the worker.
     pub launcher: Option<Launcher>,
+    /// How agents are isolated that ask for it; without it they cannot be.
+    pub isolation: Option<IsolationSettings>,
     /// Where the skills come from whose files are placed into workspaces; without it none are.
     pub skills: Option<Arc<Shelf>>,
     /// The bounds.
     pub limits: Limits,
+}
+
+/// How agents are isolated.
+#[derive(Debug, Clone)]
+pub struct IsolationSettings {
+    /// How the process of a send is started.
+    pub launcher: Launcher,
+    /// Bytes of memory that it, and each process that it starts, may have.
+    pub memory: u64,
+    /// Processes at a time; further sends wait.
+    pub processes_max: usize,
+    /// What the tools need that are made in it, besides the workspace.
+    pub outside: Outside,
 }
 
 /// Where files are.

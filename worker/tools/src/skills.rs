@@ -44,16 +44,22 @@ pub struct Shelf {
     placing: OnceLock<Arc<dyn Tool>>,
 }
 
+/// What reads skills.
+pub(crate) const READ: &str = "skill_read";
+
 pub(crate) const TOOLS: [Listed<Arc<Shelf>>; 1] = [tool(
-    "skill_read",
+    READ,
     NOTHING,
     "reads a skill, or a file of it",
-    |shelf| {
-        Arc::new(read::SkillRead {
-            shelf: shelf.clone(),
-        })
-    },
+    reader,
 )];
+
+/// What reads the skills of this shelf.
+pub(crate) fn reader(shelf: &Arc<Shelf>) -> Arc<dyn Tool> {
+    Arc::new(read::SkillRead {
+        shelf: shelf.clone(),
+    })
+}
 
 /// Enters `skill_read`.
 pub fn register(shelf: &Arc<Shelf>, tools: &mut Tools) -> Result<(), ToolsError> {
@@ -67,6 +73,15 @@ impl Shelf {
             store,
             clock,
             placing: OnceLock::new(),
+        }
+    }
+
+    /// The same, with this tool that writes into workspaces.
+    pub(crate) fn placed_by(&self, placing: Arc<dyn Tool>) -> Self {
+        Self {
+            store: self.store.clone(),
+            clock: self.clock.clone(),
+            placing: OnceLock::from(placing),
         }
     }
 

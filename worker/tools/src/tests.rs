@@ -1,4 +1,5 @@
 mod bed;
+mod cells;
 mod change;
 mod escape;
 mod isolated;

@@ -67,6 +67,8 @@ const BODIES: &[(&str, &str, Option<&str>)] = &[
     ("/v1/sessions", r#"{"agent":{"budget":{"usd":0}}}"#, Some("/agent/budget/usd")),
     ("/v1/sessions", r#"{"agent":{"budget":{}}}"#, Some("/agent/budget")),
     ("/v1/sessions", r#"{"agent":{"pool":"GPU"}}"#, Some("/agent/pool")),
+    ("/v1/sessions", r#"{"agent":{"isolation":"vm"}}"#, Some("/agent/isolation")),
+    ("/v1/sessions", r#"{"agent":{"isolation":true}}"#, Some("/agent/isolation")),
     ("/v1/sessions", r#"{"agent":{"name":""}}"#, Some("/agent/name")),
     ("/v1/sessions", r#"{"agent":{"name":"a\u0000"}}"#, Some("/agent/name")),
     ("/v1/sessions", r#"{"agent":"a b"}"#, Some("/agent")),

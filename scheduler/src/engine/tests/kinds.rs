@@ -1,5 +1,6 @@
 //! Each kind of node, by tables of what happens.
 
+use mainspring_shared::agent::Isolation;
 use mainspring_shared::error::Code;
 use mainspring_shared::send::{SendStatus, StopReason};
 use mainspring_shared::time::Timestamp;
@@ -7,11 +8,11 @@ use mainspring_shared::tool::ToolEntry;
 use mainspring_shared::workflow::run::{
     LeafStart, NodeState, RunAsk, RunEvent, RunOptions, RunStatus,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::fixture::*;
 
-fn research() -> serde_json::Value {
+fn research() -> Value {
     json!({"name": "digest", "input": "tea", "root": {"type": "sequence", "steps": [
         agent("plan", &json!({"output_schema": {"type": "object"}})),
         {"type": "foreach", "id": "research", "as": "t", "items_from": "plan.subtopics",
@@ -143,7 +144,7 @@ fn every_order_of_ends_and_every_crash_gives_the_same_result() {
     assert!(results.iter().all(|result| *result == results[0]));
 }
 
-fn steps(steps: &serde_json::Value) -> serde_json::Value {
+fn steps(steps: &Value) -> Value {
     envelope(&json!({"type": "sequence", "steps": steps}))
 }
 
@@ -257,7 +258,7 @@ fn a_persons_no_fails_a_run_unless_something_decides_by_it() {
         let start = &fixture.live[0].start;
         assert_eq!(start.agent.model.as_deref(), Some("mainspring/direct"));
         assert_eq!(
-            serde_json::from_str::<serde_json::Value>(&said(start)).expect("JSON"),
+            serde_json::from_str::<Value>(&said(start)).expect("JSON"),
             json!({"tool": "ask_person", "arguments": {"question": "Publish in?", "options": ["approve", "deny"]}})
         );
         fixture.answer("/0:gate", says(answer));
@@ -288,7 +289,7 @@ fn a_tool_leaf_is_a_call_with_rendered_arguments() {
     fixture.answer("/0:a", says(r#"{"n": 3}"#));
     let start = &fixture.live[0].start;
     assert_eq!(
-        serde_json::from_str::<serde_json::Value>(&said(start)).expect("JSON"),
+        serde_json::from_str::<Value>(&said(start)).expect("JSON"),
         json!({"tool": "read_file", "arguments": {"path": "in.md", "n": 3, "deep": [{"n": 3}]}})
     );
     fixture.answer("/1:t", says(r#"{"lines": [1, 2]}"#));
@@ -445,6 +446,25 @@ fn a_run_that_takes_too_long_ends_its_leaves() {
         (RunStatus::Failed, Some(Code::WorkflowTimeout))
     );
     assert_eq!(fixture.started.len(), 1);
+}
+
+#[test]
+fn a_leaf_chooses_its_isolation_and_a_run_may_ask_for_more() {
+    let mut own = agent("a", &json!({}));
+    let isolated = |leaf: &Value, options: RunOptions| {
+        let fixture = Fixture::with(&envelope(leaf), json!("x"), options);
+        fixture.live[0].start.agent.isolation
+    };
+    let run = RunOptions {
+        isolation: Isolation::Process,
+        ..RunOptions::default()
+    };
+    assert_eq!(isolated(&own, RunOptions::default()), Isolation::None);
+    assert_eq!(isolated(&own, run.clone()), Isolation::Process);
+    own["spec"]["isolation"] = json!("process");
+    assert_eq!(isolated(&own, RunOptions::default()), Isolation::Process);
+    own["spec"]["isolation"] = json!("none");
+    assert_eq!(isolated(&own, run), Isolation::Process);
 }
 
 #[test]

@@ -221,6 +221,29 @@ fn a_published_agent_gets_no_more_than_whoever_starts_it() {
 }
 
 #[test]
+fn whoever_is_started_is_isolated_at_least_as_much() {
+    let isolated = |isolation| AgentSpec {
+        isolation,
+        ..starter()
+    };
+    for (own, theirs, expected) in [
+        (Isolation::None, Isolation::None, Isolation::None),
+        (Isolation::None, Isolation::Process, Isolation::Process),
+        (Isolation::Process, Isolation::None, Isolation::Process),
+        (Isolation::Process, Isolation::Process, Isolation::Process),
+    ] {
+        let delegation = delegation(&isolated(own));
+        assert_eq!(delegation.heir(None).isolation, own);
+        assert_eq!(delegation.narrow(isolated(theirs)).isolation, expected);
+        let options = SendOptions {
+            agent: Some(Box::new(isolated(theirs))),
+            ..SendOptions::default()
+        };
+        assert_eq!(options.agent_in(isolated(own)).isolation, expected);
+    }
+}
+
+#[test]
 fn an_agent_may_be_started_as_it_is_allowed() {
     let starter = AgentSpec {
         allow_agents: ["reviewer", "writer@live"]

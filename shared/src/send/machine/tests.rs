@@ -294,6 +294,7 @@ fn events() -> Vec<(&'static str, Event)> {
         ("calls over, results may ride", over(Open::Nothing, true)),
         ("calls over, others outside", over(OUTSIDE, true)),
         ("calls aborted", Event::CallsAborted),
+        ("work lost", Event::WorkLost),
         ("results stored", settled(Open::Nothing)),
         ("results stored, turn passed", settled(Open::Passed)),
         ("results stored, one may run now", settled(Open::Here)),

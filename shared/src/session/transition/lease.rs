@@ -7,7 +7,7 @@ use crate::send::{SendResult, SendStatus, WaitingOn};
 use crate::session::SIGNAL_CANCEL;
 use crate::session::hot::{HotRow, SendState};
 use crate::step::{RoundRef, StepKind, StepRefs};
-use crate::store::{ParkUntil, SendTotals, Then};
+use crate::store::{Lost, ParkUntil, SendTotals, Then};
 use crate::time::Timestamp;
 
 /// How a worker ends its send.
@@ -192,12 +192,26 @@ pub fn park(
     Park::Parked(change.with_step(send.id, StepKind::Waiting, lease.into(), now, refs))
 }
 
-/// Gives a lease back with its send as it is: the session stays ready. With `lost` the running send
-/// counts a model call that may have been begun. None where the lease does not hold; the number of
-/// the write does not matter.
-pub fn release(hot: &HotRow, head: Option<&SendState>, lease: Lease, lost: bool) -> Option<Change> {
-    hot.obeys(lease)
-        .then(|| abandon(hot, head.filter(|_| lost)))
+/// Gives a lease back with its send as it is: the session stays ready. The running send counts what was
+/// lost. None where the lease does not hold; the number of the write does not matter.
+pub fn release(hot: &HotRow, head: Option<&SendState>, lease: Lease, lost: Lost) -> Option<Change> {
+    if !hot.obeys(lease) {
+        return None;
+    }
+    Some(match lost {
+        Lost::Nothing => abandon(hot, None),
+        Lost::ModelCall => abandon(hot, head),
+        Lost::Work => {
+            let running = head.filter(|head| head.status == SendStatus::Running);
+            Change {
+                send: running.map(|send| SendState {
+                    crashes: send.crashes + 1,
+                    ..*send
+                }),
+                ..abandon(hot, None)
+            }
+        }
+    })
 }
 
 /// Takes the lease from a boot that ends. `head` counts a model call that may have been begun, if it

@@ -206,6 +206,7 @@ impl Agent {
             temperature: Some(spec.temperature),
             output_schema: self.schema().cloned(),
             pool: options.pool.clone().or_else(|| spec.pool.clone()),
+            isolation: spec.isolation.stricter(heir.isolation),
             skills: self.skills(heir.skills.clone(), options),
             ..heir
         }

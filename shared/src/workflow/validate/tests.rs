@@ -92,7 +92,7 @@ fn faulty_leaves() -> Vec<(&'static str, Value)> {
                 json!({
                     "name": "", "tools": [1, "no spaces"], "max_rounds": 51, "max_tokens": 0, "temperature": "warm",
                     "model": "", "output_schema": {"type": "text"}, "lifecycle": "linkd", "metadata": [],
-                    "budget": {"token": 1}, "pool": 3, "colour": 1,
+                    "budget": {"token": 1}, "pool": 3, "isolation": "vm", "colour": 1,
                 }),
             ),
         ),

@@ -7,7 +7,7 @@ use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_RESULT};
 use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
     AcceptOutcome, CallBegin, CallChange, CallStep, ClaimOutcome, CompleteOutcome, Error,
-    Inspect as _, ParkOutcome, PostOutcome, ReleaseSession, Then,
+    Inspect as _, Lost, ParkOutcome, PostOutcome, ReleaseSession, Then,
 };
 use mainspring_shared::tool::CallResult;
 use sqlx::Executor;
@@ -129,7 +129,7 @@ async fn whatever_breaks_nothing_is_lost_or_done_twice() {
                         let release = ReleaseSession {
                             key,
                             lease: claimed.lease,
-                            lost: false,
+                            lost: Lost::Nothing,
                         };
                         let released = world.store.release_sessions(vec![release]).await;
                         if released.is_ok() {

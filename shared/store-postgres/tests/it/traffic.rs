@@ -8,8 +8,8 @@ use mainspring_shared::id::{BootId, SendId, SessionKey};
 use mainspring_shared::send::SendStatus;
 use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, ClaimOutcome, CompleteOutcome, Inspect as _, ParkSend, ParkUntil,
-    ReleaseSession, SweepReady, Then,
+    AcceptOutcome, AcceptSend, ClaimOutcome, CompleteOutcome, Inspect as _, Lost, ParkSend,
+    ParkUntil, ReleaseSession, SweepReady, Then,
 };
 
 use crate::world::{
@@ -83,7 +83,7 @@ async fn work(world: &World, keys: &[SessionKey], done: &AtomicUsize) {
                     let release = ReleaseSession {
                         key,
                         lease,
-                        lost: false,
+                        lost: Lost::Nothing,
                     };
                     let released = world.store.release_sessions(vec![release]).await;
                     assert_eq!(released.expect("answers"), [true]);

@@ -6,7 +6,7 @@ use mainspring_shared::send::{SendStatus, WaitingOn};
 use mainspring_shared::step::{Step, StepKind, StepRefs};
 use mainspring_shared::store::{
     AppendOutcome, AppendRound, ClaimOutcome, ClaimSession, CompleteOutcome, Counters, Inspect,
-    ParkOutcome, ParkUntil, ReleaseSession, Renewal, Resumed, SendTotals, SessionPatch, Then,
+    Lost, ParkOutcome, ParkUntil, ReleaseSession, Renewal, Resumed, SendTotals, SessionPatch, Then,
 };
 
 use super::prelude::*;
@@ -239,13 +239,34 @@ pub async fn a_release_counts_a_call_that_may_be_lost(store: &dyn Inspect) {
     let item = ReleaseSession {
         key: key(1),
         lease: first.lease,
-        lost: true,
+        lost: Lost::ModelCall,
     };
     let released = store.at(time(20)).release_sessions(vec![item]).await;
     assert_eq!(released.expect("the store answers"), [true]);
     let again = store.at(time(21)).release_sessions(vec![item]).await;
     assert_eq!(again.expect("the store answers"), [false]);
     assert_eq!(stored(store, 1).await.attempts, 1);
+}
+
+/// The process in which a worker makes the calls of a send dies like a worker, and the worker says so.
+pub async fn a_release_whose_work_is_lost_counts_a_death(store: &dyn Inspect) {
+    let first = running(store).await;
+    let item = ReleaseSession {
+        key: key(1),
+        lease: first.lease,
+        lost: Lost::Work,
+    };
+    let released = store.at(time(20)).release_sessions(vec![item]).await;
+    assert_eq!(released.expect("the store answers"), [true]);
+    let record = stored(store, 1).await;
+    assert_eq!((record.crashes, record.attempts), (1, 0));
+    register(store, 2).await;
+    let second = claim(store, 30, 2, 1, 2).await;
+    assert_eq!(second.send.record.crashes, 1);
+    let step = resumed(2, 2, 2, 30, "takeover");
+    assert_eq!(last_step(store, 1).await, step);
+    append(store, 40, round(&second, 0)).await;
+    assert_eq!(stored(store, 1).await.crashes, 0);
 }
 
 pub async fn each_takeover_counts_until_a_round_is_durable(store: &dyn Inspect) {

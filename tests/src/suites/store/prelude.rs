@@ -13,8 +13,8 @@ use mainspring_shared::step::{RoundRef, Step};
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, Accepted, AppendOutcome, AppendRound, CancelOutcome, ClaimOutcome,
     ClaimSession, Claimed, CompleteOutcome, CompleteSend, Completed, Counters, DumpSession,
-    Inspect, NewBoot, NewSession, ParkOutcome, ParkSend, ParkUntil, ReadMessages, ReleaseSession,
-    SendTotals, Target, Then, UsageRow,
+    Inspect, Lost, NewBoot, NewSession, ParkOutcome, ParkSend, ParkUntil, ReadMessages,
+    ReleaseSession, SendTotals, Target, Then, UsageRow,
 };
 use mainspring_shared::time::{Span, Timestamp};
 use mainspring_shared::tool::call_id;
@@ -434,7 +434,7 @@ pub async fn release(store: &dyn Inspect, ms: i64, claimed: &Claimed) -> bool {
     let item = ReleaseSession {
         key: claimed.key,
         lease: claimed.lease,
-        lost: false,
+        lost: Lost::Nothing,
     };
     let outcomes = store.at(time(ms)).release_sessions(vec![item]).await;
     one(outcomes.expect("the store answers"))

@@ -67,6 +67,9 @@ impl Heard {
 impl Run<'_> {
     /// Begins a model call.
     pub(in crate::send) async fn ask(&mut self, round: i32, attempt: i32) -> Option<Event> {
+        if let Some(event) = self.enter_cell().await {
+            return Some(event);
+        }
         let again = std::mem::take(&mut self.asking.again);
         if let Some(event) = self.catch_up(round, attempt).await {
             return Some(event);

@@ -1,7 +1,7 @@
 //! `Release`: the session is given back with its send as it is.
 
 use mainspring_shared::send::machine::Event;
-use mainspring_shared::store::{ReadySession, ReleaseSession};
+use mainspring_shared::store::{Lost, ReadySession, ReleaseSession};
 
 use crate::send::run::{Left, Run};
 use crate::writes;
@@ -24,7 +24,7 @@ impl Run<'_> {
         let item = ReleaseSession {
             key: self.send.record.key,
             lease: self.hold.lease,
-            lost: self.bill.is_behind(),
+            lost: self.lost(),
         };
         let writes = &self.kernel.writes;
         let write = || writes.release(item);
@@ -42,6 +42,15 @@ impl Run<'_> {
             writes::enqueue(&self.kernel.parts, ready);
         }
         Event::Stored
+    }
+
+    /// What of the send is lost with this run.
+    fn lost(&self) -> Lost {
+        if self.ending.crashed {
+            Lost::Work
+        } else {
+            Lost::call_if(self.bill.is_behind())
+        }
     }
 
     /// Leaves a session whose state here can no longer be trusted to match the database's.

@@ -162,6 +162,7 @@ impl Run<'_> {
                 self.round.calls = Calls::default();
                 return Some(Event::CallsAborted);
             }
+            Over::Lost(why) => return Some(self.work_lost(&why).await),
             Over::Result(result) => self.settle(place, result),
         }
         if !self.round.calls.is_empty() {
@@ -173,6 +174,21 @@ impl Run<'_> {
             return Some(self.calls_over());
         }
         self.begin_next().await
+    }
+
+    /// The process that made the calls is gone. What is known of them is stored before they are given up.
+    async fn work_lost(&mut self, why: &str) -> Event {
+        tracing::warn!(
+            send.id = %self.send.record.id,
+            session.id = %self.send.record.key.session,
+            why,
+            "the process of a send's tools is gone; the send is taken up anew"
+        );
+        if let Some(event) = self.flush_results().await {
+            return event;
+        }
+        self.ending.crashed = true;
+        Event::WorkLost
     }
 
     fn calls_over(&mut self) -> Event {

@@ -132,6 +132,9 @@ impl McpTool {
             ToolError::Abort { message } => ToolError::Abort {
                 message: self.server.hidden(&message),
             },
+            ToolError::Lost { message } => ToolError::Lost {
+                message: self.server.hidden(&message),
+            },
         }
     }
 

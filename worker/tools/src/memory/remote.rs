@@ -109,9 +109,9 @@ impl Question {
             account: Account::default(),
         };
         let output = tool.call(invocation).await.map_err(|error| match error {
-            ToolError::Reply { message, .. } | ToolError::Abort { message } => {
-                MemoryError::Unavailable { why: message }
-            }
+            ToolError::Reply { message, .. }
+            | ToolError::Abort { message }
+            | ToolError::Lost { message } => MemoryError::Unavailable { why: message },
         })?;
         let parsed = match output.value {
             Some(value) => serde_json::from_value(value),

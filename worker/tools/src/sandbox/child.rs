@@ -6,84 +6,77 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt as _};
+use mainspring_shared::error::Code;
 use mainspring_shared::id::BootId;
 use mainspring_shared::memory::Account;
+use mainspring_shared::stored;
 use mainspring_shared::time::Clock;
+use mainspring_shared::tool::DeclaredTool;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::cell::described;
 use super::frame::{Begin, Down, Up, line, next_line};
 use crate::builtin::register;
+use crate::http::Caller;
+use crate::mcp::Pool;
 use crate::settings::{Settings, WorkspaceSettings};
-use mainspring_worker::tool::{Invocation, Output, Skills, ToolError, Tools};
+use mainspring_worker::tool::{
+    Away, Invocation, Output, Skills, Tool, ToolError, ToolSource, Tools,
+};
+
+/// What is asked of a child until it has its answer.
+type Work = BoxFuture<'static, (u64, Up)>;
+
+/// What a child makes calls with.
+#[derive(Debug)]
+struct Kit {
+    tools: Tools,
+    http: Option<Caller>,
+    servers: Pool,
+}
 
 /// Makes calls as they come over `input` and answers over `output`, until the input ends: with the
-/// worker, however it ends. Fails where what comes makes no sense.
+/// worker, however it ends. Fails where what comes makes no sense. The child of an isolated agent first has
+/// `confine` bound its memory.
 pub async fn run(
     input: impl AsyncRead + Unpin,
     mut output: impl AsyncWrite + Unpin,
     clock: Arc<dyn Clock>,
+    confine: impl FnOnce(u64) -> io::Result<()>,
 ) -> io::Result<()> {
     let (mut input, mut held) = (BufReader::new(input), Vec::new());
     let Some(first) = next_line(&mut input, &mut held).await? else {
         return Ok(());
     };
     let begin: Begin = serde_json::from_slice(&first)?;
+    if let Some(cell) = &begin.cell {
+        confine(cell.memory)?;
+    }
     let token = begin.token.clone();
-    let tools = tools(begin, clock)?;
+    let kit = Arc::new(Kit::new(begin, clock)?);
     let ready = Up::Ready {
         token: token.clone(),
     };
     write(&mut output, &line(&ready)?).await?;
-    let mut running = FuturesUnordered::new();
+    let mut running: FuturesUnordered<Work> = FuturesUnordered::new();
     let mut stops: BTreeMap<u64, CancellationToken> = BTreeMap::new();
     loop {
         tokio::select! {
             next = next_line(&mut input, &mut held) => {
                 let Some(next) = next? else { return Ok(()) };
-                match serde_json::from_slice(&next)? {
-                    Down::Stop { token: given, id } => {
-                        known(&token, &given)?;
-                        if let Some(stop) = stops.get(&id) {
-                            stop.cancel();
-                        }
-                    }
-                    Down::Call {
-                        token: given, id, tool, call_id, arguments, session, send_id, attempt,
-                    } => {
-                        known(&token, &given)?;
-                        let stop = CancellationToken::new();
-                        stops.insert(id, stop.clone());
-                        let invocation = Invocation {
-                            call_id,
-                            arguments,
-                            session,
-                            send_id,
-                            boot: BootId(Uuid::nil()),
-                            attempt,
-                            stop,
-                            skills: Skills::default(),
-                            account: Account::default(),
-                        };
-                        let tool = tools.get(&tool);
-                        running.push(async move {
-                            let called = match tool {
-                                Some(tool) => AssertUnwindSafe(tool.call(invocation)).catch_unwind().await,
-                                None => Ok(Err(ToolError::reply("the tool is not in the sandbox"))),
-                            };
-                            (id, called)
-                        });
-                    }
+                let stop = CancellationToken::new();
+                if let Some((id, work)) = begun(&kit, &token, read(&next)?, (&stop, &stops))? {
+                    stops.insert(id, stop);
+                    running.push(work);
                 }
             }
-            Some((id, called)) = running.next(), if !running.is_empty() => {
+            Some((id, up)) = running.next(), if !running.is_empty() => {
                 stops.remove(&id);
-                let called = called.unwrap_or_else(|_| {
-                    Err(ToolError::reply("the tool broke off by a defect of its own"))
-                });
-                let said = line(&answer(&token, id, called)).or_else(|error| {
+                let said = line(&up).or_else(|error| {
                     let refused = ToolError::reply(format!("the output cannot be given: {error}"));
                     line(&answer(&token, id, Err(refused)))
                 });
@@ -93,20 +86,152 @@ pub async fn run(
     }
 }
 
-fn tools(begin: Begin, clock: Arc<dyn Clock>) -> io::Result<Tools> {
-    let mut tools = Tools::default();
-    let settings = Settings {
-        // Its own directory is all that it has.
-        workspace: Some(WorkspaceSettings::shared(begin.root)),
-        shell: begin.shell.shell(),
-        environment: begin.environment,
-        background: None,
-        launcher: None,
-        skills: None,
-        limits: begin.limits,
-    };
-    register(settings, clock, &mut tools).map_err(io::Error::other)?;
-    Ok(tools)
+/// A frame. What it says of an agent was stored, by a newer release perhaps.
+fn read(frame: &[u8]) -> io::Result<Down> {
+    let text = std::str::from_utf8(frame).map_err(io::Error::other)?;
+    Ok(stored::read(text)?)
+}
+
+/// Obeys a frame; the work that it asks for, if any.
+fn begun(
+    kit: &Arc<Kit>,
+    token: &str,
+    frame: Down,
+    (stop, stops): (&CancellationToken, &BTreeMap<u64, CancellationToken>),
+) -> io::Result<Option<(u64, Work)>> {
+    let (kit, own) = (kit.clone(), token.to_owned());
+    match frame {
+        Down::Stop { token: given, id } => {
+            known(token, &given)?;
+            if let Some(stop) = stops.get(&id) {
+                stop.cancel();
+            }
+            Ok(None)
+        }
+        Down::List {
+            token: given,
+            id,
+            declared,
+        } => {
+            known(token, &given)?;
+            let work = async move { (id, kit.list(own, id, &declared).await) };
+            Ok(Some((id, work.boxed())))
+        }
+        Down::Call {
+            token: given,
+            id,
+            tool,
+            declared,
+            call_id,
+            arguments,
+            session,
+            send_id,
+            attempt,
+        } => {
+            known(token, &given)?;
+            let invocation = Invocation {
+                call_id,
+                arguments,
+                session,
+                send_id,
+                boot: BootId(Uuid::nil()),
+                attempt,
+                stop: stop.clone(),
+                skills: Skills::default(),
+                account: Account::default(),
+            };
+            let work = async move {
+                let called = kit.call(&tool, declared.as_deref(), invocation);
+                let called = AssertUnwindSafe(called).catch_unwind().await;
+                let called = called.unwrap_or_else(|_| {
+                    Err(ToolError::reply(
+                        "the tool broke off by a defect of its own",
+                    ))
+                });
+                (id, answer(&own, id, called))
+            };
+            Ok(Some((id, work.boxed())))
+        }
+    }
+}
+
+impl Kit {
+    fn new(begin: Begin, clock: Arc<dyn Clock>) -> io::Result<Self> {
+        let (http, servers) = match begin.cell {
+            Some(cell) => cell.sources(&clock).map_err(io::Error::other)?,
+            None => (None, Pool::default()),
+        };
+        let mut tools = Tools::default();
+        let settings = Settings {
+            // Its own directory is all that it has.
+            workspace: begin.root.map(WorkspaceSettings::shared),
+            shell: begin.shell.shell(),
+            environment: begin.environment,
+            limits: begin.limits,
+            ..Settings::default()
+        };
+        register(settings, clock, &mut tools).map_err(io::Error::other)?;
+        Ok(Self {
+            tools,
+            http,
+            servers,
+        })
+    }
+
+    /// The tools that an entry of the agent's list stands for.
+    async fn declared(&self, declared: &DeclaredTool) -> Result<Vec<Arc<dyn Tool>>, Away> {
+        let none = || Away {
+            which: "tools of another kind".to_owned(),
+            why: "the sandbox makes no calls of this kind".to_owned(),
+        };
+        match (declared, &self.http) {
+            (DeclaredTool::Http(tool), Some(http)) => Ok(vec![http.tool(tool)]),
+            (DeclaredTool::Mcp(_), _) => {
+                let tools = ToolSource::tools(&self.servers, declared).await;
+                tools.unwrap_or_else(|| Err(none()))
+            }
+            (
+                DeclaredTool::Http(_) | DeclaredTool::External(_) | DeclaredTool::Worker(_),
+                Some(_) | None,
+            ) => Err(none()),
+        }
+    }
+
+    async fn list(&self, token: String, id: u64, declared: &DeclaredTool) -> Up {
+        match self.declared(declared).await {
+            Ok(tools) => Up::Listed {
+                token,
+                id,
+                tools: tools.iter().map(|tool| described(tool.as_ref())).collect(),
+            },
+            Err(Away { which, why }) => Up::Away {
+                token,
+                id,
+                which,
+                why,
+            },
+        }
+    }
+
+    async fn call(
+        &self,
+        name: &str,
+        declared: Option<&DeclaredTool>,
+        invocation: Invocation,
+    ) -> Result<Output, ToolError> {
+        let tool = match declared {
+            None => self.tools.get(name),
+            Some(declared) => {
+                let tools = self.declared(declared).await;
+                let tools = tools.map_err(|away| ToolError::reply(away.why))?;
+                tools.into_iter().find(|tool| tool.spec().name == name)
+            }
+        };
+        match tool {
+            Some(tool) => tool.call(invocation).await,
+            None => Err(ToolError::reply("the tool is not in the sandbox")),
+        }
+    }
 }
 
 fn known(token: &str, given: &str) -> io::Result<()> {
@@ -137,6 +262,13 @@ fn answer(token: &str, id: u64, called: Result<Output, ToolError>) -> Up {
             message,
         },
         Err(ToolError::Abort { message }) => Up::Aborted { token, id, message },
+        // A child has none of its own that could be gone.
+        Err(ToolError::Lost { message }) => Up::Failed {
+            token,
+            id,
+            code: Code::ToolUnknownOutcome,
+            message,
+        },
     }
 }
 

@@ -3,14 +3,17 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{SendId, SessionKey};
 use mainspring_shared::message::ContentPart;
+use mainspring_shared::tool::{DeclaredTool, Repeat};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _};
 
+use super::outside::WireCell;
 use crate::settings::{Limits, Shell, Template};
 
 /// Bytes of one line: what a call may be given, and what it may give.
@@ -21,11 +24,14 @@ const LINE_BYTES_MAX: usize = 32 << 20;
 #[serde(deny_unknown_fields)]
 pub(crate) struct Begin {
     pub(crate) token: String,
-    /// The session's directory.
-    pub(crate) root: PathBuf,
+    /// The session's directory; none where workers have no workspace.
+    pub(crate) root: Option<PathBuf>,
     pub(crate) shell: WireShell,
     pub(crate) environment: BTreeMap<String, String>,
     pub(crate) limits: Limits,
+    /// What the child of an isolated agent is bounded by and may use; others make no calls to the outside.
+    #[serde(default)]
+    pub(crate) cell: Option<WireCell>,
 }
 
 /// How commands run.
@@ -72,6 +78,9 @@ pub(crate) enum Down {
         token: String,
         id: u64,
         tool: String,
+        /// What the agent's list says of it, where the worker has none of that name.
+        #[serde(default)]
+        declared: Option<Box<DeclaredTool>>,
         call_id: String,
         arguments: Map<String, Value>,
         session: SessionKey,
@@ -81,6 +90,12 @@ pub(crate) enum Down {
     Stop {
         token: String,
         id: u64,
+    },
+    /// Which tools an entry of the agent's list stands for.
+    List {
+        token: String,
+        id: u64,
+        declared: Box<DeclaredTool>,
     },
 }
 
@@ -110,6 +125,27 @@ pub(crate) enum Up {
         id: u64,
         message: String,
     },
+    Listed {
+        token: String,
+        id: u64,
+        tools: Vec<WireTool>,
+    },
+    Away {
+        token: String,
+        id: u64,
+        which: String,
+        why: String,
+    },
+}
+
+/// A tool that the child knows and its worker does not.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct WireTool {
+    pub(crate) name: String,
+    pub(crate) description: String,
+    pub(crate) parameters: Value,
+    pub(crate) repeat: Repeat,
+    pub(crate) timeout: Duration,
 }
 
 impl Up {
@@ -119,7 +155,9 @@ impl Up {
             Self::Ready { token } => (token, None),
             Self::Done { token, id, .. }
             | Self::Failed { token, id, .. }
-            | Self::Aborted { token, id, .. } => (token, Some(*id)),
+            | Self::Aborted { token, id, .. }
+            | Self::Listed { token, id, .. }
+            | Self::Away { token, id, .. } => (token, Some(*id)),
         }
     }
 }

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mainspring_shared::time::Clock;
+use mainspring_shared::tool::DeclaredTool;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
@@ -59,7 +60,20 @@ pub(crate) struct Handle {
     /// It does not get the time to end by itself.
     kill: CancellationToken,
     /// It has said that it is there.
-    ready: AtomicBool,
+    ready: CancellationToken,
+}
+
+/// What a child is asked.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Question<'a> {
+    /// To make a call.
+    Call {
+        tool: &'a str,
+        declared: Option<&'a DeclaredTool>,
+        invocation: &'a Invocation,
+    },
+    /// What an entry of the agent's list stands for.
+    List(&'a DeclaredTool),
 }
 
 /// Why a child was not asked.
@@ -90,7 +104,16 @@ impl Handle {
     }
 
     pub(crate) fn was_ready(&self) -> bool {
-        self.ready.load(Ordering::Relaxed)
+        self.ready.is_cancelled()
+    }
+
+    /// Waits until it has said that it is there; false where it ended without.
+    pub(crate) async fn begun(&self) -> bool {
+        tokio::select! {
+            () = self.ready.cancelled() => {}
+            () = self.over.cancelled() => {}
+        }
+        self.was_ready()
     }
 
     /// Lets it end by itself.
@@ -112,22 +135,39 @@ impl Handle {
         self.kill.cancel();
     }
 
-    pub(crate) fn ask(
-        self: &Arc<Self>,
-        tool: &str,
-        invocation: Invocation,
-    ) -> Result<PendingCall, NotAsked> {
+    pub(crate) fn ask(self: &Arc<Self>, question: Question<'_>) -> Result<PendingCall, NotAsked> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let call_id = invocation.call_id.clone();
-        let frame = Down::Call {
-            token: self.token.clone(),
-            id,
-            tool: tool.to_owned(),
-            call_id: invocation.call_id,
-            arguments: invocation.arguments,
-            session: invocation.session,
-            send_id: invocation.send_id,
-            attempt: invocation.attempt,
+        let token = self.token.clone();
+        let (call_id, frame) = match question {
+            Question::Call {
+                tool,
+                declared,
+                invocation,
+            } => {
+                let frame = Down::Call {
+                    token,
+                    id,
+                    tool: tool.to_owned(),
+                    declared: declared.cloned().map(Box::new),
+                    call_id: invocation.call_id.clone(),
+                    arguments: invocation.arguments.clone(),
+                    session: invocation.session,
+                    send_id: invocation.send_id,
+                    attempt: invocation.attempt,
+                };
+                (invocation.call_id.clone(), frame)
+            }
+            Question::List(declared) => {
+                let declared = Box::new(declared.clone());
+                (
+                    String::new(),
+                    Down::List {
+                        token,
+                        id,
+                        declared,
+                    },
+                )
+            }
         };
         let frame = line(&frame).map_err(|error| NotAsked::Refused(error.to_string()))?;
         let (sender, answer) = oneshot::channel();
@@ -271,6 +311,8 @@ pub(crate) fn start(
         .args(arguments)
         .env_clear()
         .env("PATH", path)
+        // The program's memory is reserved as it is needed: what is bounded is what it uses.
+        .env("MIMALLOC_ARENA_EAGER_COMMIT", "0")
         .current_dir(directory)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -295,7 +337,7 @@ pub(crate) fn start(
         next: AtomicU64::new(0),
         over: CancellationToken::new(),
         kill: CancellationToken::new(),
-        ready: AtomicBool::new(false),
+        ready: CancellationToken::new(),
     };
     Ok(Started {
         handle: Arc::new(handle),
@@ -369,8 +411,11 @@ impl Started {
             tracing::warn!(%error, said = said.trim(), "a process for tools ended");
         }
         // What a command of an open call started may have left the child's group long ago.
-        let _ =
-            tokio::task::spawn_blocking(move || open.iter().for_each(|id| end_marked(id))).await;
+        let _ = tokio::task::spawn_blocking(move || {
+            let calls = open.iter().filter(|id| !id.is_empty());
+            calls.for_each(|id| end_marked(id));
+        })
+        .await;
     }
 }
 
@@ -419,7 +464,7 @@ impl Wire<'_> {
             () = clock.sleep(START) => return Err(io::Error::other("the child does not begin in time")),
             () = handle.over.cancelled() => return Ok(()),
         }
-        handle.ready.store(true, Ordering::Relaxed);
+        handle.ready.cancel();
         let Self {
             input,
             output,

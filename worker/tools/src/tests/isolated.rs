@@ -25,7 +25,7 @@ use crate::builtin::{Launcher, Settings, Shell, register, run_child};
 use mainspring_worker::tool::{Executor, Invocation, Offers, Output, ToolError, Tools};
 
 /// What every child of a shell begins with: its number for us, and the token that it was given.
-const BEGINS: &str = r#"echo $$ >> pids; read -r begin
+pub(super) const BEGINS: &str = r#"echo $$ >> pids; read -r begin
 token=$(printf %s "$begin" | sed 's/.*"token":"\([0-9a-f]*\)".*/\1/')
 greet() { echo "{\"kind\":\"ready\",\"token\":\"$token\"}"; }
 answer() { echo "{\"kind\":\"done\",\"token\":\"$1\",\"id\":$2,\"content\":[{\"type\":\"text\",\"text\":\"$$\"}],\"value\":null}"; }
@@ -33,13 +33,13 @@ number() { printf %s "$1" | sed 's/.*"id":\([0-9]*\).*/\1/'; }
 "#;
 
 /// Answers every call with its own number.
-const HONEST: &str = r#"greet
+pub(super) const HONEST: &str = r#"greet
 while read -r call; do answer "$token" "$(number "$call")"; done
 echo ended >> ends"#;
 
 /// A clock on which everything takes a hundredth.
 #[derive(Debug, Default)]
-struct Fast(SystemClock);
+pub(super) struct Fast(SystemClock);
 
 #[async_trait]
 impl Clock for Fast {
@@ -57,22 +57,26 @@ impl Clock for Fast {
 }
 
 /// A worker whose children run a script.
-struct Cell {
+pub(super) struct Cell {
     dir: TempDir,
     tools: Tools,
     offers: Offers,
     lifecycle: Lifecycle,
 }
 
+pub(super) fn launched(argv: &[&str], lifecycle: &Lifecycle) -> Launcher {
+    Launcher {
+        argv: argv.iter().map(|word| (*word).to_owned()).collect(),
+        program: "/nowhere/mainspring".into(),
+        entropy: Arc::new(OsEntropy),
+        lifecycle: lifecycle.clone(),
+    }
+}
+
 fn settings(root: PathBuf, argv: &[&str], lifecycle: &Lifecycle) -> Settings {
     Settings {
         shell: Shell::Local,
-        launcher: Some(Launcher {
-            argv: argv.iter().map(|word| (*word).to_owned()).collect(),
-            program: "/nowhere/mainspring".into(),
-            entropy: Arc::new(OsEntropy),
-            lifecycle: lifecycle.clone(),
-        }),
+        launcher: Some(launched(argv, lifecycle)),
         ..files(root)
     }
 }
@@ -99,7 +103,7 @@ impl Cell {
         }
     }
 
-    fn invocation(send: u128) -> Invocation {
+    pub(super) fn invocation(send: u128) -> Invocation {
         Invocation {
             call_id: format!("call_isolated_{}_{send}", std::process::id()),
             arguments: Map::from_iter([("path".to_owned(), json!("a"))]),
@@ -146,7 +150,7 @@ impl Cell {
 fn code(error: &ToolError) -> Code {
     match error {
         ToolError::Reply { code, .. } => *code,
-        ToolError::Abort { .. } => panic!("{error}"),
+        ToolError::Abort { .. } | ToolError::Lost { .. } => panic!("{error}"),
     }
 }
 
@@ -314,6 +318,14 @@ fn what_a_launcher_names_must_be_there() {
 
 /// The child's side in this process, with one line at a time to it.
 async fn talk(lines: &[Value]) -> (Vec<Value>, std::io::Result<()>) {
+    talk_confined(lines, |_| Ok(())).await
+}
+
+/// The same with something in place of its bounds.
+pub(super) async fn talk_confined(
+    lines: &[Value],
+    confine: impl FnOnce(u64) -> std::io::Result<()>,
+) -> (Vec<Value>, std::io::Result<()>) {
     let (mut ours, theirs) = tokio::io::duplex(1 << 20);
     let (input, output) = tokio::io::split(theirs);
     let clock = Arc::new(SystemClock::new());
@@ -335,7 +347,7 @@ async fn talk(lines: &[Value]) -> (Vec<Value>, std::io::Result<()>) {
         let _ = writing.shutdown().await;
         heard
     };
-    tokio::join!(speak, run_child(input, output, clock))
+    tokio::join!(speak, run_child(input, output, clock, confine))
 }
 
 #[tokio::test]

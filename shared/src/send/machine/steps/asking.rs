@@ -70,6 +70,7 @@ pub(super) fn taken(
         | Event::Overflowed
         | Event::Folded { .. }
         | Event::Decided(_)
+        | Event::WorkLost
         | Event::LeaseLost => None,
     }
 }
@@ -147,6 +148,7 @@ pub(super) fn asking(
         | Event::Stored
         | Event::Folded { .. }
         | Event::Decided(_)
+        | Event::WorkLost
         | Event::LeaseLost => None,
     }
 }
@@ -232,6 +234,7 @@ pub(super) fn folding(
         | Event::Undelivered
         | Event::Stored
         | Event::Decided(_)
+        | Event::WorkLost
         | Event::LeaseLost => None,
     }
 }
@@ -255,6 +258,8 @@ fn reason_of(code: Code) -> StopReason {
         StopReason::Context
     } else if matches!(code, Code::PolicyDenied | Code::PolicyUnavailable) {
         StopReason::Policy
+    } else if code == Code::IsolationUnavailable {
+        StopReason::ToolAbort
     } else {
         StopReason::ProviderError
     }
@@ -288,6 +293,7 @@ pub(super) fn backing_off(round: u32, attempt: u32, event: Event, rules: &Rules)
         | Event::Overflowed
         | Event::Folded { .. }
         | Event::Decided(_)
+        | Event::WorkLost
         | Event::LeaseLost => None,
     }
 }

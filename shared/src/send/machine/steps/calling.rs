@@ -39,6 +39,7 @@ pub(super) fn storing(round: u32, draining: bool, event: Event, rules: &Rules) -
         | Event::Overflowed
         | Event::Folded { .. }
         | Event::Decided(_)
+        | Event::WorkLost
         | Event::LeaseLost => None,
     }
 }
@@ -71,7 +72,10 @@ pub(super) fn calling(round: u32, draining: bool, event: Event, rules: &Rules) -
             round,
             draining: true,
         }),
-        Event::DrainOver => to(State::Releasing, [Command::AbortCalls, Command::Release]),
+        // Whoever takes over finds by the calls' rows which may be made again, as after a worker's death.
+        Event::DrainOver | Event::WorkLost => {
+            to(State::Releasing, [Command::AbortCalls, Command::Release])
+        }
         Event::Begun
         | Event::Replied(_)
         | Event::Failed { .. }
@@ -96,8 +100,8 @@ fn stop(why: End) -> Option<Step> {
 pub(super) fn stopping(why: End, event: Event) -> Option<Step> {
     match event {
         Event::CallsOver { .. } | Event::CallsAborted => end(0, why),
-        // The process has no more time to wait for them.
-        Event::DrainOver => abort_and_end(0, Command::AbortCalls, why),
+        // The process has no more time to wait for them, or they are gone.
+        Event::DrainOver | Event::WorkLost => abort_and_end(0, Command::AbortCalls, why),
         // It ends already.
         Event::CancelRaised | Event::DeadlinePassed | Event::DrainAsked | Event::Interrupted => {
             stay(State::Stopping { why })
@@ -152,6 +156,7 @@ pub(super) fn settling(round: u32, draining: bool, event: Event, rules: &Rules) 
         | Event::Overflowed
         | Event::Folded { .. }
         | Event::Decided(_)
+        | Event::WorkLost
         | Event::LeaseLost => None,
     }
 }

@@ -50,6 +50,7 @@ pub(super) fn deciding(
         | Event::TooLong
         | Event::Overflowed
         | Event::Folded { .. }
+        | Event::WorkLost
         | Event::LeaseLost => None,
     }
 }
@@ -87,6 +88,7 @@ pub(super) fn ending(round: u32, event: Event) -> Option<Step> {
         | Event::Overflowed
         | Event::Folded { .. }
         | Event::Decided(_)
+        | Event::WorkLost
         | Event::LeaseLost => None,
     }
 }
@@ -121,6 +123,7 @@ pub(super) fn parking(round: u32, attempt: u32, event: Event, rules: &Rules) -> 
         | Event::Overflowed
         | Event::Folded { .. }
         | Event::Decided(_)
+        | Event::WorkLost
         | Event::LeaseLost => None,
     }
 }
@@ -149,6 +152,7 @@ pub(super) fn pausing(event: Event) -> Option<Step> {
         | Event::Overflowed
         | Event::Folded { .. }
         | Event::Decided(_)
+        | Event::WorkLost
         | Event::LeaseLost => None,
     }
 }
@@ -177,6 +181,7 @@ pub(super) fn releasing(event: Event) -> Option<Step> {
         | Event::Overflowed
         | Event::Folded { .. }
         | Event::Decided(_)
+        | Event::WorkLost
         | Event::LeaseLost => None,
     }
 }
@@ -205,6 +210,7 @@ pub(super) fn left(event: Event) -> Option<Step> {
         | Event::Overflowed
         | Event::Folded { .. }
         | Event::Decided(_)
+        | Event::WorkLost
         | Event::LeaseLost => None,
     }
 }

@@ -59,6 +59,7 @@ fn possible(step: &Step) -> Vec<Event> {
             over(Open::Nothing, false),
             over(OUTSIDE, true),
             Event::CallsAborted,
+            Event::WorkLost,
             PAUSED,
         ]),
         State::Stopping { .. } => possible.extend([
@@ -68,6 +69,7 @@ fn possible(step: &Step) -> Vec<Event> {
             over(Open::Nothing, false),
             over(OUTSIDE, true),
             Event::CallsAborted,
+            Event::WorkLost,
         ]),
         State::Settling { .. } => possible.extend([
             settled(Open::Nothing),
@@ -160,7 +162,9 @@ impl Watch {
             Event::Woken { .. } | Event::Undelivered => self.ends -= 1,
             Event::Interrupted => self.interrupts += 1,
             Event::LeaseLost => self.lost = true,
-            Event::Begun
+            // Calls whose process is gone are dropped by a command.
+            Event::WorkLost
+            | Event::Begun
             | Event::BackoffOver
             | Event::RoundStored { .. }
             | Event::ResultsStored { .. }

@@ -9,7 +9,7 @@ use crate::inbox::ItemKind;
 use crate::session::fold::{FoldKind, FoldRef};
 use crate::session::{SIGNAL_CANCEL, SIGNAL_INTERRUPT, SIGNAL_RESULT};
 use crate::step::RoundRef;
-use crate::store::{ParkUntil, Then};
+use crate::store::{Lost, ParkUntil, Then};
 use crate::time::Span;
 use crate::usage::Usage;
 
@@ -265,8 +265,11 @@ fn of_workers() -> Vec<Event> {
         ("complete and release", |s| completed(s, 0, Then::Release)),
         ("park for a retry", |s| one(parked(s, 0))),
         ("park unless an item came", |s| one(parked(s, SIGNAL_INBOX))),
-        ("release", |s| one(released(s, false))),
-        ("release, a model call lost", |s| one(released(s, true))),
+        ("release", |s| one(released(s, Lost::Nothing))),
+        ("release, a model call lost", |s| {
+            one(released(s, Lost::ModelCall))
+        }),
+        ("release, the work lost", |s| one(released(s, Lost::Work))),
     ]
 }
 
@@ -319,7 +322,7 @@ fn of_others() -> Vec<Event> {
     ]
 }
 
-fn released(scene: &Scene, lost: bool) -> Single {
+fn released(scene: &Scene, lost: Lost) -> Single {
     release(&scene.hot, scene.head().as_ref(), scene.lease(), lost).ok_or("lease lost")
 }
 

@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value, json};
 
 use super::{read_output_schema, skills};
+use crate::agent::Isolation;
 use crate::skill::SkillRef;
 use crate::tool::{self, ToolEntry};
 use crate::workflow::schema::{Object, maybe, object, whole};
@@ -49,6 +50,8 @@ pub struct LeafAgent {
     pub budget: Option<u64>,
     /// The worker pool that it runs in.
     pub pool: Option<String>,
+    /// How it is isolated, at least.
+    pub isolation: Isolation,
     /// The skills that it names; those of the run's starter when absent.
     pub skills: Option<Vec<SkillRef>>,
 }
@@ -122,6 +125,11 @@ pub(in crate::workflow) static AGENT_SPEC: LazyLock<Object> = LazyLock::new(|| {
         .with("metadata", json!({"type": "object"}))
         .hinted("budget", budget, BUDGET_HINT)
         .hinted("pool", pool, "name a pool of workers, or leave it out")
+        .with(
+            "isolation",
+            json!({"enum": ["none", "process"], "default": "none",
+                "description": "Where its tools run that reach beyond the database."}),
+        )
         .hinted("skills", skills::schema(), skills::HINT)
 });
 
@@ -151,6 +159,7 @@ impl LeafAgent {
             metadata: Map::new(),
             budget: None,
             pool: None,
+            isolation: Isolation::default(),
             skills: None,
         }
     }
@@ -207,6 +216,8 @@ impl LeafAgent {
         let metadata = reader.object(members, "metadata").cloned();
         let budget = read_budget(reader, members);
         let pool = read_pool(reader, members, tools.as_deref().unwrap_or_default());
+        let words = Isolation::ALL.map(Isolation::as_str);
+        let isolation = reader.word(members, "isolation", &words);
         let skills = skills::read(reader, members);
         Some(Self {
             name: name?,
@@ -221,6 +232,7 @@ impl LeafAgent {
             metadata: metadata.unwrap_or_default(),
             budget,
             pool,
+            isolation: isolation.map_or(Isolation::None, |place| Isolation::ALL[place]),
             skills,
         })
     }
@@ -243,6 +255,9 @@ impl LeafAgent {
         }
         if let Some(pool) = &self.pool {
             out["pool"] = json!(pool);
+        }
+        if !self.isolation.is_none() {
+            out["isolation"] = json!(self.isolation);
         }
         if let Some(skills) = &self.skills {
             let skills: Vec<String> = skills.iter().map(ToString::to_string).collect();

@@ -13,8 +13,8 @@ use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::Lifecycle;
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, ClaimOutcome, ClaimSession, ClaimedDelivery, Dump, DumpSession,
-    IdempotencyKey, Inspect, NewBoot, NewSession, Parent, ReleaseSession, Result as StoreResult,
-    Role, Target,
+    IdempotencyKey, Inspect, Lost, NewBoot, NewSession, Parent, ReleaseSession,
+    Result as StoreResult, Role, Target,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallRecord;
@@ -200,7 +200,7 @@ impl<'a> World<'a> {
                     .map(|(held, _)| ReleaseSession {
                         key: held.key,
                         lease: held.lease,
-                        lost: false,
+                        lost: Lost::Nothing,
                     })
                     .collect();
                 both!(self, |store| store

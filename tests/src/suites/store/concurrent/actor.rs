@@ -7,7 +7,7 @@ use mainspring_shared::message::NewMessage;
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::store::{
     AppendOutcome, AppendRound, ClaimOutcome, Claimed, CompleteOutcome, CompleteSend, DeliverItem,
-    Delivery, Inspect, ParkOutcome, ParkSend, ParkUntil, ReadInbox, ReleaseSession, Then,
+    Delivery, Inspect, Lost, ParkOutcome, ParkSend, ParkUntil, ReadInbox, ReleaseSession, Then,
 };
 
 use super::call::{Call, Outcome};
@@ -122,7 +122,7 @@ impl Actor {
             (Act::Release, Some(held)) => Call::Release(ReleaseSession {
                 key: held.key,
                 lease: held.lease,
-                lost: false,
+                lost: Lost::Nothing,
             }),
             (Act::Cancel(pick), held) => {
                 let held = held.as_ref().filter(|_| pick.is_multiple_of(3));

@@ -119,6 +119,7 @@ macro_rules! session_cases {
                 a_suspect_is_left_alone_by_a_claim_that_is_not_for_it,
                 begun_calls_do_not_reset_the_count_of_deaths,
                 a_release_counts_a_call_that_may_be_lost,
+                a_release_whose_work_is_lost_counts_a_death,
                 each_takeover_counts_until_a_round_is_durable,
                 a_released_session_is_handed_over_without_a_crash,
                 a_stale_owner_changes_nothing,

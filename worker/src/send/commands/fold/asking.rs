@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use mainspring_runtime::telemetry::spans;
-use mainspring_shared::agent::FoldStrategy;
+use mainspring_shared::agent::{FoldStrategy, Isolation};
 use mainspring_shared::error::Coded as _;
 use mainspring_shared::model::Thinking;
 use mainspring_shared::pause::PauseKey;
@@ -135,9 +135,11 @@ impl Run<'_> {
             (FoldStrategy::Http, _) => {
                 let tools = Arc::clone(&self.kernel.parts.tools);
                 let url = spec.url.clone().unwrap_or_default();
-                let boot = self.hold.lease.boot;
+                let agent = &self.send.agent;
+                let isolated = (agent.isolation != Isolation::None).then(|| agent.clone());
+                let by = (self.hold.lease.boot, isolated);
                 self.folding.writing =
-                    Some(self.within(span, Box::pin(ask_service(tools, url, job, boot))));
+                    Some(self.within(span, Box::pin(ask_service(tools, url, job, by))));
                 return true;
             }
             (FoldStrategy::Summary, Some(own)) => {

@@ -1,0 +1,40 @@
+//! What a process does to itself so that others learn nothing of it, and it takes no more than it may.
+
+use std::io;
+
+use rustix::process::{Resource, Rlimit, setrlimit};
+
+/// Keeps processes of the same user from reading this one's environment and memory, unless they may read
+/// everybody's.
+#[cfg(target_os = "linux")]
+pub fn conceal() -> io::Result<()> {
+    use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+
+    Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
+}
+
+/// Elsewhere it is up to the system who reads what.
+#[cfg(not(target_os = "linux"))]
+pub fn conceal() -> io::Result<()> {
+    Ok(())
+}
+
+/// Conceals this process, and bounds the memory that it and each process that it starts may use from now on.
+pub fn confine(memory: u64) -> io::Result<()> {
+    conceal()?;
+    let bytes = memory.saturating_add(used());
+    let limit = Rlimit {
+        current: Some(bytes),
+        maximum: Some(bytes),
+    };
+    Ok(setrlimit(Resource::Data, limit)?)
+}
+
+/// Bytes that count already, where the system says so.
+fn used() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmData:"));
+    let kibibytes = line.and_then(|line| line.trim().strip_suffix("kB"));
+    let kibibytes = kibibytes.and_then(|text| text.trim().parse::<u64>().ok());
+    kibibytes.unwrap_or_default().saturating_mul(1024)
+}

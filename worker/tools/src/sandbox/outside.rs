@@ -1,0 +1,266 @@
+//! What a cell gets of the worker's settings: those that the tools of its agent need, and no others.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mainspring_runtime::OsEntropy;
+use mainspring_shared::agent::{AgentSpec, FoldStrategy};
+use mainspring_shared::time::Clock;
+use mainspring_shared::tool::{DeclaredTool, ToolEntry};
+use serde::{Deserialize, Serialize};
+
+use crate::http::{Caller, CallerSettings};
+use crate::mcp::{Pool, ServerSettings, Transport};
+use mainspring_worker::llm::Secret;
+
+/// How tools behind URLs and MCP servers are reached.
+#[derive(Debug, Clone, Default)]
+pub struct Outside {
+    /// How services behind URLs are called.
+    pub caller: CallerSettings,
+    /// The MCP servers by name.
+    pub servers: BTreeMap<String, ServerSettings>,
+}
+
+/// What the child of an isolated agent begins with besides its directory.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WireCell {
+    /// Bytes of memory that each of its processes may have.
+    pub(crate) memory: u64,
+    /// How URLs are called, if the agent has tools behind some.
+    http: Option<WireCaller>,
+    /// The MCP servers that the agent names.
+    servers: BTreeMap<String, WireServer>,
+}
+
+/// A value that is not shown.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(transparent)]
+struct Hidden(String);
+
+impl fmt::Debug for Hidden {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hidden(…)")
+    }
+}
+
+impl From<&Secret> for Hidden {
+    fn from(secret: &Secret) -> Self {
+        Self(secret.expose().to_owned())
+    }
+}
+
+impl From<&Hidden> for Secret {
+    fn from(hidden: &Hidden) -> Self {
+        Self::new(&hidden.0)
+    }
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WireCaller {
+    signing_secrets: Vec<Hidden>,
+    signing_hosts: Vec<String>,
+    allow_private: Vec<String>,
+    timeout: Duration,
+    answer_bytes_max: usize,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WireServer {
+    transport: WireTransport,
+    timeout: Duration,
+    start_timeout: Duration,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum WireTransport {
+    Stdio {
+        command: String,
+        args: Vec<String>,
+        env: BTreeMap<String, Hidden>,
+    },
+    Http {
+        url: String,
+        headers: Vec<(String, Hidden)>,
+    },
+}
+
+impl WireCell {
+    /// What this agent needs.
+    pub(crate) fn of(outside: &Outside, agent: &AgentSpec, memory: u64) -> Self {
+        let folds = agent.context.fold.strategy == FoldStrategy::Http;
+        let mut cell = Self {
+            memory,
+            http: folds.then(|| WireCaller::of(&outside.caller)),
+            servers: BTreeMap::new(),
+        };
+        for entry in &agent.tools {
+            match entry {
+                ToolEntry::Declared(DeclaredTool::Http(_)) => {
+                    cell.http
+                        .get_or_insert_with(|| WireCaller::of(&outside.caller));
+                }
+                ToolEntry::Declared(DeclaredTool::Mcp(wanted)) => {
+                    if let Some(server) = outside.servers.get(&wanted.server) {
+                        let server = WireServer::of(server);
+                        cell.servers.insert(wanted.server.clone(), server);
+                    }
+                }
+                ToolEntry::Named(_)
+                | ToolEntry::Declared(DeclaredTool::External(_) | DeclaredTool::Worker(_)) => {}
+            }
+        }
+        cell
+    }
+
+    /// What makes its agent's calls.
+    pub(super) fn sources(self, clock: &Arc<dyn Clock>) -> Result<(Option<Caller>, Pool), String> {
+        let caller = self.http.map(|http| {
+            let caller = Caller::new(&http.settings(), clock.clone(), Arc::new(OsEntropy));
+            caller.map_err(|error| error.to_string())
+        });
+        let servers = self.servers.into_iter();
+        let servers = servers.map(|(name, server)| (name, server.settings()));
+        let pool = Pool::new(servers.collect(), clock).map_err(|error| error.to_string())?;
+        Ok((caller.transpose()?, pool))
+    }
+}
+
+impl WireCaller {
+    fn of(settings: &CallerSettings) -> Self {
+        Self {
+            signing_secrets: settings.signing_secrets.iter().map(Hidden::from).collect(),
+            signing_hosts: settings.signing_hosts.clone(),
+            allow_private: settings.allow_private.clone(),
+            timeout: settings.timeout,
+            answer_bytes_max: settings.answer_bytes_max,
+        }
+    }
+
+    fn settings(self) -> CallerSettings {
+        CallerSettings {
+            signing_secrets: self.signing_secrets.iter().map(Secret::from).collect(),
+            signing_hosts: self.signing_hosts,
+            allow_private: self.allow_private,
+            timeout: self.timeout,
+            answer_bytes_max: self.answer_bytes_max,
+            ..CallerSettings::default()
+        }
+    }
+}
+
+impl WireServer {
+    fn of(settings: &ServerSettings) -> Self {
+        let transport = match &settings.transport {
+            Transport::Stdio { command, args, env } => {
+                let env = env.iter();
+                let env = env.map(|(name, value)| (name.clone(), Hidden::from(value)));
+                WireTransport::Stdio {
+                    command: command.clone(),
+                    args: args.clone(),
+                    env: env.collect(),
+                }
+            }
+            Transport::Http { url, headers } => {
+                let headers = headers.iter();
+                let headers = headers.map(|(name, value)| (name.clone(), Hidden::from(value)));
+                WireTransport::Http {
+                    url: url.clone(),
+                    headers: headers.collect(),
+                }
+            }
+        };
+        Self {
+            transport,
+            timeout: settings.timeout,
+            start_timeout: settings.start_timeout,
+        }
+    }
+
+    fn settings(self) -> ServerSettings {
+        let transport = match self.transport {
+            WireTransport::Stdio { command, args, env } => {
+                let env = env.iter();
+                let env = env.map(|(name, value)| (name.clone(), Secret::from(value)));
+                Transport::Stdio {
+                    command,
+                    args,
+                    env: env.collect(),
+                }
+            }
+            WireTransport::Http { url, headers } => {
+                let headers = headers.iter();
+                let headers = headers.map(|(name, value)| (name.clone(), Secret::from(value)));
+                Transport::Http {
+                    url,
+                    headers: headers.collect(),
+                }
+            }
+        };
+        ServerSettings {
+            transport,
+            timeout: self.timeout,
+            start_timeout: self.start_timeout,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn outside() -> Outside {
+        let server = |key: &str| {
+            ServerSettings::new(Transport::Http {
+                url: "https://mcp.example/".to_owned(),
+                headers: vec![("authorization".to_owned(), Secret::new(key))],
+            })
+        };
+        Outside {
+            caller: CallerSettings {
+                signing_secrets: vec![Secret::new("signing")],
+                ..CallerSettings::default()
+            },
+            servers: BTreeMap::from([
+                ("mine".to_owned(), server("of-mine")),
+                ("other".to_owned(), server("of-another")),
+            ]),
+        }
+    }
+
+    fn wire(agent: &serde_json::Value) -> String {
+        let agent: AgentSpec = serde_json::from_value(agent.clone()).expect("an agent");
+        let cell = WireCell::of(&outside(), &agent, 1);
+        let shown = format!("{cell:?}");
+        for secret in ["signing\"", "of-mine", "of-another"] {
+            assert!(!shown.contains(secret), "{shown}");
+        }
+        serde_json::to_string(&cell).expect("is JSON")
+    }
+
+    #[test]
+    fn a_cell_gets_what_its_agent_needs_and_nothing_else() {
+        let none = wire(&json!({"tools": ["core"]}));
+        assert!(!none.contains("signing") && !none.contains("of-"), "{none}");
+        let http = json!({"type": "http", "name": "a", "url": "https://a.example/"});
+        let http = wire(&json!({"tools": [http]}));
+        assert!(
+            http.contains("\"signing\"") && !http.contains("of-"),
+            "{http}"
+        );
+        let mcp = wire(&json!({"tools": [{"type": "mcp", "server": "mine"}]}));
+        assert!(
+            mcp.contains("of-mine") && !mcp.contains("of-another"),
+            "{mcp}"
+        );
+        assert!(!mcp.contains("\"signing\""), "{mcp}");
+    }
+}
