@@ -210,9 +210,10 @@ async fn tokens(app: &App, tenant: TenantId) -> Result<(u64, Duration), Error> {
         let newest = with(app, tenant, |known| known.tokens.back().copied());
         newest.is_none_or(|(at, _)| now.saturating_sub(at) >= BELIEVED)
     };
-    let turn = match is_old() {
-        true => Some(turn(app, tenant).await),
-        false => None,
+    let turn = if is_old() {
+        Some(turn(app, tenant).await)
+    } else {
+        None
     };
     if turn.is_some() && is_old() {
         let day = money_day(app.clock.now());
