@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{RedisResult, Script, Value};
 
-use crate::lane::Keys;
+use crate::lane::{Keys, SILENCE};
 
 /// Jobs that one script pushes or forgets: about a millisecond of Redis' time. Lua's `unpack`
 /// would fail at 8 000.
@@ -26,24 +26,41 @@ static RETIRE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("lua
 static TIDY: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("lua/tidy.lua")));
 static STALE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("lua/stale.lua")));
 
-/// Pushes at most [`STEP`] jobs under their ids and rings for them. False when the lane is full.
+/// What became of a push.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pushed {
+    Done,
+    /// The line has no room.
+    Full,
+    /// Nobody takes from the line.
+    Unserved,
+}
+
+/// Pushes at most [`STEP`] jobs under their ids and rings for them; if so asked, only where a worker has been heard
+/// of lately.
 pub(crate) async fn push(
     connection: &mut MultiplexedConnection,
     keys: &Keys,
     jobs: &[(String, String)],
-) -> RedisResult<bool> {
+    if_served: bool,
+) -> RedisResult<Pushed> {
     let mut call = PUSH.prepare_invoke();
     call.key(&keys.active)
         .key(&keys.scheduled)
         .key(&keys.data)
         .key(&keys.meta)
         .key(&keys.bell)
-        .arg(LANE_JOBS_MAX);
+        .key(&keys.workers)
+        .arg(LANE_JOBS_MAX)
+        .arg(if if_served { SILENCE.as_secs() } else { 0 });
     for (id, job) in jobs {
         call.arg(id).arg(job);
     }
-    let depth: i64 = call.invoke_async(connection).await?;
-    Ok(depth >= 0)
+    Ok(match call.invoke_async::<i64>(connection).await? {
+        -1 => Pushed::Full,
+        -2 => Pushed::Unserved,
+        _ => Pushed::Done,
+    })
 }
 
 /// Why a worker's wait at the bell is over. Neither means that nothing happened.

@@ -2,16 +2,23 @@
 -- Straight into the active list: through the scheduled set, as apalis' own push does it, a worker
 -- whose clock is behind the pusher's would not see the job yet.
 -- Rings for them: a token each, but no more tokens than jobs that wait.
--- KEYS: active list, scheduled set, data hash, prefix of the meta hashes, bell
--- ARGV: cap, then id and job of each
--- Returns the lane's length, or -1 when it was full.
-local cap = tonumber(ARGV[1])
+-- KEYS: active list, scheduled set, data hash, prefix of the meta hashes, bell, workers set
+-- ARGV: cap, seconds of silence after which a worker is not there any more, or 0 to push whether there is one or
+--   not, then id and job of each
+-- Returns the lane's length, -1 when it was full, or -2 when it has no worker.
+local cap, silence = tonumber(ARGV[1]), tonumber(ARGV[2])
+if silence > 0 then
+    local now = tonumber(redis.call('TIME')[1])
+    if redis.call('ZCOUNT', KEYS[6], now - silence, '+inf') == 0 then
+        return -2
+    end
+end
 local depth = redis.call('LLEN', KEYS[1]) + redis.call('ZCARD', KEYS[2])
 if depth >= cap then
     return -1
 end
 local ids, data = {}, {}
-for i = 2, #ARGV, 2 do
+for i = 3, #ARGV, 2 do
     ids[#ids + 1] = ARGV[i]
     data[#data + 1] = ARGV[i]
     data[#data + 1] = ARGV[i + 1]
