@@ -1,12 +1,12 @@
 //! What tenants have spent, held against their limits of tokens, money and bytes.
 //!
 //! A limit is looked at when a send is accepted or a blob is stored, and only of tenants that have one. What they
-//! used is read at most every two seconds by each scheduler. Money is what the ledger says that workers reserve from
+//! used is read at most every two seconds by each scheduler, and what ended sends used only once in some minutes. Money is what the ledger says that workers reserve from
 //! before each call; until the first call of a month it is what the usage of the month's sends says, of earlier days
 //! read more rarely. Here it only saves sends that could do nothing: that no limit is passed is the workers'
 //! affair.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use mainspring_shared::tenant::{Limits, Usd, money_day, money_day_begin, money_m
 use mainspring_shared::time::Timestamp;
 
 use tokio::sync::OwnedMutexGuard;
+use uuid::Uuid;
 
 use crate::app::App;
 use crate::error::{Error, Quota};
@@ -26,6 +27,10 @@ const BELIEVED: Duration = Duration::from_secs(2);
 
 /// How long the sum of days that are over is believed: only sends that are still open add to it.
 const MONTH_BELIEVED: Duration = Duration::from_mins(5);
+
+/// How far behind the clock of a scheduler is that gives sends their ids, at most, in milliseconds: what is younger is
+/// read each time.
+const SKEW_MS: i64 = 60_000;
 
 /// What tokens are counted over.
 const MINUTE: Duration = Duration::from_mins(1);
@@ -45,10 +50,22 @@ struct Known {
     month: Option<(i64, Duration, Usd)>,
     /// Tokens of all its newer sends, and when they were read: the last one before a minute ago, and later ones.
     tokens: VecDeque<(Duration, u64)>,
+    /// What the sends cost that have ended, by the time from which on they were accepted.
+    settled: BTreeMap<Timestamp, Settled>,
     /// Bytes of its blobs, and when they were read.
     bytes: Option<(Duration, u64)>,
     /// Whose turn it is to read: whoever comes meanwhile finds it read.
     turn: Arc<tokio::sync::Mutex<()>>,
+}
+
+/// What sends cost that have all ended. It is not summed anew each time: a tenant's history grows.
+#[derive(Debug, Clone, Copy)]
+struct Settled {
+    /// The id behind the last of them.
+    until: Uuid,
+    usage: TenantUsage,
+    /// When they were summed whole.
+    summed: Duration,
 }
 
 /// Why a tenant may not send now, if it may not.
@@ -175,7 +192,7 @@ async fn today(app: &App, tenant: TenantId) -> Result<Usd, Error> {
     if let Some((_, _, spent)) = known() {
         return Ok(spent);
     }
-    let spent = cost(&used(app, tenant, money_day_begin(day), money_day_begin(day + 1)).await?);
+    let spent = cost(&since(app, tenant, money_day_begin(day)).await?);
     with(app, tenant, |known| known.today = Some((day, now, spent)));
     Ok(spent)
 }
@@ -216,14 +233,8 @@ async fn tokens(app: &App, tenant: TenantId) -> Result<(u64, Duration), Error> {
         None
     };
     if turn.is_some() && is_old() {
-        let day = money_day(app.clock.now());
-        let sum = used(
-            app,
-            tenant,
-            money_day_begin(day - 1),
-            money_day_begin(day + 1),
-        )
-        .await?;
+        let yesterday = money_day_begin(money_day(app.clock.now()) - 1);
+        let sum = since(app, tenant, yesterday).await?;
         let sum = sum.usage.input_tokens + sum.usage.output_tokens;
         with(app, tenant, |known| note(&mut known.tokens, now, sum));
     }
@@ -283,6 +294,56 @@ async fn used(
 ) -> Result<TenantUsage, Error> {
     let query = TenantUsageQuery::accepted(tenant, from, until);
     Ok(app.store.tenant_usage(query).await?)
+}
+
+/// What the sends cost that were accepted from a day on, until the end of today. Of those that had ended by the last
+/// time it is known; what another scheduler's clock, or retention, changed there is found some minutes later.
+/// Whoever calls this has the tenant's turn.
+async fn since(app: &App, tenant: TenantId, from: Timestamp) -> Result<TenantUsage, Error> {
+    let (now, today) = (app.clock.now(), money_day(app.clock.now()));
+    let time = app.clock.monotonic();
+    // Before anything is summed: what ends meanwhile is among what is read each time.
+    let open = app.store.first_open_send(tenant).await?;
+    let young = TenantUsageQuery::first_id(Timestamp(now.0.saturating_sub(SKEW_MS)));
+    let settles = open.map_or(young, |open| open.0.min(young));
+    let known = with(app, tenant, |known| {
+        known
+            .settled
+            .retain(|from, _| *from >= money_day_begin(today - 1));
+        known.settled.get(&from).copied()
+    });
+    let known = known.filter(|known| time.saturating_sub(known.summed) < MONTH_BELIEVED);
+    let begin = TenantUsageQuery::first_id(from);
+    let mut settled = known.unwrap_or(Settled {
+        until: begin,
+        usage: TenantUsage::default(),
+        summed: time,
+    });
+    let sum = async |from: Uuid, until: Uuid| -> Result<TenantUsage, Error> {
+        let query = TenantUsageQuery {
+            tenant,
+            from,
+            until,
+        };
+        Ok(app.store.tenant_usage(query).await?)
+    };
+    if settles > settled.until {
+        let more = sum(settled.until, settles).await?;
+        (settled.until, settled.usage) = (settles, both(settled.usage, more));
+        with(app, tenant, |known| known.settled.insert(from, settled));
+    }
+    let end = TenantUsageQuery::first_id(money_day_begin(today + 1));
+    Ok(both(settled.usage, sum(settled.until, end).await?))
+}
+
+fn both(one: TenantUsage, other: TenantUsage) -> TenantUsage {
+    let mut usage = one.usage;
+    usage.add(&other.usage);
+    TenantUsage {
+        sends: one.sends + other.sends,
+        calls: one.calls + other.calls,
+        usage,
+    }
 }
 
 fn cost(used: &TenantUsage) -> Usd {

@@ -10,6 +10,7 @@ use mainspring_shared::store::{
 };
 use mainspring_shared::tenant::{KeyRecord, SeatLimits, Tenant, resource, tenant_of};
 use mainspring_shared::time::Timestamp;
+use uuid::Uuid;
 
 use crate::accept::{Seen, remember, seen};
 use crate::db::{Conn, sql};
@@ -86,6 +87,11 @@ impl Tenants for SqlStore {
 
     async fn tenant_usage(&self, query: TenantUsageQuery) -> store::Result<TenantUsage> {
         self.read(move |conn| Box::pin(usage(conn, query))).await
+    }
+
+    async fn first_open_send(&self, tenant: TenantId) -> store::Result<Option<SendId>> {
+        self.read(move |conn| Box::pin(first_open(conn, tenant)))
+            .await
     }
 
     async fn tenant_bytes(&self, tenant: TenantId) -> store::Result<u64> {
@@ -373,6 +379,15 @@ pub(crate) async fn usage(conn: &mut Conn, query: TenantUsageQuery) -> Result<Te
         calls: count(&mut cells, "calls")?,
         usage: sum(&mut cells)?,
     })
+}
+
+async fn first_open(conn: &mut Conn, tenant: TenantId) -> Result<Option<SendId>> {
+    let row = statement(sql!("tenants/first_open"))
+        .bind(tenant.0)
+        .fetch_one(conn)
+        .await?;
+    let first: Option<Uuid> = Cells::new(&row, "sends").get("send_id")?;
+    Ok(first.map(SendId))
 }
 
 async fn bytes(conn: &mut Conn, tenant: TenantId) -> Result<u64> {
