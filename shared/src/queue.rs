@@ -56,7 +56,7 @@ pub trait Handler: Send + Sync + 'static {
     async fn handle(&self, activation: Activation) -> Disposition;
 
     /// The same for a job that was put ahead of others. Also returns sessions that it did not take over, for
-    /// their tenants have their share of this worker: they are to go behind, where they are in nobody's way.
+    /// their tenants have their share of this worker: they are to go behind.
     async fn handle_ahead(&self, activation: Activation) -> (Disposition, Vec<SessionKey>) {
         (self.handle(activation).await, Vec::new())
     }
@@ -75,7 +75,7 @@ pub trait Queue: Send + Sync + fmt::Debug {
         self.push(lane, activations).await
     }
 
-    /// Jobs that wait in a lane; none while the queue is away.
+    /// Jobs that wait in a lane, without those that are to pass them; none while the queue is away.
     async fn depth(&self, lane: &Lane) -> Option<u64>;
 
     /// Whether the queue can be reached, as far as is known. While it is not, workers poll the

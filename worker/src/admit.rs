@@ -175,16 +175,19 @@ pub(crate) async fn admit(kernel: &Arc<Kernel>, key: SessionKey) -> bool {
     true
 }
 
-/// Gives sessions slots as long as there are free ones.
-pub(crate) fn admit_free(kernel: &Arc<Kernel>, keys: impl Iterator<Item = SessionKey>) {
+/// Gives sessions slots as long as their tenants may have some; returns whether some may not.
+pub(crate) fn admit_free(kernel: &Arc<Kernel>, keys: impl Iterator<Item = SessionKey>) -> bool {
+    let mut denied = false;
     for key in keys {
         if kernel.running.contains(key) {
             continue;
         }
-        if let Some(slot) = kernel.slots.try_take(key.tenant) {
-            start(kernel, key, slot);
+        match kernel.slots.try_take(key.tenant) {
+            Some(slot) => start(kernel, key, slot),
+            None => denied = true,
         }
     }
+    denied
 }
 
 fn start(kernel: &Arc<Kernel>, key: SessionKey, slot: Slot) {

@@ -1,8 +1,7 @@
 //! Slots: how many sessions a worker works on at once, and whose.
 //!
 //! Sends end when they end: a worker whose slots are all taken has none for a tenant that comes, however much its
-//! turn it is. So while a worker is used by several tenants, none of them takes the last few slots, and whoever has
-//! few finds one free.
+//! turn it is. So while a worker is used by several tenants, its last few slots are for those who have few.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,9 +12,9 @@ use mainspring_shared::queue::FairOrder;
 use mainspring_shared::time::Clock;
 use tokio::sync::oneshot;
 
-/// For how long after a tenant's last session others leave slots free for it.
+/// For how long after a tenant used the worker others leave slots free for it.
 const REMEMBERED: Duration = Duration::from_mins(1);
-/// One slot in so many is left for others, in workers that have as many.
+/// One slot in so many is for those who have few, in workers that have as many.
 const RESERVED: usize = 8;
 
 /// The slots of a worker.
@@ -40,7 +39,7 @@ struct InUse {
     total: usize,
     used: usize,
     taken: HashMap<TenantId, usize>,
-    /// The two tenants that wanted a slot last, and when: the newest first.
+    /// The two tenants that wanted a slot or gave one back last, and when: the newest first.
     latest: [Option<(TenantId, Duration)>; 2],
 }
 
@@ -54,14 +53,22 @@ pub(crate) struct Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         let granted = {
+            let now = self.slots.clock.monotonic();
             let mut state = self.slots.lock();
+            state.in_use.saw(self.tenant, now);
             state.in_use.give_back(self.tenant);
-            self.slots.grant(&mut state)
+            self.slots.grant(&mut state, now)
         };
-        // Outside of the lock: a slot that nobody waits for any more comes back here.
-        for (waiter, slot) in granted {
-            drop(waiter.send(slot));
-        }
+        hand_out(granted);
+    }
+}
+
+type Granted = Vec<(oneshot::Sender<Slot>, Slot)>;
+
+/// Outside of the lock: a slot that nobody waits for any more is dropped here.
+fn hand_out(granted: Granted) {
+    for (waiter, slot) in granted {
+        drop(waiter.send(slot));
     }
 }
 
@@ -70,7 +77,7 @@ impl InUse {
         self.taken.get(&tenant).copied().unwrap_or(0)
     }
 
-    /// Slots that a tenant leaves to others.
+    /// Slots that are for tenants with fewer than that.
     const fn reserve(&self) -> usize {
         self.total / RESERVED
     }
@@ -82,13 +89,22 @@ impl InUse {
         self.latest[0] = Some((tenant, now));
     }
 
+    /// Whether another tenant uses the worker, or did lately.
+    fn is_shared(&self, tenant: TenantId, now: Duration) -> bool {
+        let mut latest = self.latest.iter().flatten();
+        self.taken.keys().any(|other| *other != tenant)
+            || latest.any(|(other, at)| *other != tenant && now.saturating_sub(*at) < REMEMBERED)
+    }
+
     /// Whether a tenant may have one slot more now.
     fn allows(&self, tenant: TenantId, now: Duration) -> bool {
-        let others = self.latest.iter().flatten();
-        let mut others = others.filter(|(other, _)| *other != tenant);
-        let is_shared = others.any(|(_, at)| now.saturating_sub(*at) < REMEMBERED);
-        let share = self.total - if is_shared { self.reserve() } else { 0 };
-        self.used < self.total && self.of(tenant) < share
+        let has_few = self.of(tenant) < self.reserve();
+        let left = if has_few || !self.is_shared(tenant, now) {
+            0
+        } else {
+            self.reserve()
+        };
+        self.used + left < self.total
     }
 
     fn take(&mut self, tenant: TenantId) {
@@ -136,17 +152,18 @@ impl Slots {
         self.lock().in_use.used
     }
 
-    /// Whether a tenant has no more slots than others leave it.
+    /// Whether a tenant has few slots, and would get one.
     pub(crate) fn is_light(&self, tenant: TenantId) -> bool {
         let in_use = &self.lock().in_use;
-        in_use.reserve() > 0 && in_use.of(tenant) <= in_use.reserve()
+        // The send that ends has its slot still.
+        in_use.used < in_use.total && in_use.of(tenant) <= in_use.reserve()
     }
 
-    /// Whether there are free slots and a tenant may have none of them, for others want some, too.
+    /// Whether a tenant has to wait, and has more than few slots: it is to be in nobody's way.
     pub(crate) fn is_at_its_share(&self, tenant: TenantId) -> bool {
         let now = self.clock.monotonic();
         let in_use = &self.lock().in_use;
-        in_use.used < in_use.total && !in_use.allows(tenant, now)
+        in_use.of(tenant) >= in_use.reserve().max(1) && !in_use.allows(tenant, now)
     }
 
     /// A slot for a session of a tenant, if there is one now.
@@ -161,7 +178,7 @@ impl Slots {
     /// A slot for a session, when its turn has come; none if somebody else waits for the session already. A
     /// caller that gives up takes none.
     pub(crate) async fn take(self: &Arc<Self>, key: SessionKey) -> Option<Slot> {
-        let waiter = {
+        let mut waiter = {
             let now = self.clock.monotonic();
             let mut state = self.lock();
             state.in_use.saw(key.tenant, now);
@@ -176,7 +193,18 @@ impl Slots {
             state.order.put(key);
             waiter
         };
-        waiter.await.ok()
+        loop {
+            tokio::select! {
+                biased;
+                slot = &mut waiter => return slot.ok(),
+                // By then slots may be free that were left for somebody who is not heard of any more.
+                () = self.clock.sleep(REMEMBERED) => {
+                    let now = self.clock.monotonic();
+                    let granted = self.grant(&mut self.lock(), now);
+                    hand_out(granted);
+                }
+            }
+        }
     }
 
     fn slot(self: &Arc<Self>, state: &mut State, tenant: TenantId) -> Slot {
@@ -188,8 +216,7 @@ impl Slots {
     }
 
     /// Gives what is free to those who wait and may have it.
-    fn grant(self: &Arc<Self>, state: &mut State) -> Vec<(oneshot::Sender<Slot>, Slot)> {
-        let now = self.clock.monotonic();
+    fn grant(self: &Arc<Self>, state: &mut State, now: Duration) -> Granted {
         let mut granted = Vec::new();
         loop {
             let State { in_use, order, .. } = &mut *state;

@@ -222,6 +222,9 @@ async fn keep_lease(kernel: Arc<Kernel>) {
         .await;
 }
 
+/// Pages of ready sessions that are read at most while slots are free.
+const POLL_PAGES: usize = 8;
+
 /// Asks the database for work while the queue is away.
 async fn poll(kernel: Arc<Kernel>) {
     let parts = &kernel.parts;
@@ -236,17 +239,29 @@ async fn poll(kernel: Arc<Kernel>) {
         if parts.queue.is_available() || free == 0 || held {
             continue;
         }
-        let query = SweepReady {
-            pool: Some(parts.config.pool.clone()),
-            older_than_ms: 0,
-            after: None,
-            limit: u32::try_from(free).unwrap_or(u32::MAX).min(512),
-        };
-        match parts.store.sweep_ready(query).await {
-            Ok(swept) => {
-                admit::admit_free(&kernel, swept.sessions.into_iter().map(|ready| ready.key));
+        let mut after = None;
+        // Behind what belongs to tenants that may have no slot more there may be what belongs to others.
+        for _ in 0..POLL_PAGES {
+            let query = SweepReady {
+                pool: Some(parts.config.pool.clone()),
+                older_than_ms: 0,
+                after,
+                limit: u32::try_from(free).unwrap_or(u32::MAX).min(512),
+            };
+            match parts.store.sweep_ready(query).await {
+                Ok(swept) => {
+                    after = swept.next;
+                    let keys = swept.sessions.into_iter().map(|ready| ready.key);
+                    let denied = admit::admit_free(&kernel, keys);
+                    if !denied || after.is_none() || kernel.slots.free() == 0 {
+                        break;
+                    }
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "no work read from the database");
+                    break;
+                }
             }
-            Err(error) => tracing::debug!(%error, "no work read from the database"),
         }
     }
 }

@@ -6,6 +6,8 @@
 //! read more rarely. Here it only saves sends that could do nothing: that no limit is passed is the workers'
 //! affair.
 
+mod settled;
+
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -17,20 +19,17 @@ use mainspring_shared::tenant::{Limits, Usd, money_day, money_day_begin, money_m
 use mainspring_shared::time::Timestamp;
 
 use tokio::sync::OwnedMutexGuard;
-use uuid::Uuid;
 
 use crate::app::App;
 use crate::error::{Error, Quota};
+
+use self::settled::{Settled, Sum};
 
 /// How long a sum is believed.
 const BELIEVED: Duration = Duration::from_secs(2);
 
 /// How long the sum of days that are over is believed: only sends that are still open add to it.
-const MONTH_BELIEVED: Duration = Duration::from_mins(5);
-
-/// How far behind the clock of a scheduler is that gives sends their ids, at most, in milliseconds: what is younger is
-/// read each time.
-const SKEW_MS: i64 = 60_000;
+const MONTH_BELIEVED: Duration = settled::SUMMED_ANEW;
 
 /// What tokens are counted over.
 const MINUTE: Duration = Duration::from_mins(1);
@@ -56,16 +55,6 @@ struct Known {
     bytes: Option<(Duration, u64)>,
     /// Whose turn it is to read: whoever comes meanwhile finds it read.
     turn: Arc<tokio::sync::Mutex<()>>,
-}
-
-/// What sends cost that have all ended. It is not summed anew each time: a tenant's history grows.
-#[derive(Debug, Clone, Copy)]
-struct Settled {
-    /// The id behind the last of them.
-    until: Uuid,
-    usage: TenantUsage,
-    /// When they were summed whole.
-    summed: Duration,
 }
 
 /// Why a tenant may not send now, if it may not.
@@ -192,7 +181,7 @@ async fn today(app: &App, tenant: TenantId) -> Result<Usd, Error> {
     if let Some((_, _, spent)) = known() {
         return Ok(spent);
     }
-    let spent = cost(&since(app, tenant, money_day_begin(day)).await?);
+    let spent = cost(&since(app, tenant, money_day_begin(day)).await?.usage);
     with(app, tenant, |known| known.today = Some((day, now, spent)));
     Ok(spent)
 }
@@ -235,8 +224,12 @@ async fn tokens(app: &App, tenant: TenantId) -> Result<(u64, Duration), Error> {
     if turn.is_some() && is_old() {
         let yesterday = money_day_begin(money_day(app.clock.now()) - 1);
         let sum = since(app, tenant, yesterday).await?;
-        let sum = sum.usage.input_tokens + sum.usage.output_tokens;
-        with(app, tenant, |known| note(&mut known.tokens, now, sum));
+        let tokens = tokens_of(&sum.usage);
+        let without = sum.without.as_ref().map_or(tokens, tokens_of);
+        with(app, tenant, |known| {
+            shift(&mut known.tokens, without, tokens);
+            note(&mut known.tokens, now, tokens);
+        });
     }
     Ok(with(app, tenant, |known| {
         let oldest = known.tokens.front().copied().unwrap_or_default();
@@ -256,6 +249,17 @@ fn per_minute(oldest: (Duration, u64), newest: (Duration, u64)) -> u64 {
     let passed = newest.0.saturating_sub(oldest.0).max(MINUTE).as_millis();
     let mean = u128::from(taken) * MINUTE.as_millis() / passed;
     u64::try_from(mean).unwrap_or(u64::MAX)
+}
+
+/// Has earlier sums agree with one in which more was found, or less. What was found was taken some time in
+/// [`SUMMED_ANEW`](settled::SUMMED_ANEW): of it only as much as is taken in a minute counts as taken since.
+fn shift(sums: &mut VecDeque<(Duration, u64)>, without: u64, with: u64) {
+    let found = with.saturating_sub(without);
+    let minutes = settled::SUMMED_ANEW.as_secs() / MINUTE.as_secs();
+    let before = found - found / minutes;
+    for (_, sum) in sums {
+        *sum = (*sum + before).saturating_sub(without.saturating_sub(with));
+    }
 }
 
 /// Adds a sum, and drops those before the last one that is a minute old.
@@ -296,54 +300,22 @@ async fn used(
     Ok(app.store.tenant_usage(query).await?)
 }
 
-/// What the sends cost that were accepted from a day on, until the end of today. Of those that had ended by the last
-/// time it is known; what another scheduler's clock, or retention, changed there is found some minutes later.
-/// Whoever calls this has the tenant's turn.
-async fn since(app: &App, tenant: TenantId, from: Timestamp) -> Result<TenantUsage, Error> {
-    let (now, today) = (app.clock.now(), money_day(app.clock.now()));
-    let time = app.clock.monotonic();
-    // Before anything is summed: what ends meanwhile is among what is read each time.
-    let open = app.store.first_open_send(tenant).await?;
-    let young = TenantUsageQuery::first_id(Timestamp(now.0.saturating_sub(SKEW_MS)));
-    let settles = open.map_or(young, |open| open.0.min(young));
+/// What the sends cost that were accepted from a day on. Whoever calls this has the tenant's turn.
+async fn since(app: &App, tenant: TenantId, from: Timestamp) -> Result<Sum, Error> {
+    let (now, time) = (app.clock.now(), app.clock.monotonic());
+    let yesterday = money_day_begin(money_day(now) - 1);
     let known = with(app, tenant, |known| {
-        known
-            .settled
-            .retain(|from, _| *from >= money_day_begin(today - 1));
+        known.settled.retain(|from, _| *from >= yesterday);
         known.settled.get(&from).copied()
     });
-    let known = known.filter(|known| time.saturating_sub(known.summed) < MONTH_BELIEVED);
-    let begin = TenantUsageQuery::first_id(from);
-    let mut settled = known.unwrap_or(Settled {
-        until: begin,
-        usage: TenantUsage::default(),
-        summed: time,
-    });
-    let sum = async |from: Uuid, until: Uuid| -> Result<TenantUsage, Error> {
-        let query = TenantUsageQuery {
-            tenant,
-            from,
-            until,
-        };
-        Ok(app.store.tenant_usage(query).await?)
-    };
-    if settles > settled.until {
-        let more = sum(settled.until, settles).await?;
-        (settled.until, settled.usage) = (settles, both(settled.usage, more));
-        with(app, tenant, |known| known.settled.insert(from, settled));
-    }
-    let end = TenantUsageQuery::first_id(money_day_begin(today + 1));
-    Ok(both(settled.usage, sum(settled.until, end).await?))
+    let book = (app.store.as_ref(), tenant);
+    let (settled, sum) = Settled::sum(known, &book, (from, now), time).await?;
+    with(app, tenant, |known| known.settled.insert(from, settled));
+    Ok(sum)
 }
 
-fn both(one: TenantUsage, other: TenantUsage) -> TenantUsage {
-    let mut usage = one.usage;
-    usage.add(&other.usage);
-    TenantUsage {
-        sends: one.sends + other.sends,
-        calls: one.calls + other.calls,
-        usage,
-    }
+const fn tokens_of(used: &TenantUsage) -> u64 {
+    used.usage.input_tokens + used.usage.output_tokens
 }
 
 fn cost(used: &TenantUsage) -> Usd {
@@ -413,6 +385,20 @@ mod tests {
         assert_eq!(per_minute((at(0), 100), (at(60), 700)), 600);
         assert_eq!(per_minute((at(0), 100), (at(600), 700)), 60);
         assert_eq!(per_minute((at(0), 700), (at(60), 100)), 0);
+    }
+
+    #[test]
+    fn what_is_found_late_was_taken_in_some_minutes_and_what_is_gone_was_never_there() {
+        let sums = || VecDeque::from([(at(0), 100), (at(60), 700)]);
+        let mut more = sums();
+        shift(&mut more, 800, 5_800);
+        assert_eq!(more, [(at(0), 4_100), (at(60), 4_700)]);
+        let mut less = sums();
+        shift(&mut less, 800, 300);
+        assert_eq!(less, [(at(0), 0), (at(60), 200)]);
+        let mut same = sums();
+        shift(&mut same, 800, 800);
+        assert_eq!(same, sums());
     }
 
     #[test]

@@ -25,7 +25,8 @@ use crate::pool::{Line, Pool};
 /// Handlers that may wait to be admitted. A handler is quick unless every slot is taken, and then
 /// more of them would only reorder what waits.
 const HANDLERS: usize = 8;
-/// The same for what passes others: whose sessions find no slot go behind, so these do not wait for long.
+/// The same for what passes others. Sessions of tenants that have their share go behind: these wait for the next
+/// slot at most.
 const AHEAD_HANDLERS: usize = 2;
 /// How long a stop waits for handlers that are admitting.
 const STOP_LIMIT: Duration = Duration::from_secs(1);
@@ -130,7 +131,7 @@ async fn on_job((activation, line): Job, intake: Data<Intake>) {
     let handler = &intake.handler;
     let disposition = if line == Line::Ahead {
         let (disposition, sessions) = handler.handle_ahead(activation.clone()).await;
-        if !sessions.is_empty() {
+        if disposition == Disposition::Done && !sessions.is_empty() {
             // What does not fit there is found by the sweep.
             let behind = Line::Lane(Priority::High);
             intake.pool.push(behind, &[Activation { sessions }]);

@@ -97,7 +97,7 @@ impl Intake {
         let handler = &self.handler.0;
         let disposition = if self.line.ahead {
             let (disposition, sessions) = handler.handle_ahead(activation.clone()).await;
-            if !sessions.is_empty() {
+            if disposition == Disposition::Done && !sessions.is_empty() {
                 // What does not fit there is found by the sweep.
                 let behind = Line::of(&self.line.lane);
                 self.core.push(&behind, &[Activation { sessions }]).await;
@@ -113,10 +113,15 @@ impl Intake {
     }
 
     /// Puts a job back for another worker, but not before this one has stopped fetching, or it
-    /// would get it again at once.
+    /// would get it again at once. Behind the others, in case that no other one takes what goes ahead.
     async fn give_back(&self, activation: Activation) {
         let closed = tokio::time::timeout(CLOSING_LIMIT, self.closed.cancelled()).await;
-        if closed.is_ok() && self.core.push(&self.line, &[activation]).await {
+        if closed.is_ok()
+            && self
+                .core
+                .push(&Line::of(&self.line.lane), &[activation])
+                .await
+        {
             self.core.counters.returned.add(1);
         }
     }

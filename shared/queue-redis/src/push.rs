@@ -15,7 +15,7 @@ const PUSH_LIMIT: Duration = Duration::from_millis(100);
 
 impl Core {
     /// Pushes all of it, or as much as succeeds in time; whether it was all. What is to go ahead goes behind where
-    /// no worker takes what is ahead, as workers of earlier releases do not.
+    /// not all workers take what is ahead, as those of earlier releases do not.
     pub(crate) async fn push(&self, line: &Line, activations: &[Activation]) -> bool {
         let jobs = job::jobs(activations);
         if jobs.is_empty() {
@@ -54,7 +54,8 @@ impl Core {
         left: &mut usize,
     ) -> Result<(), Refused> {
         let mut jobs = jobs.into_iter().peekable();
-        let (mut keys, mut if_served) = (self.keys(line), line.ahead);
+        let behind = self.keys(&Line::of(&line.lane));
+        let (mut keys, mut ahead) = (self.keys(line), line.ahead);
         while jobs.peek().is_some() {
             let mut step: Vec<(String, String)> = jobs
                 .by_ref()
@@ -64,12 +65,11 @@ impl Core {
             let mut again = true;
             loop {
                 self.name(&mut step);
-                match scripts::push(&mut live.connection, &keys, &step, if_served).await {
+                let unless_fewer = ahead.then_some(&*behind);
+                match scripts::push(&mut live.connection, &keys, &step, unless_fewer).await {
                     Ok(Pushed::Done) => break,
                     Ok(Pushed::Full) => return Err(Refused::Full),
-                    Ok(Pushed::Unserved) => {
-                        (keys, if_served) = (self.keys(&Line::of(&line.lane)), false);
-                    }
+                    Ok(Pushed::Unserved) => (keys, ahead) = (behind.clone(), false),
                     Err(error) => {
                         self.link.report(&live, &error);
                         // A connection that was cut while idle is back in a moment.

@@ -30,7 +30,8 @@ const LINES_MAX: usize = 1_024;
 const HIGH_HANDLERS: usize = 6;
 /// The same for background work, so that it waits beside the other and not in its place.
 const LOW_HANDLERS: usize = 2;
-/// The same for what passes others: whose sessions find no slot go behind, so these do not wait for long.
+/// The same for what passes others. Sessions of tenants that have their share go behind: these wait for the next
+/// slot at most.
 const AHEAD_HANDLERS: usize = 2;
 
 /// The queue on Redis. At least once, unordered; forgets what it is made to forget.
@@ -113,18 +114,13 @@ impl Queue for RedisQueue {
 
     async fn depth(&self, lane: &Lane) -> Option<u64> {
         let mut live = self.core.link.live()?;
+        let keys = self.core.keys(&Line::of(lane));
         let mut ask = redis::pipe();
-        for line in [Some(Line::of(lane)), Line::ahead_of(lane)]
-            .into_iter()
-            .flatten()
-        {
-            let keys = self.core.keys(&line);
-            ask.cmd("LLEN").arg(&keys.active);
-            ask.cmd("ZCARD").arg(&keys.scheduled);
-        }
-        let answer = ask.query_async::<Vec<u64>>(&mut live.connection);
+        ask.cmd("LLEN").arg(&keys.active);
+        ask.cmd("ZCARD").arg(&keys.scheduled);
+        let answer = ask.query_async::<(u64, u64)>(&mut live.connection);
         match tokio::time::timeout(DEPTH_LIMIT, answer).await {
-            Ok(Ok(counts)) => Some(counts.iter().sum()),
+            Ok(Ok((active, scheduled))) => Some(active + scheduled),
             Ok(Err(error)) => {
                 self.core.link.report(&live, &error);
                 None

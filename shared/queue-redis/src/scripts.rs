@@ -32,17 +32,18 @@ pub(crate) enum Pushed {
     Done,
     /// The line has no room.
     Full,
-    /// Nobody takes from the line.
+    /// Not all workers take from the line.
     Unserved,
 }
 
-/// Pushes at most [`STEP`] jobs under their ids and rings for them; if so asked, only where a worker has been heard
-/// of lately.
+/// Pushes at most [`STEP`] jobs under their ids and rings for them; where `unless_fewer` is given, not if fewer
+/// workers take from this line than from that one. Workers say by their own clocks when they were there, which is
+/// compared with the server's: one that is behind by more than [`SILENCE`] is not there.
 pub(crate) async fn push(
     connection: &mut MultiplexedConnection,
     keys: &Keys,
     jobs: &[(String, String)],
-    if_served: bool,
+    unless_fewer: Option<&Keys>,
 ) -> RedisResult<Pushed> {
     let mut call = PUSH.prepare_invoke();
     call.key(&keys.active)
@@ -51,8 +52,9 @@ pub(crate) async fn push(
         .key(&keys.meta)
         .key(&keys.bell)
         .key(&keys.workers)
+        .key(&unless_fewer.unwrap_or(keys).workers)
         .arg(LANE_JOBS_MAX)
-        .arg(if if_served { SILENCE.as_secs() } else { 0 });
+        .arg(unless_fewer.map_or(0, |_| SILENCE.as_secs()));
     for (id, job) in jobs {
         call.arg(id).arg(job);
     }

@@ -67,8 +67,8 @@ pub trait Tenants: Send + Sync {
     /// time.
     async fn tenant_usage(&self, query: TenantUsageQuery) -> Result<TenantUsage>;
 
-    /// The first of a tenant's open sends, by its id: those before it cost nothing more. None where none is open.
-    async fn first_open_send(&self, tenant: TenantId) -> Result<Option<SendId>>;
+    /// The first of a tenant's open sends from an id on; none where all have ended.
+    async fn first_open_send(&self, tenant: TenantId, from: SendId) -> Result<Option<SendId>>;
 
     /// Bytes of the blobs of a tenant.
     async fn tenant_bytes(&self, tenant: TenantId) -> Result<u64>;
@@ -134,7 +134,8 @@ macro_rules! tenants_methods {
                 query: $crate::store::TenantUsageQuery
             ) -> $crate::store::TenantUsage;
             read first_open_send(
-                tenant: $crate::id::TenantId
+                tenant: $crate::id::TenantId,
+                from: $crate::id::SendId
             ) -> Option<$crate::id::SendId>;
             read tenant_bytes(tenant: $crate::id::TenantId) -> u64;
             write create_key(

@@ -10,7 +10,6 @@ use mainspring_shared::store::{
 };
 use mainspring_shared::tenant::{KeyRecord, SeatLimits, Tenant, resource, tenant_of};
 use mainspring_shared::time::Timestamp;
-use uuid::Uuid;
 
 use crate::accept::{Seen, remember, seen};
 use crate::db::{Conn, sql};
@@ -89,8 +88,12 @@ impl Tenants for SqlStore {
         self.read(move |conn| Box::pin(usage(conn, query))).await
     }
 
-    async fn first_open_send(&self, tenant: TenantId) -> store::Result<Option<SendId>> {
-        self.read(move |conn| Box::pin(first_open(conn, tenant)))
+    async fn first_open_send(
+        &self,
+        tenant: TenantId,
+        from: SendId,
+    ) -> store::Result<Option<SendId>> {
+        self.read(move |conn| Box::pin(first_open(conn, tenant, from)))
             .await
     }
 
@@ -381,13 +384,14 @@ pub(crate) async fn usage(conn: &mut Conn, query: TenantUsageQuery) -> Result<Te
     })
 }
 
-async fn first_open(conn: &mut Conn, tenant: TenantId) -> Result<Option<SendId>> {
+async fn first_open(conn: &mut Conn, tenant: TenantId, from: SendId) -> Result<Option<SendId>> {
     let row = statement(sql!("tenants/first_open"))
         .bind(tenant.0)
-        .fetch_one(conn)
+        .bind(from.0)
+        .fetch_optional(conn)
         .await?;
-    let first: Option<Uuid> = Cells::new(&row, "sends").get("send_id")?;
-    Ok(first.map(SendId))
+    row.map(|row| Cells::new(&row, "sends").get("send_id").map(SendId))
+        .transpose()
 }
 
 async fn bytes(conn: &mut Conn, tenant: TenantId) -> Result<u64> {

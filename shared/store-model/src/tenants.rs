@@ -256,12 +256,12 @@ impl Tenants for ModelStore {
         Ok(found)
     }
 
-    async fn first_open_send(&self, tenant: TenantId) -> Result<Option<SendId>> {
+    async fn first_open_send(&self, tenant: TenantId, from: SendId) -> Result<Option<SendId>> {
         let (state, _) = self.begin();
         let sessions = state.sessions.values();
         let mine = sessions.filter(|session| session.key.tenant == tenant);
         let sends = mine.flat_map(|session| session.sends.iter());
-        let open = sends.filter(|(_, send)| send.finished_at.is_none());
+        let open = sends.filter(|(id, send)| **id >= from && send.finished_at.is_none());
         Ok(open.map(|(id, _)| *id).min())
     }
 

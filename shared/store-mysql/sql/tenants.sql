@@ -30,10 +30,6 @@ FROM (
     WHERE m.tenant = $1 AND m.call_id >= $2 AND m.call_id < $3
 ) r;
 
--- name: tenants/first_open
--- The first of the open sends of the tenant $1, by the entries that sends_open has of the tenant.
-SELECT min(send_id) AS send_id FROM sends FORCE INDEX (sends_open) WHERE tenant = $1 AND finished_at IS NULL;
-
 -- name: tenants/bytes
 -- Bytes of the blobs of the tenant $1 that are there, by the primary key.
 SELECT CAST(coalesce(sum(bytes), 0) AS SIGNED) AS bytes FROM blobs WHERE tenant = $1 AND state = 1;

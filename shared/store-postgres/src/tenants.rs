@@ -115,8 +115,8 @@ impl Tenants for PostgresStore {
         })
     }
 
-    async fn first_open_send(&self, tenant: TenantId) -> Result<Option<SendId>> {
-        let first = || sql!("tenants/first_open").bind(tenant.0);
+    async fn first_open_send(&self, tenant: TenantId, from: SendId) -> Result<Option<SendId>> {
+        let first = || sql!("tenants/first_open").bind(tenant.0).bind(from.0);
         let rows = fetch(&self.pools.streamers, first).await?;
         let first = rows
             .first()

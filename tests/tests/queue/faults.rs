@@ -467,35 +467,44 @@ async fn a_janitor_ends_when_it_is_told_to() {
         .unwrap();
 }
 
-/// As where all workers are of a release that knows of none ahead, or have died.
+/// As while all workers are replaced by those of a release that takes what goes ahead, and back again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_to_go_ahead_goes_behind_where_nobody_takes_it() {
+async fn what_is_to_go_ahead_goes_behind_unless_all_workers_take_it() {
     let Some(server) = Server::start().await else {
         return;
     };
     let queue: Arc<dyn Queue> = server.queue();
-    let (pool, keys) = (pool(), sessions(3));
+    let (pool, keys) = (pool(), sessions(6));
     let mut connection = server.connection().await;
     let key = |name: &str| format!("mainspring:{{{pool}}}:hi:{name}");
     until("a push", || {
         queue.push_ahead(&high(&pool), activations(&keys[..1]))
     })
     .await;
-    assert_eq!(count(&mut connection, "LLEN", &key("active")).await, 1);
-    // One that was heard of a minute ago does not count.
-    let long_ago = r"return redis.call('ZADD', KEYS[1], redis.call('TIME')[1] - ARGV[1], 'w')";
-    let hear = redis::Script::new(long_ago);
-    for (seconds, behind) in [(60, 2), (1, 2)] {
-        let mut heard = hear.key(key("ahead:workers"));
-        let heard = heard.arg(seconds);
+    let hear = r"return redis.call('ZADD', KEYS[1], redis.call('TIME')[1] - ARGV[1], ARGV[2])";
+    let hear = redis::Script::new(hear);
+    // The line that is heard of, the worker, how many seconds ago; what then waits behind and ahead.
+    let steps = [
+        ("workers", "old", 1, (2, 0)),
+        ("ahead:workers", "gone", 60, (3, 0)),
+        ("ahead:workers", "new", 1, (3, 1)),
+        ("workers", "old-2", 1, (4, 1)),
+        // The only one that took them is gone, and what waits there with it.
+        ("ahead:workers", "new", 60, (5, 0)),
+    ];
+    for (n, (line, worker, seconds, (behind, ahead))) in steps.into_iter().enumerate() {
+        let mut heard = hear.key(key(line));
+        let heard = heard.arg(seconds).arg(worker);
         heard.invoke_async::<()>(&mut connection).await.unwrap();
-        let session = activations(&keys[behind - 1..behind]);
+        let session = activations(&keys[n + 1..n + 2]);
         assert!(queue.push_ahead(&high(&pool), session).await);
-        assert_eq!(count(&mut connection, "LLEN", &key("active")).await, 2);
+        let waits = (
+            count(&mut connection, "LLEN", &key("active")).await,
+            count(&mut connection, "LLEN", &key("ahead:active")).await,
+        );
+        assert_eq!(waits, (behind, ahead), "{worker} {seconds}");
+        let data = count(&mut connection, "HLEN", &key("ahead:data")).await;
+        assert_eq!(data, ahead);
     }
-    assert_eq!(
-        count(&mut connection, "LLEN", &key("ahead:active")).await,
-        1
-    );
-    assert_eq!(queue.depth(&high(&pool)).await, Some(3));
+    assert_eq!(queue.depth(&high(&pool)).await, Some(5));
 }

@@ -58,26 +58,47 @@ fn a_tenant_that_is_alone_has_all_and_leaves_some_as_soon_as_another_comes() {
     let (hand, slots) = slots(32);
     let mut loud = all(&slots, LOUD);
     assert_eq!((loud.len(), slots.free()), (32, 0));
+    assert!(slots.is_at_its_share(LOUD));
     assert!(slots.try_take(QUIET).is_none());
-    assert!(!slots.is_at_its_share(LOUD), "nothing is free");
+    assert!(!slots.is_at_its_share(QUIET), "it waits for the next one");
     loud.truncate(30);
     assert!(slots.try_take(LOUD).is_none() && slots.is_at_its_share(LOUD));
     let quiet = all(&slots, QUIET);
     assert_eq!(quiet.len(), 2);
     loud.truncate(20);
-    assert_eq!(all(&slots, LOUD).len(), 8, "to 28 of 32");
-    drop(quiet);
-    hand.0.store(59, Ordering::Relaxed);
+    let more = all(&slots, LOUD);
+    assert_eq!(more.len(), 6, "all but four of 32");
+    hand.0.store(300, Ordering::Relaxed);
+    assert!(
+        slots.try_take(LOUD).is_none(),
+        "the other one is at it still"
+    );
+    drop((quiet, more));
+    hand.0.store(359, Ordering::Relaxed);
     assert_eq!(all(&slots, LOUD).len(), 8);
-    hand.0.store(60, Ordering::Relaxed);
+    hand.0.store(360, Ordering::Relaxed);
     assert_eq!(all(&slots, LOUD).len(), 12, "it is alone again");
+}
+
+#[test]
+fn two_busy_tenants_leave_some_to_a_third_one() {
+    let (_, slots) = slots(32);
+    let busy: Vec<Slot> = (0..40)
+        .filter_map(|n| slots.try_take(if n % 2 == 0 { LOUD } else { TenantId(3) }))
+        .collect();
+    assert_eq!(busy.len(), 28);
+    let quiet = all(&slots, QUIET);
+    assert_eq!(quiet.len(), 4);
+    assert!(slots.is_at_its_share(QUIET), "four are not few");
 }
 
 #[test]
 fn a_small_worker_leaves_none() {
     let (_, slots) = slots(7);
     drop(slots.try_take(QUIET));
-    assert_eq!(all(&slots, LOUD).len(), 7);
+    let loud = all(&slots, LOUD);
+    assert_eq!(loud.len(), 7);
+    assert!(slots.is_at_its_share(LOUD) && !slots.is_at_its_share(QUIET));
     assert!(!slots.is_light(QUIET));
 }
 
@@ -142,4 +163,34 @@ fn a_session_waits_once_and_whoever_gives_up_takes_none() {
     drop(slot);
     drop(behind);
     assert_eq!((slots.used(), slots.free()), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_is_served_when_the_other_tenant_has_been_forgotten() {
+    #[derive(Debug)]
+    struct Ticking(tokio::time::Instant);
+
+    #[async_trait]
+    impl Clock for Ticking {
+        fn now(&self) -> Timestamp {
+            Timestamp(0)
+        }
+
+        fn monotonic(&self) -> Duration {
+            self.0.elapsed()
+        }
+
+        #[expect(clippy::disallowed_methods, reason = "this is the clock")]
+        async fn sleep(&self, duration: Duration) {
+            tokio::time::sleep(duration).await;
+        }
+    }
+
+    let clock = Arc::new(Ticking(tokio::time::Instant::now()));
+    let slots = Slots::new(8, clock.clone());
+    drop(slots.try_take(QUIET));
+    let loud = all(&slots, LOUD);
+    assert_eq!(loud.len(), 7);
+    assert!(slots.take(key(LOUD, 1)).await.is_some());
+    assert_eq!(clock.monotonic(), REMEMBERED);
 }

@@ -1,2 +1,2 @@
--- The first of the open sends of the tenant $1, by sends_open: the primary key has all that ended, too.
-SELECT min(send_id) AS send_id FROM sends INDEXED BY sends_open WHERE tenant = $1 AND finished_at IS NULL;
+-- The first open send of the tenant $1 from $2 on, by the primary key.
+SELECT send_id FROM sends WHERE tenant = $1 AND send_id >= $2 AND finished_at IS NULL ORDER BY send_id LIMIT 1;
