@@ -54,6 +54,12 @@ pub trait Handler: Send + Sync + 'static {
     /// Takes the job's sessions over. Returns as soon as they are admitted, not when they are
     /// done; while no slot is free it waits, which is what slows the queue's fetching.
     async fn handle(&self, activation: Activation) -> Disposition;
+
+    /// The same for a job that was put ahead of others. Also returns sessions that it did not take over, for
+    /// their tenants have their share of this worker: they are to go behind.
+    async fn handle_ahead(&self, activation: Activation) -> (Disposition, Vec<SessionKey>) {
+        (self.handle(activation).await, Vec::new())
+    }
 }
 
 /// Somewhere to put activations and to take them from.
@@ -63,7 +69,13 @@ pub trait Queue: Send + Sync + fmt::Debug {
     /// the queue is away: then the sweep brings them.
     async fn push(&self, lane: &Lane, activations: Vec<Activation>) -> bool;
 
-    /// Jobs that wait in a lane; none while the queue is away.
+    /// The same for sessions of tenants that have little to do, which are to pass what waits in the lane. A
+    /// queue, or a priority, that has no way past puts them behind.
+    async fn push_ahead(&self, lane: &Lane, activations: Vec<Activation>) -> bool {
+        self.push(lane, activations).await
+    }
+
+    /// Jobs that wait in a lane, without those that are to pass them; none while the queue is away.
     async fn depth(&self, lane: &Lane) -> Option<u64>;
 
     /// Whether the queue can be reached, as far as is known. While it is not, workers poll the

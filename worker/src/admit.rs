@@ -7,13 +7,13 @@ use async_trait::async_trait;
 use mainspring_runtime::buggify;
 use mainspring_shared::dispatch::Dispatch;
 use mainspring_shared::id::{SendId, SessionKey};
-use mainspring_shared::queue::{Activation, Disposition, FairOrder, Handler};
-use tokio::sync::OwnedSemaphorePermit;
+use mainspring_shared::queue::{Activation, Disposition, Handler};
 
 use crate::Kernel;
 use crate::boot::Life;
 use crate::send::Reach;
 use crate::session;
+use crate::slots::Slot;
 
 /// The sessions that this process works on.
 #[derive(Debug, Default)]
@@ -142,6 +142,18 @@ impl Handler for Admission {
         }
         Disposition::Done
     }
+
+    async fn handle_ahead(&self, activation: Activation) -> (Disposition, Vec<SessionKey>) {
+        let mut behind = Vec::new();
+        for key in activation.sessions {
+            if self.0.slots.is_at_its_share(key.tenant) {
+                behind.push(key);
+            } else if !admit(&self.0, key).await {
+                return (Disposition::Stopping, behind);
+            }
+        }
+        (Disposition::Done, behind)
+    }
 }
 
 /// Gives a session a slot, waiting for one and for the end of a pause of the pool, and starts its run. False when the worker stops.
@@ -151,59 +163,34 @@ pub(crate) async fn admit(kernel: &Arc<Kernel>, key: SessionKey) -> bool {
         () = kernel.lifecycle.stopping() => return false,
         () = kernel.pauses.pool_open(&kernel.parts.config.pool) => {}
     }
-    if let Ok(slot) = kernel.slots.clone().try_acquire_owned() {
-        start(kernel, key, slot);
-        return true;
-    }
-    kernel.turns.wait(key);
     let slot = tokio::select! {
         biased;
         () = kernel.lifecycle.stopping() => return false,
-        slot = kernel.slots.clone().acquire_owned() => slot,
+        slot = kernel.slots.take(key) => slot,
     };
-    let Ok(slot) = slot else { return false };
-    // As many wait as sessions do: each slot is for the session whose turn it is, and this one's comes by
-    // another's.
-    if let Some(key) = kernel.turns.next() {
+    // None where another job waits for the same session.
+    if let Some(slot) = slot {
         start(kernel, key, slot);
     }
     true
 }
 
-/// The sessions that wait for a slot, in the turns of their tenants: one that floods the queue delays
-/// only itself here, too.
-#[derive(Debug, Default)]
-pub(crate) struct Turns(Mutex<FairOrder>);
-
-impl Turns {
-    fn wait(&self, key: SessionKey) {
-        self.lock().put(key);
-    }
-
-    /// The weights of tenants count where sessions go on the queue; here are few.
-    fn next(&self) -> Option<SessionKey> {
-        self.lock().take(|_| 1)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, FairOrder> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Gives sessions slots as long as there are free ones; returns how many got none.
-pub(crate) fn admit_free(kernel: &Arc<Kernel>, keys: impl Iterator<Item = SessionKey>) {
+/// Gives sessions slots as long as their tenants may have some; returns whether some may not.
+pub(crate) fn admit_free(kernel: &Arc<Kernel>, keys: impl Iterator<Item = SessionKey>) -> bool {
+    let mut denied = false;
     for key in keys {
         if kernel.running.contains(key) {
             continue;
         }
-        let Ok(slot) = kernel.slots.clone().try_acquire_owned() else {
-            return;
-        };
-        start(kernel, key, slot);
+        match kernel.slots.try_take(key.tenant) {
+            Some(slot) => start(kernel, key, slot),
+            None => denied = true,
+        }
     }
+    denied
 }
 
-fn start(kernel: &Arc<Kernel>, key: SessionKey, slot: OwnedSemaphorePermit) {
+fn start(kernel: &Arc<Kernel>, key: SessionKey, slot: Slot) {
     if buggify("admit.lost") || !kernel.running.enter(key) {
         return;
     }
@@ -214,7 +201,7 @@ fn start(kernel: &Arc<Kernel>, key: SessionKey, slot: OwnedSemaphorePermit) {
 pub(crate) fn hand(kernel: &Arc<Kernel>, handed: Handed) -> Option<Handed> {
     let handed = kernel.running.join(handed)?;
     let key = handed.dispatch.key();
-    let Ok(slot) = kernel.slots.clone().try_acquire_owned() else {
+    let Some(slot) = kernel.slots.try_take(key.tenant) else {
         return Some(handed);
     };
     // Somebody may have rung for it in between, who finds it granted.
@@ -227,7 +214,7 @@ pub(crate) fn hand(kernel: &Arc<Kernel>, handed: Handed) -> Option<Handed> {
 }
 
 /// Does what there is to do in a session that was entered: this, or what it was left.
-fn work(kernel: &Arc<Kernel>, key: SessionKey, slot: OwnedSemaphorePermit, first: Option<Task>) {
+fn work(kernel: &Arc<Kernel>, key: SessionKey, slot: Slot, first: Option<Task>) {
     let kernel = kernel.clone();
     kernel.clone().tasks.runs.spawn(async move {
         let mut next = first.or_else(|| kernel.running.leave(key));

@@ -23,6 +23,7 @@ pub mod replay;
 mod send;
 mod session;
 mod signals;
+mod slots;
 mod strays;
 mod suspects;
 pub mod tool;

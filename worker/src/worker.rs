@@ -9,11 +9,10 @@ use mainspring_shared::entropy::Entropy;
 use mainspring_shared::queue::Queue;
 use mainspring_shared::store::{self, Store, SweepReady};
 use mainspring_shared::time::Clock;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::admit::{self, Admission, Running, Turns};
+use crate::admit::{self, Admission, Running};
 use crate::boot::Boot;
 use crate::cache::Cache;
 use crate::config::WorkerConfig;
@@ -26,6 +25,7 @@ use crate::live::Live;
 use crate::llm::Providers;
 use crate::memory::{Memories, embedding};
 use crate::money::{self, Money};
+use crate::slots::Slots;
 use crate::suspects::Suspects;
 use crate::tool::Tools;
 use crate::writes::{Room, Writes};
@@ -78,10 +78,8 @@ pub(crate) struct Kernel {
     pub(crate) pauses: pauses::Known,
     pub(crate) money: Arc<Money>,
     pub(crate) running: Running,
-    /// One permit per send in flight.
-    pub(crate) slots: Arc<Semaphore>,
-    /// Who waits for one.
-    pub(crate) turns: Turns,
+    /// One for each session that is worked on.
+    pub(crate) slots: Arc<Slots>,
     pub(crate) tasks: Tasks,
     /// Sends from which entries are to be extracted.
     pub(crate) ended: Ended,
@@ -122,7 +120,7 @@ pub async fn run(mut parts: Parts, lifecycle: Lifecycle) -> store::Result<()> {
     let (money, unsettled) = Money::new(&parts, &boot);
     let money = Arc::new(money);
     parts.sources.memories.pay_from(&money);
-    let slots = Arc::new(Semaphore::new(parts.config.concurrency as usize));
+    let slots = Slots::new(parts.config.concurrency as usize, parts.clock.clone());
     let lifecycle = lifecycle.child();
     let room = Room::new(&parts.config, slots.clone(), lifecycle.clone());
     let kernel = Arc::new(Kernel {
@@ -145,7 +143,6 @@ pub async fn run(mut parts: Parts, lifecycle: Lifecycle) -> store::Result<()> {
         money,
         running: Running::default(),
         slots,
-        turns: Turns::default(),
         tasks: Tasks::default(),
         ended,
         lifecycle,
@@ -225,6 +222,9 @@ async fn keep_lease(kernel: Arc<Kernel>) {
         .await;
 }
 
+/// Pages of ready sessions that are read at most while slots are free.
+const POLL_PAGES: usize = 8;
+
 /// Asks the database for work while the queue is away.
 async fn poll(kernel: Arc<Kernel>) {
     let parts = &kernel.parts;
@@ -234,22 +234,34 @@ async fn poll(kernel: Arc<Kernel>) {
             () = kernel.lifecycle.stopping() => return,
             () = parts.clock.sleep(parts.config.poll_interval) => {}
         }
-        let free = kernel.slots.available_permits();
+        let free = kernel.slots.free();
         let held = kernel.pauses.now().holds_pool(&parts.config.pool);
         if parts.queue.is_available() || free == 0 || held {
             continue;
         }
-        let query = SweepReady {
-            pool: Some(parts.config.pool.clone()),
-            older_than_ms: 0,
-            after: None,
-            limit: u32::try_from(free).unwrap_or(u32::MAX).min(512),
-        };
-        match parts.store.sweep_ready(query).await {
-            Ok(swept) => {
-                admit::admit_free(&kernel, swept.sessions.into_iter().map(|ready| ready.key));
+        let mut after = None;
+        // Behind what belongs to tenants that may have no slot more there may be what belongs to others.
+        for _ in 0..POLL_PAGES {
+            let query = SweepReady {
+                pool: Some(parts.config.pool.clone()),
+                older_than_ms: 0,
+                after,
+                limit: u32::try_from(free).unwrap_or(u32::MAX).min(512),
+            };
+            match parts.store.sweep_ready(query).await {
+                Ok(swept) => {
+                    after = swept.next;
+                    let keys = swept.sessions.into_iter().map(|ready| ready.key);
+                    let denied = admit::admit_free(&kernel, keys);
+                    if !denied || after.is_none() || kernel.slots.free() == 0 {
+                        break;
+                    }
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "no work read from the database");
+                    break;
+                }
             }
-            Err(error) => tracing::debug!(%error, "no work read from the database"),
         }
     }
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use mainspring_runtime::{Group, Lifecycle, Weight};
 use mainspring_shared::agent::AgentRef;
 use mainspring_shared::bus::{Ended, StepNotice, Topic};
-use mainspring_shared::id::{BootId, SendId, SessionKey};
+use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
 use mainspring_shared::queue::{Activation, Lane};
 use mainspring_shared::send::{MemoryView, SendRecord, SendView};
 use mainspring_shared::store::{
@@ -15,11 +15,11 @@ use mainspring_shared::store::{
     Error, ParkOutcome, ParkSend, ReadySession, ReleaseSession,
 };
 use mainspring_shared::time::Timestamp;
-use tokio::sync::Semaphore;
 
 use crate::Parts;
 use crate::boot::{Boot, Life};
 use crate::config::WorkerConfig;
+use crate::slots::Slots;
 
 /// The database's failure, shared by all items of the group that met it.
 pub(crate) type SharedError = Arc<Error>;
@@ -88,32 +88,30 @@ impl Ending {
     }
 }
 
-/// Whether the worker takes sends without a claim: while it has slots to spare and does not stop. Beyond that the
-/// queue gives each worker what it can take, in the turns of the tenants.
+/// Whether the worker takes sends without a claim: while it does not stop, and has slots to spare or leaves some to
+/// the tenant. Beyond that the queue gives each worker what it can take, in the turns of the tenants.
 #[derive(Debug, Clone)]
 pub(crate) struct Room {
-    slots: Arc<Semaphore>,
+    slots: Arc<Slots>,
     /// As many of them as may be in use.
     used_max: usize,
-    concurrency: usize,
     lifecycle: Lifecycle,
 }
 
 impl Room {
-    pub(crate) fn new(config: &WorkerConfig, slots: Arc<Semaphore>, lifecycle: Lifecycle) -> Self {
-        let concurrency = config.concurrency as usize;
+    pub(crate) fn new(config: &WorkerConfig, slots: Arc<Slots>, lifecycle: Lifecycle) -> Self {
         Self {
             slots,
-            used_max: concurrency * config.direct_percent as usize / 100,
-            concurrency,
+            used_max: config.concurrency as usize * config.direct_percent as usize / 100,
             lifecycle,
         }
     }
 
-    fn is_some(&self) -> bool {
-        let used = self.concurrency - self.slots.available_permits().min(self.concurrency);
+    /// For the next send of a session of a tenant.
+    fn is_for(&self, tenant: TenantId) -> bool {
         // The send that ends has its slot still.
-        used <= self.used_max && self.used_max > 0 && !self.lifecycle.is_stopping()
+        let is_some = self.slots.used() <= self.used_max || self.slots.is_light(tenant);
+        is_some && self.used_max > 0 && !self.lifecycle.is_stopping()
     }
 }
 
@@ -349,7 +347,7 @@ fn ended_notice(
     });
     Some(StepNotice {
         ended: ended.as_ref().and_then(Ended::of),
-        keeper: (completed.rests() && room.is_some()).then_some(boot),
+        keeper: (completed.rests() && room.is_for(key.tenant)).then_some(boot),
         ..StepNotice::new(key, send, completed.step, true)
     })
 }

@@ -48,6 +48,18 @@ pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Resul
             limited: false,
         },
         Feature {
+            name: "spans",
+            bar: "reference",
+            environment: vec![set("MAINSPRING_OTLP_ENDPOINT", &collector.url)],
+            limited: false,
+        },
+        Feature {
+            name: "journal",
+            bar: "reference",
+            environment: vec![set("MAINSPRING_TELEMETRY_JSONL_PATH", journal)],
+            limited: false,
+        },
+        Feature {
             name: "limits",
             bar: ">= 0.97",
             environment: vec![set("MAINSPRING_ROOT_KEY", ROOT_KEY)],

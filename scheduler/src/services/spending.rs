@@ -1,12 +1,14 @@
 //! What tenants have spent, held against their limits of tokens, money and bytes.
 //!
 //! A limit is looked at when a send is accepted or a blob is stored, and only of tenants that have one. What they
-//! used is read at most every two seconds by each scheduler. Money is what the ledger says that workers reserve from
+//! used is read at most every two seconds by each scheduler, and what ended sends used only once in some minutes. Money is what the ledger says that workers reserve from
 //! before each call; until the first call of a month it is what the usage of the month's sends says, of earlier days
 //! read more rarely. Here it only saves sends that could do nothing: that no limit is passed is the workers'
 //! affair.
 
-use std::collections::{HashMap, VecDeque};
+mod settled;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -21,11 +23,13 @@ use tokio::sync::OwnedMutexGuard;
 use crate::app::App;
 use crate::error::{Error, Quota};
 
+use self::settled::{Settled, Sum};
+
 /// How long a sum is believed.
 const BELIEVED: Duration = Duration::from_secs(2);
 
 /// How long the sum of days that are over is believed: only sends that are still open add to it.
-const MONTH_BELIEVED: Duration = Duration::from_mins(5);
+const MONTH_BELIEVED: Duration = settled::SUMMED_ANEW;
 
 /// What tokens are counted over.
 const MINUTE: Duration = Duration::from_mins(1);
@@ -45,6 +49,8 @@ struct Known {
     month: Option<(i64, Duration, Usd)>,
     /// Tokens of all its newer sends, and when they were read: the last one before a minute ago, and later ones.
     tokens: VecDeque<(Duration, u64)>,
+    /// What the sends cost that have ended, by the time from which on they were accepted.
+    settled: BTreeMap<Timestamp, Settled>,
     /// Bytes of its blobs, and when they were read.
     bytes: Option<(Duration, u64)>,
     /// Whose turn it is to read: whoever comes meanwhile finds it read.
@@ -175,7 +181,7 @@ async fn today(app: &App, tenant: TenantId) -> Result<Usd, Error> {
     if let Some((_, _, spent)) = known() {
         return Ok(spent);
     }
-    let spent = cost(&used(app, tenant, money_day_begin(day), money_day_begin(day + 1)).await?);
+    let spent = cost(&since(app, tenant, money_day_begin(day)).await?.usage);
     with(app, tenant, |known| known.today = Some((day, now, spent)));
     Ok(spent)
 }
@@ -216,16 +222,14 @@ async fn tokens(app: &App, tenant: TenantId) -> Result<(u64, Duration), Error> {
         None
     };
     if turn.is_some() && is_old() {
-        let day = money_day(app.clock.now());
-        let sum = used(
-            app,
-            tenant,
-            money_day_begin(day - 1),
-            money_day_begin(day + 1),
-        )
-        .await?;
-        let sum = sum.usage.input_tokens + sum.usage.output_tokens;
-        with(app, tenant, |known| note(&mut known.tokens, now, sum));
+        let yesterday = money_day_begin(money_day(app.clock.now()) - 1);
+        let sum = since(app, tenant, yesterday).await?;
+        let tokens = tokens_of(&sum.usage);
+        let without = sum.without.as_ref().map_or(tokens, tokens_of);
+        with(app, tenant, |known| {
+            shift(&mut known.tokens, without, tokens);
+            note(&mut known.tokens, now, tokens);
+        });
     }
     Ok(with(app, tenant, |known| {
         let oldest = known.tokens.front().copied().unwrap_or_default();
@@ -245,6 +249,17 @@ fn per_minute(oldest: (Duration, u64), newest: (Duration, u64)) -> u64 {
     let passed = newest.0.saturating_sub(oldest.0).max(MINUTE).as_millis();
     let mean = u128::from(taken) * MINUTE.as_millis() / passed;
     u64::try_from(mean).unwrap_or(u64::MAX)
+}
+
+/// Has earlier sums agree with one in which more was found, or less. What was found was taken some time in
+/// [`SUMMED_ANEW`](settled::SUMMED_ANEW): of it only as much as is taken in a minute counts as taken since.
+fn shift(sums: &mut VecDeque<(Duration, u64)>, without: u64, with: u64) {
+    let found = with.saturating_sub(without);
+    let minutes = settled::SUMMED_ANEW.as_secs() / MINUTE.as_secs();
+    let before = found - found / minutes;
+    for (_, sum) in sums {
+        *sum = (*sum + before).saturating_sub(without.saturating_sub(with));
+    }
 }
 
 /// Adds a sum, and drops those before the last one that is a minute old.
@@ -283,6 +298,24 @@ async fn used(
 ) -> Result<TenantUsage, Error> {
     let query = TenantUsageQuery::accepted(tenant, from, until);
     Ok(app.store.tenant_usage(query).await?)
+}
+
+/// What the sends cost that were accepted from a day on. Whoever calls this has the tenant's turn.
+async fn since(app: &App, tenant: TenantId, from: Timestamp) -> Result<Sum, Error> {
+    let (now, time) = (app.clock.now(), app.clock.monotonic());
+    let yesterday = money_day_begin(money_day(now) - 1);
+    let known = with(app, tenant, |known| {
+        known.settled.retain(|from, _| *from >= yesterday);
+        known.settled.get(&from).copied()
+    });
+    let book = (app.store.as_ref(), tenant);
+    let (settled, sum) = Settled::sum(known, &book, (from, now), time).await?;
+    with(app, tenant, |known| known.settled.insert(from, settled));
+    Ok(sum)
+}
+
+const fn tokens_of(used: &TenantUsage) -> u64 {
+    used.usage.input_tokens + used.usage.output_tokens
 }
 
 fn cost(used: &TenantUsage) -> Usd {
@@ -352,6 +385,20 @@ mod tests {
         assert_eq!(per_minute((at(0), 100), (at(60), 700)), 600);
         assert_eq!(per_minute((at(0), 100), (at(600), 700)), 60);
         assert_eq!(per_minute((at(0), 700), (at(60), 100)), 0);
+    }
+
+    #[test]
+    fn what_is_found_late_was_taken_in_some_minutes_and_what_is_gone_was_never_there() {
+        let sums = || VecDeque::from([(at(0), 100), (at(60), 700)]);
+        let mut more = sums();
+        shift(&mut more, 800, 5_800);
+        assert_eq!(more, [(at(0), 4_100), (at(60), 4_700)]);
+        let mut less = sums();
+        shift(&mut less, 800, 300);
+        assert_eq!(less, [(at(0), 0), (at(60), 200)]);
+        let mut same = sums();
+        shift(&mut same, 800, 800);
+        assert_eq!(same, sums());
     }
 
     #[test]

@@ -13,16 +13,28 @@ const LANE_SESSIONS_MAX: usize = 65_536;
 /// One job in so many is of the low lane even while high ones wait.
 const LOW_SHARE: u64 = 8;
 
-/// Both lanes of a pool.
+/// Where a job waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Line {
+    /// Ahead of what is high.
+    Ahead,
+    /// One of the lanes.
+    Lane(Priority),
+}
+
+/// Both lanes of a pool, and what passes them.
 #[derive(Debug)]
 pub(crate) struct Pool {
     lanes: Mutex<Lanes>,
-    /// One permit per job, so that each job wakes one worker.
+    /// One permit per job of the lanes, so that each job wakes one worker.
     jobs: Semaphore,
+    /// The same for those that go ahead.
+    ahead: Semaphore,
 }
 
 #[derive(Debug, Default)]
 struct Lanes {
+    ahead: Waiting,
     high: Waiting,
     low: Waiting,
     taken: u64,
@@ -65,6 +77,7 @@ impl Pool {
         Self {
             lanes: Mutex::default(),
             jobs: Semaphore::new(0),
+            ahead: Semaphore::new(0),
         }
     }
 
@@ -73,11 +86,12 @@ impl Pool {
     }
 
     /// Whether all of it waits now.
-    pub(crate) fn push(&self, priority: Priority, activations: &[Activation]) -> bool {
+    pub(crate) fn push(&self, line: Line, activations: &[Activation]) -> bool {
         let mut lanes = self.lanes();
-        let lane = match priority {
-            Priority::High => &mut lanes.high,
-            Priority::Low => &mut lanes.low,
+        let (lane, permits) = match line {
+            Line::Ahead => (&mut lanes.ahead, &self.ahead),
+            Line::Lane(Priority::High) => (&mut lanes.high, &self.jobs),
+            Line::Lane(Priority::Low) => (&mut lanes.low, &self.jobs),
         };
         let (mut fits, mut jobs) = (true, 0);
         for activation in activations {
@@ -88,7 +102,7 @@ impl Pool {
             }
         }
         drop(lanes);
-        self.jobs.add_permits(jobs);
+        permits.add_permits(jobs);
         fits
     }
 
@@ -100,15 +114,27 @@ impl Pool {
         }
     }
 
-    /// The next job, once there is one. A caller that gives up takes none.
-    pub(crate) async fn take(self: Arc<Self>) -> (Activation, Priority) {
+    /// The next job of the lanes, once there is one. A caller that gives up takes none.
+    pub(crate) async fn take(self: Arc<Self>) -> (Activation, Line) {
         loop {
             if let Ok(permit) = self.jobs.acquire().await {
                 permit.forget();
             }
             // A permit is added after its job, and every taker has one: a job is there.
-            if let Some(job) = self.lanes().take() {
-                return job;
+            if let Some((job, priority)) = self.lanes().take() {
+                return (job, Line::Lane(priority));
+            }
+        }
+    }
+
+    /// The same of those that go ahead.
+    pub(crate) async fn take_ahead(self: Arc<Self>) -> (Activation, Line) {
+        loop {
+            if let Ok(permit) = self.ahead.acquire().await {
+                permit.forget();
+            }
+            if let Some(job) = self.lanes().ahead.take() {
+                return (job, Line::Ahead);
             }
         }
     }
@@ -134,6 +160,9 @@ mod tests {
     use mainspring_shared::id::{SessionId, TenantId};
     use uuid::Uuid;
 
+    const HIGH: Line = Line::Lane(Priority::High);
+    const LOW: Line = Line::Lane(Priority::Low);
+
     fn key(n: usize) -> SessionKey {
         SessionKey {
             tenant: TenantId::DEFAULT,
@@ -148,19 +177,35 @@ mod tests {
     }
 
     fn take(pool: &Arc<Pool>) -> Option<(usize, Priority)> {
-        let (job, priority) = Arc::clone(pool).take().now_or_never()?;
+        let (job, line) = Arc::clone(pool).take().now_or_never()?;
+        let Line::Lane(priority) = line else {
+            panic!("{line:?}");
+        };
         Some((job.sessions[0].session.0.as_u128() as usize, priority))
+    }
+
+    #[test]
+    fn what_goes_ahead_is_taken_apart() {
+        let pool = Arc::new(Pool::new());
+        assert!(pool.push(HIGH, &[one(1)]));
+        assert!(pool.push(Line::Ahead, &[one(2), one(2)]));
+        assert_eq!(pool.depth(Priority::High), 1, "what waits in the lane");
+        let ahead = Arc::clone(&pool).take_ahead().now_or_never().unwrap();
+        assert_eq!(ahead, (one(2), Line::Ahead));
+        assert!(Arc::clone(&pool).take_ahead().now_or_never().is_none());
+        assert_eq!(take(&pool), Some((1, Priority::High)));
+        assert_eq!(take(&pool), None);
     }
 
     #[test]
     fn a_session_waits_once_and_again_after_it_was_taken() {
         let pool = Arc::new(Pool::new());
-        assert!(pool.push(Priority::High, &[one(1), one(1)]));
-        assert!(pool.push(Priority::High, &[one(1)]));
+        assert!(pool.push(HIGH, &[one(1), one(1)]));
+        assert!(pool.push(HIGH, &[one(1)]));
         assert_eq!(pool.depth(Priority::High), 1);
         assert_eq!(take(&pool), Some((1, Priority::High)));
         assert_eq!(take(&pool), None);
-        assert!(pool.push(Priority::High, &[one(1)]));
+        assert!(pool.push(HIGH, &[one(1)]));
         assert_eq!(take(&pool), Some((1, Priority::High)));
     }
 
@@ -168,8 +213,8 @@ mod tests {
     fn high_goes_first_and_low_is_not_starved() {
         let pool = Arc::new(Pool::new());
         for n in 0..20 {
-            pool.push(Priority::Low, &[one(n)]);
-            pool.push(Priority::High, &[one(n)]);
+            pool.push(LOW, &[one(n)]);
+            pool.push(HIGH, &[one(n)]);
         }
         let order: Vec<_> = std::iter::from_fn(|| take(&pool)).collect();
         assert_eq!(order.len(), 40);
@@ -185,9 +230,9 @@ mod tests {
     fn a_full_lane_refuses() {
         let pool = Arc::new(Pool::new());
         let many: Vec<_> = (0..LANE_SESSIONS_MAX).map(one).collect();
-        assert!(pool.push(Priority::Low, &many));
-        assert!(!pool.push(Priority::Low, &[one(LANE_SESSIONS_MAX)]));
-        assert!(pool.push(Priority::Low, &[one(0)]), "it waits already");
-        assert!(pool.push(Priority::High, &[one(LANE_SESSIONS_MAX)]));
+        assert!(pool.push(LOW, &many));
+        assert!(!pool.push(LOW, &[one(LANE_SESSIONS_MAX)]));
+        assert!(pool.push(LOW, &[one(0)]), "it waits already");
+        assert!(pool.push(HIGH, &[one(LANE_SESSIONS_MAX)]));
     }
 }

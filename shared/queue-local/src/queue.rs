@@ -4,11 +4,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, join, join_all};
+use mainspring_shared::agent::Priority;
 use mainspring_shared::queue::{Activation, Handler, Lane, Queue};
+use tokio_util::sync::CancellationToken;
 
-use crate::pool::Pool;
-use crate::worker;
+use crate::pool::{Line, Pool};
+use crate::worker::{self, Takes};
 
 /// Pools that may have had work: more than anybody has workers for.
 const POOLS_MAX: usize = 1_024;
@@ -43,7 +45,17 @@ impl LocalQueue {
 impl Queue for LocalQueue {
     async fn push(&self, lane: &Lane, activations: Vec<Activation>) -> bool {
         self.pool(&lane.pool)
-            .is_some_and(|pool| pool.push(lane.priority, &activations))
+            .is_some_and(|pool| pool.push(Line::Lane(lane.priority), &activations))
+    }
+
+    async fn push_ahead(&self, lane: &Lane, activations: Vec<Activation>) -> bool {
+        let line = match lane.priority {
+            Priority::High => Line::Ahead,
+            // It waits for what is high anyway.
+            Priority::Low => Line::Lane(Priority::Low),
+        };
+        self.pool(&lane.pool)
+            .is_some_and(|pool| pool.push(line, &activations))
     }
 
     async fn depth(&self, lane: &Lane) -> Option<u64> {
@@ -60,6 +72,15 @@ impl Queue for LocalQueue {
             tracing::error!(pool, "there are too many pools to work on this one");
             return stop.await;
         };
-        worker::supervise(pool, handler, stop).await;
+        let stopping = CancellationToken::new();
+        // Also when this future is dropped.
+        let ended = stopping.clone().drop_guard();
+        let lines = [Takes::Lanes, Takes::Ahead]
+            .map(|takes| worker::supervise(pool.clone(), takes, handler.clone(), stopping.clone()));
+        let stop = async {
+            stop.await;
+            drop(ended);
+        };
+        join(stop, join_all(lines)).await;
     }
 }

@@ -1,4 +1,4 @@
-//! apalis' worker of one pool, on its in-process storage.
+//! apalis' workers of one pool, on its in-process storage.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,6 @@ use apalis_core::task::data::Data;
 use apalis_core::worker::builder::WorkerBuilder;
 use apalis_core::worker::context::WorkerContext;
 use apalis_core::worker::ext::parallelize::ParallelizeExt as _;
-use futures::future::BoxFuture;
 use futures::{Sink, SinkExt, StreamExt};
 use mainspring_shared::agent::Priority;
 use mainspring_shared::queue::{Activation, Disposition, Handler};
@@ -21,11 +20,14 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::pool::Pool;
+use crate::pool::{Line, Pool};
 
 /// Handlers that may wait to be admitted. A handler is quick unless every slot is taken, and then
 /// more of them would only reorder what waits.
 const HANDLERS: usize = 8;
+/// The same for what passes others. Sessions of tenants that have their share go behind: these wait for the next
+/// slot at most.
+const AHEAD_HANDLERS: usize = 2;
 /// How long a stop waits for handlers that are admitting.
 const STOP_LIMIT: Duration = Duration::from_secs(1);
 /// How long a job that a stopping worker turned away waits for the end of fetching.
@@ -33,28 +35,43 @@ const CLOSING_LIMIT: Duration = Duration::from_secs(5);
 /// The pause before a worker that ended by itself is replaced. It has no reason to.
 const RESTART_PAUSE: Duration = Duration::from_millis(100);
 
-type Job = (Activation, Priority);
+type Job = (Activation, Line);
 type Running = AbortOnDropHandle<Result<(), WorkerError>>;
+
+/// What a worker takes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Takes {
+    /// Jobs of the lanes.
+    Lanes,
+    /// Those that pass them.
+    Ahead,
+}
 
 /// What every job passes.
 #[derive(Clone)]
 struct Intake {
+    takes: Takes,
     handler: Arc<dyn Handler>,
     pool: Arc<Pool>,
     /// Cancelled once nothing more is taken from the pool.
     closed: CancellationToken,
 }
 
-/// Works on a pool until `stop` resolves.
+/// Works on a pool until `stop` is cancelled.
 pub(crate) async fn supervise(
     pool: Arc<Pool>,
+    takes: Takes,
     handler: Arc<dyn Handler>,
-    mut stop: BoxFuture<'static, ()>,
+    stop: CancellationToken,
 ) {
     let closed = CancellationToken::new();
     let _closed = closed.clone().drop_guard();
-    let slots = Arc::new(Semaphore::new(HANDLERS));
+    let slots = Arc::new(Semaphore::new(match takes {
+        Takes::Lanes => HANDLERS,
+        Takes::Ahead => AHEAD_HANDLERS,
+    }));
     let intake = Intake {
+        takes,
         handler,
         pool,
         closed,
@@ -63,7 +80,7 @@ pub(crate) async fn supervise(
         let (context, mut running) = start(&intake, &slots);
         tokio::select! {
             biased;
-            () = &mut stop => {
+            () = stop.cancelled() => {
                 if context.stop().is_ok() {
                     intake.closed.cancel();
                     // Later ones end by themselves.
@@ -76,15 +93,22 @@ pub(crate) async fn supervise(
                 tracing::error!(failed, "a worker ended by itself");
             }
         }
-        if tokio::time::timeout(RESTART_PAUSE, &mut stop).await.is_ok() {
+        if tokio::time::timeout(RESTART_PAUSE, stop.cancelled())
+            .await
+            .is_ok()
+        {
             return;
         }
     }
 }
 
 fn start(intake: &Intake, slots: &Arc<Semaphore>) -> (WorkerContext, Running) {
-    let jobs = futures::stream::unfold(Arc::clone(&intake.pool), |pool| async move {
-        let job = Arc::clone(&pool).take().await;
+    let takes = intake.takes;
+    let jobs = futures::stream::unfold(Arc::clone(&intake.pool), move |pool| async move {
+        let job = match takes {
+            Takes::Lanes => Arc::clone(&pool).take().await,
+            Takes::Ahead => Arc::clone(&pool).take_ahead().await,
+        };
         Some((TaskBuilder::new(job).build(), pool))
     });
     let context = WorkerContext::new("local");
@@ -103,14 +127,26 @@ fn start(intake: &Intake, slots: &Arc<Semaphore>) -> (WorkerContext, Running) {
 }
 
 /// What apalis calls.
-async fn on_job((activation, priority): Job, intake: Data<Intake>) {
-    match intake.handler.handle(activation.clone()).await {
+async fn on_job((activation, line): Job, intake: Data<Intake>) {
+    let handler = &intake.handler;
+    let disposition = if line == Line::Ahead {
+        let (disposition, sessions) = handler.handle_ahead(activation.clone()).await;
+        if disposition == Disposition::Done && !sessions.is_empty() {
+            // What does not fit there is found by the sweep.
+            let behind = Line::Lane(Priority::High);
+            intake.pool.push(behind, &[Activation { sessions }]);
+        }
+        disposition
+    } else {
+        handler.handle(activation.clone()).await
+    };
+    match disposition {
         Disposition::Done => {}
         Disposition::Stopping => {
             // For another worker of this pool; sooner, this one would get it again at once.
             let closed = tokio::time::timeout(CLOSING_LIMIT, intake.closed.cancelled()).await;
             if closed.is_ok() {
-                intake.pool.push(priority, &[activation]);
+                intake.pool.push(line, &[activation]);
             }
         }
     }

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use apalis_core::task::data::Data;
 use mainspring_shared::agent::Priority;
-use mainspring_shared::queue::{Activation, Disposition, Handler, Lane};
+use mainspring_shared::queue::{Activation, Disposition, Handler};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::lane::Line;
 use crate::queue::Core;
 
 /// How long background work lets the other go first. Bounded, so that it does move while
@@ -48,14 +49,14 @@ impl Drop for Entered {
     }
 }
 
-/// One lane's way to the handler.
+/// One line's way to the handler.
 #[derive(Debug, Clone)]
 pub(crate) struct Intake {
     handler: Callee,
     core: Arc<Core>,
-    pub(crate) lane: Lane,
+    pub(crate) line: Line,
     pressure: Pressure,
-    /// Cancelled once nothing more is fetched from this lane.
+    /// Cancelled once nothing more is fetched from this line.
     pub(crate) closed: CancellationToken,
 }
 
@@ -72,20 +73,20 @@ impl Intake {
     pub(crate) fn new(
         handler: Arc<dyn Handler>,
         core: Arc<Core>,
-        lane: Lane,
+        line: Line,
         pressure: Pressure,
     ) -> Self {
         Self {
             handler: Callee(handler),
             core,
-            lane,
+            line,
             pressure,
             closed: CancellationToken::new(),
         }
     }
 
     async fn take(&self, activation: Activation) {
-        let _waiting = match self.lane.priority {
+        let _waiting = match self.line.lane.priority {
             Priority::High => Some(self.pressure.enter()),
             Priority::Low => {
                 self.pressure.give_way().await;
@@ -93,17 +94,34 @@ impl Intake {
             }
         };
         self.core.counters.handled.add(1);
-        match self.handler.0.handle(activation.clone()).await {
+        let handler = &self.handler.0;
+        let disposition = if self.line.ahead {
+            let (disposition, sessions) = handler.handle_ahead(activation.clone()).await;
+            if disposition == Disposition::Done && !sessions.is_empty() {
+                // What does not fit there is found by the sweep.
+                let behind = Line::of(&self.line.lane);
+                self.core.push(&behind, &[Activation { sessions }]).await;
+            }
+            disposition
+        } else {
+            handler.handle(activation.clone()).await
+        };
+        match disposition {
             Disposition::Done => {}
             Disposition::Stopping => self.give_back(activation).await,
         }
     }
 
     /// Puts a job back for another worker, but not before this one has stopped fetching, or it
-    /// would get it again at once.
+    /// would get it again at once. Behind the others, in case that no other one takes what goes ahead.
     async fn give_back(&self, activation: Activation) {
         let closed = tokio::time::timeout(CLOSING_LIMIT, self.closed.cancelled()).await;
-        if closed.is_ok() && self.core.push(&self.lane, &[activation]).await {
+        if closed.is_ok()
+            && self
+                .core
+                .push(&Line::of(&self.line.lane), &[activation])
+                .await
+        {
             self.core.counters.returned.add(1);
         }
     }

@@ -10,12 +10,41 @@ use mainspring_shared::queue::Lane;
 const HEARTBEAT: Duration = Duration::from_secs(5);
 /// Heartbeats after whose absence its jobs go to others.
 const HEARTBEATS_MISSED: usize = 3;
+/// For how long a worker that says nothing more counts as there.
+pub(crate) const SILENCE: Duration = HEARTBEAT.saturating_mul(3);
 /// What every queue of this system begins with.
 const PREFIX: &str = "mainspring:";
 /// Where apalis lists every queue that a worker was ever registered for.
 pub(crate) const REGISTRY: &str = "core:apalis:queues:list";
 
-/// The keys of one lane. The pool's braces keep them together in a server that shards by key.
+/// One of the lists that jobs of a lane wait in.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Line {
+    pub(crate) lane: Lane,
+    /// For jobs that pass the lane's others. Only the high lane has such a line: what is low waits for the high
+    /// one anyway.
+    pub(crate) ahead: bool,
+}
+
+impl Line {
+    /// The one that most jobs wait in.
+    pub(crate) fn of(lane: &Lane) -> Self {
+        Self {
+            lane: lane.clone(),
+            ahead: false,
+        }
+    }
+
+    /// The one that passes it, if there is one.
+    pub(crate) fn ahead_of(lane: &Lane) -> Option<Self> {
+        (lane.priority == Priority::High).then(|| Self {
+            lane: lane.clone(),
+            ahead: true,
+        })
+    }
+}
+
+/// The keys of one line. The pool's braces keep them together in a server that shards by key.
 #[derive(Debug, Clone)]
 pub(crate) struct Keys {
     config: Config,
@@ -31,18 +60,20 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    pub(crate) fn of(lane: &Lane) -> Self {
-        let priority = match lane.priority {
-            Priority::High => "hi",
-            Priority::Low => "lo",
+    pub(crate) fn of(line: &Line) -> Self {
+        let name = match (line.lane.priority, line.ahead) {
+            (Priority::High, true) => "hi:ahead",
+            (Priority::High, false) => "hi",
+            (Priority::Low, _) => "lo",
         };
-        Self::of_queue(&format!("{PREFIX}{{{}}}:{priority}", lane.pool))
+        Self::of_queue(&format!("{PREFIX}{{{}}}:{name}", line.lane.pool))
     }
 
     /// The lane behind an entry of [`REGISTRY`], when it is one of this system's.
     pub(crate) fn of_registered(workers: &str) -> Option<Self> {
         let queue = workers.strip_suffix(":workers")?;
-        let lane = queue.strip_suffix(":hi").or(queue.strip_suffix(":lo"))?;
+        let mut names = [":hi:ahead", ":hi", ":lo"].into_iter();
+        let lane = names.find_map(|name| queue.strip_suffix(name))?;
         (lane.starts_with(PREFIX) && lane.ends_with('}')).then(|| Self::of_queue(queue))
     }
 
@@ -93,22 +124,27 @@ mod tests {
             pool: "default".into(),
             priority,
         };
-        let keys = Keys::of(&lane(Priority::High));
+        let keys = Keys::of(&Line::of(&lane(Priority::High)));
         assert_eq!(keys.active, "mainspring:{default}:hi:active");
         assert_eq!(keys.bell, "mainspring:{default}:hi:bell");
-        assert_eq!(
-            Keys::of(&lane(Priority::Low)).data,
-            "mainspring:{default}:lo:data"
-        );
+        let low = Keys::of(&Line::of(&lane(Priority::Low)));
+        assert_eq!(low.data, "mainspring:{default}:lo:data");
+        let ahead = Line::ahead_of(&lane(Priority::High)).unwrap();
+        let active = Keys::of(&ahead).active;
+        assert_eq!(active, "mainspring:{default}:hi:ahead:active");
+        assert_eq!(Line::ahead_of(&lane(Priority::Low)), None);
     }
 
     #[test]
     fn only_this_systems_lanes_are_recognized_in_the_registry() {
         let keys = Keys::of_registered("mainspring:{gpu}:lo:workers").unwrap();
         assert_eq!(keys.done, "mainspring:{gpu}:lo:done");
+        let ahead = Keys::of_registered("mainspring:{gpu}:hi:ahead:workers").unwrap();
+        assert_eq!(ahead.done, "mainspring:{gpu}:hi:ahead:done");
         for other in [
             "emails:workers",
             "mainspring:{gpu}:lo",
+            "mainspring:{gpu}:lo:ahead:workers",
             "mainspring:gpu:hi:workers",
         ] {
             assert!(Keys::of_registered(other).is_none(), "{other}");

@@ -2,32 +2,32 @@
 
 use std::time::Duration;
 
-use mainspring_shared::queue::{Activation, Lane};
+use mainspring_shared::queue::Activation;
 
 use crate::job;
-use crate::lane::Keys;
+use crate::lane::Line;
 use crate::link::Live;
 use crate::queue::Core;
-use crate::scripts::{self, STEP};
+use crate::scripts::{self, Pushed, STEP};
 
 /// How long a push may keep its caller.
 const PUSH_LIMIT: Duration = Duration::from_millis(100);
 
 impl Core {
-    /// Pushes all of it, or as much as succeeds in time; whether it was all.
-    pub(crate) async fn push(&self, lane: &Lane, activations: &[Activation]) -> bool {
+    /// Pushes all of it, or as much as succeeds in time; whether it was all. What is to go ahead goes behind where
+    /// not all workers take what is ahead, as those of earlier releases do not.
+    pub(crate) async fn push(&self, line: &Line, activations: &[Activation]) -> bool {
         let jobs = job::jobs(activations);
         if jobs.is_empty() {
             return true;
         }
-        let keys = self.keys(lane);
         let mut left = jobs.len();
         let Some(live) = self.link.live() else {
             self.counters.failed.add(left);
             return false;
         };
-        let outcome =
-            tokio::time::timeout(PUSH_LIMIT, self.push_jobs(&keys, jobs, live, &mut left)).await;
+        let push = self.push_jobs(line, jobs, live, &mut left);
+        let outcome = tokio::time::timeout(PUSH_LIMIT, push).await;
         match outcome {
             Ok(Ok(())) => true,
             Ok(Err(Refused::Full)) => {
@@ -48,12 +48,14 @@ impl Core {
 
     async fn push_jobs(
         &self,
-        keys: &Keys,
+        line: &Line,
         jobs: Vec<String>,
         mut live: Live,
         left: &mut usize,
     ) -> Result<(), Refused> {
         let mut jobs = jobs.into_iter().peekable();
+        let behind = self.keys(&Line::of(&line.lane));
+        let (mut keys, mut ahead) = (self.keys(line), line.ahead);
         while jobs.peek().is_some() {
             let mut step: Vec<(String, String)> = jobs
                 .by_ref()
@@ -63,9 +65,11 @@ impl Core {
             let mut again = true;
             loop {
                 self.name(&mut step);
-                match scripts::push(&mut live.connection, keys, &step).await {
-                    Ok(true) => break,
-                    Ok(false) => return Err(Refused::Full),
+                let unless_fewer = ahead.then_some(&*behind);
+                match scripts::push(&mut live.connection, &keys, &step, unless_fewer).await {
+                    Ok(Pushed::Done) => break,
+                    Ok(Pushed::Full) => return Err(Refused::Full),
+                    Ok(Pushed::Unserved) => (keys, ahead) = (behind.clone(), false),
                     Err(error) => {
                         self.link.report(&live, &error);
                         // A connection that was cut while idle is back in a moment.

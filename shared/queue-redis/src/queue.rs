@@ -17,19 +17,22 @@ use tokio_util::sync::CancellationToken;
 use crate::address::{Address, AddressError};
 use crate::counts::{Counters, Counts};
 use crate::intake::{Intake, Pressure};
-use crate::lane::Keys;
+use crate::lane::{Keys, Line};
 use crate::link::{Link, Sources, Voice};
 use crate::worker;
 
 /// How long asking for a lane's length may take.
 const DEPTH_LIMIT: Duration = Duration::from_millis(100);
-/// Lanes whose names are remembered; far more than anybody has pools.
-const LANES_MAX: usize = 1_024;
+/// Lines whose names are remembered; far more than anybody has pools.
+const LINES_MAX: usize = 1_024;
 /// Handlers of one process that may wait to be admitted. A handler is quick unless every slot is
 /// taken, and then more of them would only hoard jobs that another process could start.
 const HIGH_HANDLERS: usize = 6;
 /// The same for background work, so that it waits beside the other and not in its place.
 const LOW_HANDLERS: usize = 2;
+/// The same for what passes others. Sessions of tenants that have their share go behind: these wait for the next
+/// slot at most.
+const AHEAD_HANDLERS: usize = 2;
 
 /// The queue on Redis. At least once, unordered; forgets what it is made to forget.
 pub struct RedisQueue {
@@ -42,7 +45,7 @@ pub(crate) struct Core {
     pub(crate) link: Link,
     pub(crate) sources: Sources,
     pub(crate) counters: Counters,
-    lanes: Mutex<HashMap<Lane, Arc<Keys>>>,
+    lines: Mutex<HashMap<Line, Arc<Keys>>>,
 }
 
 impl RedisQueue {
@@ -59,7 +62,7 @@ impl RedisQueue {
             link: Link::open(address, sources.clone(), Voice::Warns)?,
             sources,
             counters: Counters::default(),
-            lanes: Mutex::default(),
+            lines: Mutex::default(),
         };
         Ok(Self {
             core: Arc::new(core),
@@ -84,16 +87,16 @@ impl RedisQueue {
 }
 
 impl Core {
-    pub(crate) fn keys(&self, lane: &Lane) -> Arc<Keys> {
-        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(keys) = lanes.get(lane) {
+    pub(crate) fn keys(&self, line: &Line) -> Arc<Keys> {
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(keys) = lines.get(line) {
             return Arc::clone(keys);
         }
-        if lanes.len() >= LANES_MAX {
-            lanes.clear();
+        if lines.len() >= LINES_MAX {
+            lines.clear();
         }
-        let keys = Arc::new(Keys::of(lane));
-        lanes.insert(lane.clone(), Arc::clone(&keys));
+        let keys = Arc::new(Keys::of(line));
+        lines.insert(line.clone(), Arc::clone(&keys));
         keys
     }
 }
@@ -101,12 +104,17 @@ impl Core {
 #[async_trait]
 impl Queue for RedisQueue {
     async fn push(&self, lane: &Lane, activations: Vec<Activation>) -> bool {
-        self.core.push(lane, &activations).await
+        self.core.push(&Line::of(lane), &activations).await
+    }
+
+    async fn push_ahead(&self, lane: &Lane, activations: Vec<Activation>) -> bool {
+        let line = Line::ahead_of(lane).unwrap_or_else(|| Line::of(lane));
+        self.core.push(&line, &activations).await
     }
 
     async fn depth(&self, lane: &Lane) -> Option<u64> {
         let mut live = self.core.link.live()?;
-        let keys = self.core.keys(lane);
+        let keys = self.core.keys(&Line::of(lane));
         let mut ask = redis::pipe();
         ask.cmd("LLEN").arg(&keys.active);
         ask.cmd("ZCARD").arg(&keys.scheduled);
@@ -131,30 +139,32 @@ impl Queue for RedisQueue {
     async fn run(&self, pool: &str, handler: Arc<dyn Handler>, stop: BoxFuture<'static, ()>) {
         let pressure = Pressure::default();
         let stopping = CancellationToken::new();
-        // Also when this future is dropped: the lanes' workers go with it.
+        // Also when this future is dropped: the lines' workers go with it.
         let ended = stopping.clone().drop_guard();
-        let lane = |priority, handlers| {
+        let line = |priority, ahead, handlers| {
             let lane = Lane {
                 pool: pool.to_owned(),
                 priority,
             };
+            let line = Line { lane, ahead };
             let intake = Intake::new(
                 Arc::clone(&handler),
                 Arc::clone(&self.core),
-                lane,
+                line,
                 pressure.clone(),
             );
             worker::supervise(Arc::clone(&self.core), intake, handlers, stopping.clone())
         };
-        let lanes = futures::future::join(
-            lane(Priority::High, HIGH_HANDLERS),
-            lane(Priority::Low, LOW_HANDLERS),
+        let lines = futures::future::join3(
+            line(Priority::High, true, AHEAD_HANDLERS),
+            line(Priority::High, false, HIGH_HANDLERS),
+            line(Priority::Low, false, LOW_HANDLERS),
         );
         let stop = async {
             stop.await;
             drop(ended);
         };
-        futures::future::join(stop, lanes).await;
+        futures::future::join(stop, lines).await;
     }
 }
 

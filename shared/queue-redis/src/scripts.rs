@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{RedisResult, Script, Value};
 
-use crate::lane::Keys;
+use crate::lane::{Keys, SILENCE};
 
 /// Jobs that one script pushes or forgets: about a millisecond of Redis' time. Lua's `unpack`
 /// would fail at 8 000.
@@ -26,24 +26,43 @@ static RETIRE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("lua
 static TIDY: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("lua/tidy.lua")));
 static STALE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("lua/stale.lua")));
 
-/// Pushes at most [`STEP`] jobs under their ids and rings for them. False when the lane is full.
+/// What became of a push.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pushed {
+    Done,
+    /// The line has no room.
+    Full,
+    /// Not all workers take from the line.
+    Unserved,
+}
+
+/// Pushes at most [`STEP`] jobs under their ids and rings for them; where `unless_fewer` is given, not if fewer
+/// workers take from this line than from that one. Workers say by their own clocks when they were there, which is
+/// compared with the server's: one that is behind by more than [`SILENCE`] is not there.
 pub(crate) async fn push(
     connection: &mut MultiplexedConnection,
     keys: &Keys,
     jobs: &[(String, String)],
-) -> RedisResult<bool> {
+    unless_fewer: Option<&Keys>,
+) -> RedisResult<Pushed> {
     let mut call = PUSH.prepare_invoke();
     call.key(&keys.active)
         .key(&keys.scheduled)
         .key(&keys.data)
         .key(&keys.meta)
         .key(&keys.bell)
-        .arg(LANE_JOBS_MAX);
+        .key(&keys.workers)
+        .key(&unless_fewer.unwrap_or(keys).workers)
+        .arg(LANE_JOBS_MAX)
+        .arg(unless_fewer.map_or(0, |_| SILENCE.as_secs()));
     for (id, job) in jobs {
         call.arg(id).arg(job);
     }
-    let depth: i64 = call.invoke_async(connection).await?;
-    Ok(depth >= 0)
+    Ok(match call.invoke_async::<i64>(connection).await? {
+        -1 => Pushed::Full,
+        -2 => Pushed::Unserved,
+        _ => Pushed::Done,
+    })
 }
 
 /// Why a worker's wait at the bell is over. Neither means that nothing happened.

@@ -1,4 +1,4 @@
-//! apalis' worker of one lane, started again for as long as it takes.
+//! apalis' worker of one line, started again for as long as it takes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,7 +41,7 @@ const METADATA_SECONDS: u64 = 3_600;
 
 type Running = AbortOnDropHandle<Result<(), WorkerError>>;
 
-/// Works on a lane until `stop` is cancelled. Each life has a name of its own, for apalis refuses
+/// Works on a line until `stop` is cancelled. Each life has a name of its own, for apalis refuses
 /// one that it has seen lately; running handlers outlive the life that called them.
 pub(crate) async fn supervise(
     core: Arc<Core>,
@@ -50,7 +50,7 @@ pub(crate) async fn supervise(
     stop: CancellationToken,
 ) {
     let _closed = intake.closed.clone().drop_guard();
-    let keys = core.keys(&intake.lane);
+    let keys = core.keys(&intake.line);
     // Shared by all lives: a handler that outlives its life keeps its place.
     let slots = Arc::new(Semaphore::new(handlers));
     let mut backoff = Backoff::new(core.sources.clone(), 100, 2_000);
@@ -80,9 +80,9 @@ pub(crate) async fn supervise(
             short += 1;
         }
         if short == SHORT_LIVES {
-            let lane = &intake.lane;
+            let line = &intake.line;
             tracing::warn!(
-                ?lane,
+                ?line,
                 "jobs cannot be fetched though redis answers; trying on"
             );
         }
@@ -166,12 +166,12 @@ async fn attend(
             true
         }
         ended = &mut life.running => {
-            let lane = &intake.lane;
+            let line = &intake.line;
             match ended {
-                Ok(Ok(())) => tracing::debug!(?lane, "a worker ended"),
+                Ok(Ok(())) => tracing::debug!(?line, "a worker ended"),
                 // A Redis that went away ends every worker, and that is said where it is seen.
-                Ok(Err(error)) => tracing::debug!(?lane, %error, "a worker ended"),
-                Err(_) => tracing::error!(?lane, "a worker panicked"),
+                Ok(Err(error)) => tracing::debug!(?line, %error, "a worker ended"),
+                Err(_) => tracing::error!(?line, "a worker panicked"),
             }
             false
         }

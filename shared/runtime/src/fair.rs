@@ -3,8 +3,8 @@
 //! What a queue holds is served in the order in which it came. So that a tenant that floods it delays only
 //! itself, little is in the queue: what a lane does not need yet is kept here, in the process that pushes,
 //! and goes on the lane as workers empty it, tenant by tenant by their weights. How much a lane needs follows
-//! from how fast it is emptied. A tenant with little to do never waits here. All of it is a hint: what a
-//! process forgets when it ends, or has no room for, the sweep finds in the database.
+//! from how fast it is emptied. A tenant with little to do never waits here, and passes what is on the lane. All
+//! of it is a hint: what a process forgets when it ends, or has no room for, the sweep finds in the database.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -227,13 +227,16 @@ impl Shared {
             let is_stale = state.is_stale(now);
             for activation in activations {
                 let mut sessions = Vec::with_capacity(activation.sessions.len());
+                let mut ahead = Vec::new();
                 for key in activation.sessions {
                     if state.order.holds(key) {
                         continue;
                     }
                     let is_light = state.is_light(key.tenant, self.weight(key.tenant), now);
                     heavy += u64::from(!is_light);
-                    if is_light || (state.order.is_empty() && state.room > 0) {
+                    if is_light {
+                        ahead.push(key);
+                    } else if state.order.is_empty() && state.room > 0 {
                         state.room = state.room.saturating_sub(1);
                         sessions.push(key);
                     } else if state.order.len() < HELD_MAX {
@@ -245,6 +248,9 @@ impl Shared {
                 }
                 if !sessions.is_empty() {
                     admitted.passing.push(Activation { sessions });
+                }
+                if !ahead.is_empty() {
+                    admitted.ahead.push(Activation { sessions: ahead });
                 }
             }
             state.went(&admitted.passing);
@@ -308,6 +314,8 @@ impl Shared {
 struct Admitted {
     /// What goes on the lane now.
     passing: Vec<Activation>,
+    /// What goes ahead of it.
+    ahead: Vec<Activation>,
     /// Whether some of the rest could not be kept.
     refused: bool,
     /// Whether its caller has somebody look at the lane.
@@ -336,9 +344,11 @@ impl Queue for FairQueue {
             // Before anything is awaited: whoever pushes may go away.
             tokio::spawn(self.shared.clone().move_on(lane.clone()));
         }
-        let passing = admitted.passing;
-        let fits = passing.is_empty() || self.shared.inner.push(lane, passing).await;
-        fits && !admitted.refused
+        let (passing, ahead) = (admitted.passing, admitted.ahead);
+        let inner = &self.shared.inner;
+        let ahead = ahead.is_empty() || inner.push_ahead(lane, ahead).await;
+        let passing = passing.is_empty() || inner.push(lane, passing).await;
+        ahead && passing && !admitted.refused
     }
 
     async fn depth(&self, lane: &Lane) -> Option<u64> {

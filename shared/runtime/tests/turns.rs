@@ -48,6 +48,7 @@ struct Fifo {
     away: std::sync::atomic::AtomicBool,
     looks: std::sync::atomic::AtomicUsize,
     put: std::sync::atomic::AtomicUsize,
+    ahead: Mutex<Vec<SessionKey>>,
 }
 
 impl Fifo {
@@ -83,6 +84,15 @@ impl Queue for Fifo {
         self.came.notify_waiters();
         self.came.notify_one();
         true
+    }
+
+    async fn push_ahead(&self, lane: &Lane, activations: Vec<Activation>) -> bool {
+        let sessions = activations.iter().flat_map(|job| job.sessions.clone());
+        self.ahead
+            .lock()
+            .expect("nothing panics under it")
+            .extend(sessions);
+        self.push(lane, activations).await
     }
 
     async fn depth(&self, _: &Lane) -> Option<u64> {
@@ -296,6 +306,23 @@ async fn a_tenant_with_little_to_do_costs_no_look_at_the_lane() {
     }
     assert_eq!(fifo.sessions().len(), 20, "each went at once");
     assert_eq!(fifo.looks.load(std::sync::atomic::Ordering::Relaxed), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_sessions_of_a_tenant_pass_the_lane_and_a_flood_does_not() {
+    let clock = Arc::new(TokioClock(Instant::now()));
+    let fifo = Arc::new(Fifo::default());
+    let queue = FairQueue::new(fifo.clone(), clock.clone());
+    queue.push(&lane(), jobs(1, 0..1_000)).await;
+    for n in 0..3 {
+        clock.sleep(Duration::from_millis(100)).await;
+        queue.push(&lane(), jobs(2, n..n + 1)).await;
+    }
+    clock.sleep(Duration::from_secs(10)).await;
+    let ahead = fifo.ahead.lock().expect("nothing panics under it").clone();
+    let first = (0..4).map(|n| key(1, n));
+    let expected: Vec<_> = first.chain((0..3).map(|n| key(2, n))).collect();
+    assert_eq!(ahead, expected);
 }
 
 /// Clients that each send again as soon as the last send ended. What they push, many at once, comes at once and

@@ -77,11 +77,26 @@ impl FairOrder {
     /// Takes the session whose turn it is; `weight` says how many of a tenant are taken for each of one with
     /// weight 1.
     pub fn take(&mut self, weight: impl Fn(TenantId) -> u32) -> Option<SessionKey> {
-        let (start, tenant) = self.heads.pop_first()?;
+        self.take_of(|_| true, weight)
+    }
+
+    /// The same among the tenants that are allowed. The others keep their turns.
+    pub fn take_of(
+        &mut self,
+        is_allowed: impl Fn(TenantId) -> bool,
+        weight: impl Fn(TenantId) -> u32,
+    ) -> Option<SessionKey> {
+        let mut heads = self.heads.iter();
+        let head = *heads.find(|(_, tenant)| is_allowed(*tenant))?;
+        self.heads.remove(&head);
+        let (start, tenant) = head;
+        // Whoever was passed by is next, and has saved no more than that.
+        let start = start.max(self.now.saturating_sub(LENGTH));
         let line = self.lines.get_mut(&tenant)?;
         let key = line.sessions.pop_front()?;
         self.held.remove(&key);
-        self.now = start;
+        // Somebody who was passed by may begin earlier.
+        self.now = self.now.max(start);
         let weight = weight(tenant).clamp(1, WEIGHT_MAX);
         line.end = start + LENGTH / u64::from(weight);
         if !line.sessions.is_empty() {
@@ -141,6 +156,27 @@ mod tests {
         let taken: Vec<_> = (0..400).filter_map(|_| order.take(weight)).collect();
         let of_two = taken.iter().filter(|key| key.tenant.0 == 2).count();
         assert!((295..=305).contains(&of_two), "{of_two}");
+    }
+
+    #[test]
+    fn who_is_passed_by_keeps_the_turn() {
+        let mut order = FairOrder::default();
+        for n in 0..60 {
+            order.put(key(1, n));
+            order.put(key(2, n));
+        }
+        let second = |tenant: TenantId| tenant.0 == 2;
+        let passed: Vec<_> = (0..40)
+            .filter_map(|_| order.take_of(second, even))
+            .collect();
+        assert_eq!(passed.len(), 40);
+        assert_eq!(order.take(even), Some(key(1, 0)));
+        // Next, and not until it has caught up.
+        let next: Vec<_> = (0..10).filter_map(|_| order.take(even)).collect();
+        let of_one = next.iter().filter(|key| key.tenant.0 == 1).count();
+        assert!((5..=7).contains(&of_one), "{next:?}");
+        assert_eq!(order.take_of(|_| false, even), None);
+        assert_eq!(order.len(), 120 - 51);
     }
 
     #[test]

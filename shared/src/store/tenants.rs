@@ -67,6 +67,9 @@ pub trait Tenants: Send + Sync {
     /// time.
     async fn tenant_usage(&self, query: TenantUsageQuery) -> Result<TenantUsage>;
 
+    /// The first of a tenant's open sends from an id on; none where all have ended.
+    async fn first_open_send(&self, tenant: TenantId, from: SendId) -> Result<Option<SendId>>;
+
     /// Bytes of the blobs of a tenant.
     async fn tenant_bytes(&self, tenant: TenantId) -> Result<u64>;
 
@@ -130,6 +133,10 @@ macro_rules! tenants_methods {
             read tenant_usage(
                 query: $crate::store::TenantUsageQuery
             ) -> $crate::store::TenantUsage;
+            read first_open_send(
+                tenant: $crate::id::TenantId,
+                from: $crate::id::SendId
+            ) -> Option<$crate::id::SendId>;
             read tenant_bytes(tenant: $crate::id::TenantId) -> u64;
             write create_key(
                 key: $crate::store::NewKey,
@@ -241,13 +248,16 @@ pub struct TenantUsageQuery {
 impl TenantUsageQuery {
     /// That of the sends that were accepted from a time on, and before another one: ids begin with the time.
     pub fn accepted(tenant: TenantId, from: Timestamp, until: Timestamp) -> Self {
-        let first_id =
-            |at: Timestamp| Uuid::from_u128(u128::from(at.0.max(0).unsigned_abs()) << 80);
         Self {
             tenant,
-            from: first_id(from),
-            until: first_id(until),
+            from: Self::first_id(from),
+            until: Self::first_id(until),
         }
+    }
+
+    /// The first id of a time: those of earlier ones are smaller.
+    pub fn first_id(at: Timestamp) -> Uuid {
+        Uuid::from_u128(u128::from(at.0.max(0).unsigned_abs()) << 80)
     }
 }
 

@@ -88,6 +88,15 @@ impl Tenants for SqlStore {
         self.read(move |conn| Box::pin(usage(conn, query))).await
     }
 
+    async fn first_open_send(
+        &self,
+        tenant: TenantId,
+        from: SendId,
+    ) -> store::Result<Option<SendId>> {
+        self.read(move |conn| Box::pin(first_open(conn, tenant, from)))
+            .await
+    }
+
     async fn tenant_bytes(&self, tenant: TenantId) -> store::Result<u64> {
         self.read(move |conn| Box::pin(bytes(conn, tenant))).await
     }
@@ -373,6 +382,16 @@ pub(crate) async fn usage(conn: &mut Conn, query: TenantUsageQuery) -> Result<Te
         calls: count(&mut cells, "calls")?,
         usage: sum(&mut cells)?,
     })
+}
+
+async fn first_open(conn: &mut Conn, tenant: TenantId, from: SendId) -> Result<Option<SendId>> {
+    let row = statement(sql!("tenants/first_open"))
+        .bind(tenant.0)
+        .bind(from.0)
+        .fetch_optional(conn)
+        .await?;
+    row.map(|row| Cells::new(&row, "sends").get("send_id").map(SendId))
+        .transpose()
 }
 
 async fn bytes(conn: &mut Conn, tenant: TenantId) -> Result<u64> {

@@ -256,6 +256,15 @@ impl Tenants for ModelStore {
         Ok(found)
     }
 
+    async fn first_open_send(&self, tenant: TenantId, from: SendId) -> Result<Option<SendId>> {
+        let (state, _) = self.begin();
+        let sessions = state.sessions.values();
+        let mine = sessions.filter(|session| session.key.tenant == tenant);
+        let sends = mine.flat_map(|session| session.sends.iter());
+        let open = sends.filter(|(id, send)| **id >= from && send.finished_at.is_none());
+        Ok(open.map(|(id, _)| *id).min())
+    }
+
     async fn tenant_bytes(&self, tenant: TenantId) -> Result<u64> {
         let (state, _) = self.begin();
         let mine = state.blobs.iter().filter(|((of, _), _)| *of == tenant);

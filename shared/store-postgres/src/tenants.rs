@@ -115,6 +115,15 @@ impl Tenants for PostgresStore {
         })
     }
 
+    async fn first_open_send(&self, tenant: TenantId, from: SendId) -> Result<Option<SendId>> {
+        let first = || sql!("tenants/first_open").bind(tenant.0).bind(from.0);
+        let rows = fetch(&self.pools.streamers, first).await?;
+        let first = rows
+            .first()
+            .map(|row| Fields::new(row, "sends").take("send_id"));
+        Ok(first.transpose()?.map(SendId))
+    }
+
     async fn tenant_bytes(&self, tenant: TenantId) -> Result<u64> {
         let bytes = || sql!("tenants/bytes").bind(tenant.0);
         let rows = fetch(&self.pools.streamers, bytes).await?;

@@ -45,6 +45,7 @@ macro_rules! queue_suite {
             a_stop_is_prompt_and_leaves_the_rest_to_another_worker,
             two_workers_share_a_pool,
             a_full_worker_leaves_new_jobs_to_an_idle_one,
+            what_goes_ahead_passes_what_waits_for_a_slot,
         }
     };
 }

@@ -13,6 +13,9 @@ use mainspring_tests::suites::queue::server::{Server, queue};
 use redis::aio::MultiplexedConnection;
 use tokio::time::Instant;
 
+/// What a worker takes jobs from: both lanes, and what passes the high one.
+const LINES: usize = 3;
+
 /// A server, a queue on it, a pool and its worker.
 struct World {
     server: Server,
@@ -172,7 +175,7 @@ async fn an_idle_worker_wakes_at_once() {
     waits.sort();
     // The net below a lost ring would take 125 ms on average.
     assert!(waits[15] < Duration::from_millis(50), "{waits:?}");
-    assert_eq!(world.redis.counts().lives, 2, "one life per lane");
+    assert_eq!(world.redis.counts().lives, LINES, "one life per line");
     world.worker.stop().await;
 }
 
@@ -235,7 +238,7 @@ async fn a_push_into_a_stalled_server_is_bounded_and_the_next_ones_do_not_wait()
     let (took, ()) = futures::future::join(pushes, stall).await;
     assert!(took < Duration::from_millis(500), "{took:?}");
     world.serves().await;
-    assert_eq!(world.redis.counts().lives, 2, "the stall ended no life");
+    assert_eq!(world.redis.counts().lives, LINES, "the stall ended no life");
     world.worker.stop().await;
 }
 
@@ -303,7 +306,7 @@ async fn a_finished_job_leaves_nothing_once_it_is_tidied() {
         .unwrap();
     assert_eq!(held, [""; 0]);
     // Had an id not come back as it was given, its ack would have ended a life.
-    assert_eq!(world.redis.counts().lives, 2);
+    assert_eq!(world.redis.counts().lives, LINES);
 
     assert_eq!(world.redis.tidy().await, 301);
     assert_eq!(count(&mut connection, "HLEN", &world.key("data")).await, 0);
@@ -462,4 +465,46 @@ async fn a_janitor_ends_when_it_is_told_to() {
         .await
         .unwrap()
         .unwrap();
+}
+
+/// As while all workers are replaced by those of a release that takes what goes ahead, and back again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_to_go_ahead_goes_behind_unless_all_workers_take_it() {
+    let Some(server) = Server::start().await else {
+        return;
+    };
+    let queue: Arc<dyn Queue> = server.queue();
+    let (pool, keys) = (pool(), sessions(6));
+    let mut connection = server.connection().await;
+    let key = |name: &str| format!("mainspring:{{{pool}}}:hi:{name}");
+    until("a push", || {
+        queue.push_ahead(&high(&pool), activations(&keys[..1]))
+    })
+    .await;
+    let hear = r"return redis.call('ZADD', KEYS[1], redis.call('TIME')[1] - ARGV[1], ARGV[2])";
+    let hear = redis::Script::new(hear);
+    // The line that is heard of, the worker, how many seconds ago; what then waits behind and ahead.
+    let steps = [
+        ("workers", "old", 1, (2, 0)),
+        ("ahead:workers", "gone", 60, (3, 0)),
+        ("ahead:workers", "new", 1, (3, 1)),
+        ("workers", "old-2", 1, (4, 1)),
+        // The only one that took them is gone, and what waits there with it.
+        ("ahead:workers", "new", 60, (5, 0)),
+    ];
+    for (n, (line, worker, seconds, (behind, ahead))) in steps.into_iter().enumerate() {
+        let mut heard = hear.key(key(line));
+        let heard = heard.arg(seconds).arg(worker);
+        heard.invoke_async::<()>(&mut connection).await.unwrap();
+        let session = activations(&keys[n + 1..n + 2]);
+        assert!(queue.push_ahead(&high(&pool), session).await);
+        let waits = (
+            count(&mut connection, "LLEN", &key("active")).await,
+            count(&mut connection, "LLEN", &key("ahead:active")).await,
+        );
+        assert_eq!(waits, (behind, ahead), "{worker} {seconds}");
+        let data = count(&mut connection, "HLEN", &key("ahead:data")).await;
+        assert_eq!(data, ahead);
+    }
+    assert_eq!(queue.depth(&high(&pool)).await, Some(5));
 }

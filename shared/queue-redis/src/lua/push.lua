@@ -2,16 +2,33 @@
 -- Straight into the active list: through the scheduled set, as apalis' own push does it, a worker
 -- whose clock is behind the pusher's would not see the job yet.
 -- Rings for them: a token each, but no more tokens than jobs that wait.
--- KEYS: active list, scheduled set, data hash, prefix of the meta hashes, bell
--- ARGV: cap, then id and job of each
--- Returns the lane's length, or -1 when it was full.
-local cap = tonumber(ARGV[1])
+-- KEYS: active list, scheduled set, data hash, prefix of the meta hashes, bell, workers set, and that of the workers
+--   that have to be as many, for a line that not every release knows
+-- ARGV: cap, seconds of silence after which a worker is not there any more, or 0 to push whoever is there, then
+--   id and job of each
+-- Returns the lane's length, -1 when it was full, or -2 when not all workers take from it. What waits in a line that
+--   nobody takes from is forgotten, as the sweep brings it again.
+local cap, silence = tonumber(ARGV[1]), tonumber(ARGV[2])
+if silence > 0 then
+    local since = tonumber(redis.call('TIME')[1]) - silence
+    local takers = redis.call('ZCOUNT', KEYS[6], since, '+inf')
+    if takers == 0 then
+        for _, id in ipairs(redis.call('LRANGE', KEYS[1], 0, -1)) do
+            redis.call('DEL', KEYS[4] .. ':' .. id)
+            redis.call('HDEL', KEYS[3], id)
+        end
+        redis.call('DEL', KEYS[1], KEYS[5])
+    end
+    if takers == 0 or takers < redis.call('ZCOUNT', KEYS[7], since, '+inf') then
+        return -2
+    end
+end
 local depth = redis.call('LLEN', KEYS[1]) + redis.call('ZCARD', KEYS[2])
 if depth >= cap then
     return -1
 end
 local ids, data = {}, {}
-for i = 2, #ARGV, 2 do
+for i = 3, #ARGV, 2 do
     ids[#ids + 1] = ARGV[i]
     data[#data + 1] = ARGV[i]
     data[#data + 1] = ARGV[i + 1]

@@ -106,6 +106,7 @@ pub struct Recorder {
     slots: Semaphore,
     hold_ms: u64,
     panics: Mutex<Vec<SessionKey>>,
+    behind: Mutex<Vec<SessionKey>>,
     stopping: CancellationToken,
 }
 
@@ -118,6 +119,7 @@ impl Recorder {
             slots: Semaphore::new(slots),
             hold_ms,
             panics: Mutex::default(),
+            behind: Mutex::default(),
             stopping: CancellationToken::new(),
         })
     }
@@ -130,6 +132,11 @@ impl Recorder {
     /// The handler panics when it sees this session.
     pub fn panic_on(&self, key: SessionKey) {
         self.panics.lock().expect("nobody panics with it").push(key);
+    }
+
+    /// Where this session came ahead of others, the handler sends it behind.
+    pub fn send_behind(&self, key: SessionKey) {
+        self.behind.lock().expect("nobody panics with it").push(key);
     }
 
     /// Opens slots.
@@ -195,6 +202,15 @@ impl Handler for Recorder {
             self.admitted.send_modify(|admitted| admitted.push(key));
         }
         Disposition::Done
+    }
+
+    /// There is always a slot left for these.
+    async fn handle_ahead(&self, activation: Activation) -> (Disposition, Vec<SessionKey>) {
+        let behind = self.behind.lock().expect("nobody panics with it").clone();
+        let sessions = activation.sessions.into_iter();
+        let (behind, ahead): (Vec<_>, Vec<_>) = sessions.partition(|key| behind.contains(key));
+        self.admitted.send_modify(|admitted| admitted.extend(ahead));
+        (Disposition::Done, behind)
     }
 }
 

@@ -198,3 +198,34 @@ pub async fn a_full_worker_leaves_new_jobs_to_an_idle_one(queue: Arc<dyn Queue>)
         worker.stop().await;
     }
 }
+
+/// A worker whose handlers all wait still takes what is put ahead; what it sends behind waits with the others.
+pub async fn what_goes_ahead_passes_what_waits_for_a_slot(queue: Arc<dyn Queue>) {
+    let (pool, recorder) = (pool(), Recorder::new(0, 0));
+    let lane = high(&pool);
+    let worker = Worker::start(&queue, &pool, &recorder);
+    let kept = sessions(20 * 16);
+    for sessions in kept.chunks(16) {
+        push(&*queue, &lane, sessions).await;
+    }
+    until("handlers that wait", || async { recorder.called() >= 6 }).await;
+    // Until the worker has said that it takes these they go behind.
+    until("one that passes", || async {
+        let key = session();
+        assert!(queue.push_ahead(&lane, activations(&[key])).await);
+        pause(50).await;
+        recorder.admitted().contains(&key)
+    })
+    .await;
+    let (light, heavy) = (sessions(20), session());
+    recorder.send_behind(heavy);
+    for key in [heavy].iter().chain(&light) {
+        assert!(queue.push_ahead(&lane, activations(&[*key])).await);
+    }
+    recorder.saw(&light).await;
+    assert!(!recorder.admitted().contains(&heavy));
+    recorder.open(1_000);
+    recorder.saw(&kept).await;
+    recorder.saw(&[heavy]).await;
+    worker.stop().await;
+}

@@ -110,6 +110,14 @@ pub async fn what_sends_used_is_summed_by_a_range_of_their_ids(store: &dyn Inspe
     assert_eq!(two.usage.cost_usd, one.usage.cost_usd.map(|usd| usd * 2.0));
     let open = used(store, MINE, 4, 9).await;
     assert_eq!((open.sends, open.calls), (1, 0));
+    let first = async |tenant, from: u128| {
+        let first = store.first_open_send(tenant, send(from)).await;
+        first.expect("the store answers")
+    };
+    assert_eq!(first(MINE, 1).await, Some(send(4)), "the others have ended");
+    assert_eq!(first(MINE, 4).await, Some(send(4)));
+    assert_eq!(first(MINE, 5).await, None);
+    assert_eq!(first(TenantId(2), 1).await, None);
     assert_eq!(used(store, TenantId(2), 1, 9).await, TenantUsage::default());
     assert_eq!(
         store.tenant_bytes(MINE).await.expect("the store answers"),
