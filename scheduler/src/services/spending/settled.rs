@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
 use mainspring_shared::id::{SendId, TenantId};
 use mainspring_shared::store::{Result, Store, TenantUsage, TenantUsageQuery};
 use mainspring_shared::time::Timestamp;
@@ -35,16 +34,14 @@ pub(super) struct Sum {
 }
 
 /// The sends of a tenant.
-#[async_trait]
 pub(super) trait Book: Sync {
     /// The first open one from an id on.
-    async fn first_open(&self, from: Uuid) -> Result<Option<Uuid>>;
+    fn first_open(&self, from: Uuid) -> impl Future<Output = Result<Option<Uuid>>> + Send;
 
     /// What those cost whose ids lie in a range.
-    async fn used(&self, from: Uuid, until: Uuid) -> Result<TenantUsage>;
+    fn used(&self, from: Uuid, until: Uuid) -> impl Future<Output = Result<TenantUsage>> + Send;
 }
 
-#[async_trait]
 impl Book for (&dyn Store, TenantId) {
     async fn first_open(&self, from: Uuid) -> Result<Option<Uuid>> {
         let first = self.0.first_open_send(self.1, SendId(from)).await?;
@@ -127,7 +124,6 @@ mod tests {
         TenantUsageQuery::first_id(Timestamp(at))
     }
 
-    #[async_trait]
     impl Book for Sends {
         async fn first_open(&self, from: Uuid) -> Result<Option<Uuid>> {
             let open = self.all.iter().filter(|(_, _, is_open)| *is_open);
