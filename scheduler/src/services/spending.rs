@@ -308,7 +308,7 @@ async fn since(app: &App, tenant: TenantId, from: Timestamp) -> Result<Sum, Erro
         known.settled.retain(|from, _| *from >= yesterday);
         known.settled.get(&from).copied()
     });
-    let book = (app.store.as_ref(), tenant);
+    let book = (app.store.clone(), tenant);
     let (settled, sum) = Settled::sum(known, &book, (from, now), time).await?;
     with(app, tenant, |known| known.settled.insert(from, settled));
     Ok(sum)

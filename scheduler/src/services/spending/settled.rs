@@ -1,7 +1,9 @@
 //! What sends cost, without summing a tenant's history each time: what ended sends cost is summed once.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use mainspring_shared::id::{SendId, TenantId};
 use mainspring_shared::store::{Result, Store, TenantUsage, TenantUsageQuery};
 use mainspring_shared::time::Timestamp;
@@ -36,26 +38,28 @@ pub(super) struct Sum {
 /// The sends of a tenant.
 pub(super) trait Book: Sync {
     /// The first open one from an id on.
-    fn first_open(&self, from: Uuid) -> impl Future<Output = Result<Option<Uuid>>> + Send;
+    fn first_open(&self, from: Uuid) -> BoxFuture<'_, Result<Option<Uuid>>>;
 
     /// What those cost whose ids lie in a range.
-    fn used(&self, from: Uuid, until: Uuid) -> impl Future<Output = Result<TenantUsage>> + Send;
+    fn used(&self, from: Uuid, until: Uuid) -> BoxFuture<'_, Result<TenantUsage>>;
 }
 
-impl Book for (&dyn Store, TenantId) {
-    async fn first_open(&self, from: Uuid) -> Result<Option<Uuid>> {
-        let first = self.0.first_open_send(self.1, SendId(from)).await?;
-        Ok(first.map(|send| send.0))
+impl Book for (Arc<dyn Store>, TenantId) {
+    fn first_open(&self, from: Uuid) -> BoxFuture<'_, Result<Option<Uuid>>> {
+        Box::pin(async move {
+            let first = self.0.first_open_send(self.1, SendId(from)).await?;
+            Ok(first.map(|send| send.0))
+        })
     }
 
-    async fn used(&self, from: Uuid, until: Uuid) -> Result<TenantUsage> {
+    fn used(&self, from: Uuid, until: Uuid) -> BoxFuture<'_, Result<TenantUsage>> {
         let tenant = self.1;
         let query = TenantUsageQuery {
             tenant,
             from,
             until,
         };
-        self.0.tenant_usage(query).await
+        self.0.tenant_usage(query)
     }
 }
 
@@ -64,7 +68,7 @@ impl Settled {
     /// send that stays open has those behind it be read each time.
     pub(super) async fn sum(
         known: Option<Self>,
-        book: &impl Book,
+        book: &dyn Book,
         (from, now): (Timestamp, Timestamp),
         time: Duration,
     ) -> Result<(Self, Sum)> {
@@ -108,6 +112,7 @@ fn both(one: TenantUsage, other: TenantUsage) -> TenantUsage {
 
 #[cfg(test)]
 mod tests {
+    use std::future::ready;
     use std::sync::Mutex;
 
     use super::*;
@@ -125,13 +130,13 @@ mod tests {
     }
 
     impl Book for Sends {
-        async fn first_open(&self, from: Uuid) -> Result<Option<Uuid>> {
+        fn first_open(&self, from: Uuid) -> BoxFuture<'_, Result<Option<Uuid>>> {
             let open = self.all.iter().filter(|(_, _, is_open)| *is_open);
             let open = open.map(|(at, ..)| id(*at)).filter(|id| *id >= from);
-            Ok(open.min())
+            Box::pin(ready(Ok(open.min())))
         }
 
-        async fn used(&self, from: Uuid, until: Uuid) -> Result<TenantUsage> {
+        fn used(&self, from: Uuid, until: Uuid) -> BoxFuture<'_, Result<TenantUsage>> {
             let mut used = TenantUsage::default();
             let range = from..until;
             for (_, tokens, _) in self.all.iter().filter(|(at, ..)| range.contains(&id(*at))) {
@@ -139,7 +144,7 @@ mod tests {
                 used.sends += 1;
                 used.usage.input_tokens += tokens;
             }
-            Ok(used)
+            Box::pin(ready(Ok(used)))
         }
     }
 
