@@ -14,7 +14,7 @@ use redis::aio::MultiplexedConnection;
 use tokio::time::Instant;
 
 /// What a worker takes jobs from: both lanes, and what passes the high one.
-const LINES: usize = 3;
+const LINES: u64 = 3;
 
 /// A server, a queue on it, a pool and its worker.
 struct World {
