@@ -477,8 +477,9 @@ async fn what_is_to_go_ahead_goes_behind_unless_all_workers_take_it() {
     let (pool, keys) = (pool(), sessions(6));
     let mut connection = server.connection().await;
     let key = |name: &str| format!("mainspring:{{{pool}}}:hi:{name}");
+    let lane = high(&pool);
     until("a push", || {
-        queue.push_ahead(&high(&pool), activations(&keys[..1]))
+        queue.push_ahead(&lane, activations(&keys[..1]))
     })
     .await;
     let hear = r"return redis.call('ZADD', KEYS[1], redis.call('TIME')[1] - ARGV[1], ARGV[2])";
@@ -497,7 +498,7 @@ async fn what_is_to_go_ahead_goes_behind_unless_all_workers_take_it() {
         let heard = heard.arg(seconds).arg(worker);
         heard.invoke_async::<()>(&mut connection).await.unwrap();
         let session = activations(&keys[n + 1..n + 2]);
-        assert!(queue.push_ahead(&high(&pool), session).await);
+        assert!(queue.push_ahead(&lane, session).await);
         let waits = (
             count(&mut connection, "LLEN", &key("active")).await,
             count(&mut connection, "LLEN", &key("ahead:active")).await,
@@ -506,5 +507,5 @@ async fn what_is_to_go_ahead_goes_behind_unless_all_workers_take_it() {
         let data = count(&mut connection, "HLEN", &key("ahead:data")).await;
         assert_eq!(data, ahead);
     }
-    assert_eq!(queue.depth(&high(&pool)).await, Some(5));
+    assert_eq!(queue.depth(&lane).await, Some(5));
 }
