@@ -22,7 +22,9 @@ impl Clock for Hand {
         Duration::from_secs(self.0.load(Ordering::Relaxed))
     }
 
-    async fn sleep(&self, _: Duration) {}
+    async fn sleep(&self, _: Duration) {
+        std::future::pending().await
+    }
 }
 
 const LOUD: TenantId = TenantId(1);
