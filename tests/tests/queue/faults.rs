@@ -364,13 +364,18 @@ async fn the_description_of_a_worker_passes() {
     };
     world.serves().await;
     let mut connection = world.server.connection().await;
-    let described: Vec<String> = redis::cmd("KEYS")
-        .arg("*:workers:metadata:*")
-        .query_async(&mut connection)
-        .await
-        .unwrap();
-    assert_eq!(described.len(), 2);
-    for key in described {
+    let described = async || {
+        let mut keys = redis::cmd("KEYS");
+        let keys = keys.arg("*:workers:metadata:*");
+        let described = keys.query_async::<Vec<String>>(&mut connection.clone());
+        described.await.expect("keys")
+    };
+    let all = usize::try_from(LINES).expect("a few");
+    until("a description for each line", || async {
+        described().await.len() == all
+    })
+    .await;
+    for key in described().await {
         let ttl: i64 = redis::cmd("TTL")
             .arg(&key)
             .query_async(&mut connection)
