@@ -9,7 +9,7 @@ use mainspring_shared::message::Message;
 use mainspring_shared::session::fold;
 use mainspring_shared::session::projection::{Projected, Projection};
 use mainspring_shared::store::{
-    ClaimOutcome, ClaimSession, Claimed, Counters, Error, Result, Resumed, StartedSend,
+    ClaimOutcome, ClaimSession, Claimed, Counters, Error, Lost, Result, Resumed, StartedSend,
 };
 use mainspring_shared::time::Timestamp;
 use sqlx::PgConnection;
@@ -51,7 +51,7 @@ impl Doubtful {
                 .bind(tenants.clone())
                 .bind(sessions.clone())
                 .bind(tokens.clone())
-                .bind(vec![false; tokens.len()])
+                .bind(vec![Lost::Nothing.number(); tokens.len()])
         })
         .await;
         if given.is_err() {
