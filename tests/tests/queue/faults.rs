@@ -367,7 +367,8 @@ async fn the_description_of_a_worker_passes() {
     let described = async || {
         let mut keys = redis::cmd("KEYS");
         let keys = keys.arg("*:workers:metadata:*");
-        let described = keys.query_async::<Vec<String>>(&mut connection.clone());
+        let mut connection = connection.clone();
+        let described = keys.query_async::<Vec<String>>(&mut connection);
         described.await.expect("keys")
     };
     let all = usize::try_from(LINES).expect("a few");
