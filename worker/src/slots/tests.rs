@@ -2,7 +2,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use futures::FutureExt as _;
+use futures::FutureExt;
 use mainspring_shared::id::SessionId;
 use mainspring_shared::time::Timestamp;
 use uuid::Uuid;
@@ -23,7 +23,7 @@ impl Clock for Hand {
     }
 
     async fn sleep(&self, _: Duration) {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 
@@ -124,7 +124,7 @@ fn slots_go_to_those_who_wait_in_the_turns_of_their_tenants() {
     taken.pop();
     let ready: Vec<_> = loud
         .iter_mut()
-        .filter_map(|waiting| waiting.now_or_never())
+        .filter_map(FutureExt::now_or_never)
         .collect();
     assert!(matches!(ready[..], [Some(_)]), "{ready:?}");
     taken.pop();
