@@ -169,7 +169,10 @@ pub(crate) fn pools(settings: &Settings) -> Result<Pools> {
         planned.clone().options(timeout)
     };
     let readers = within(settings.read_timeout);
-    let auditors = within(settings.audit_timeout);
+    // An audit compares rows that were put aside under the names of tables, of which the planner knows nothing: it
+    // takes them for few, and would look through all of one for each of the other. A session of 1 200 sends took
+    // 4.1 s so, and 0.16 s without.
+    let auditors = within(settings.audit_timeout).options([("enable_nestloop", "off")]);
     let silence = Arc::new(Silence::default());
     let pool = |connections: u32, timeout: Duration, options| {
         let heard = silence.clone();
