@@ -9,6 +9,8 @@ mod content;
 mod dispatched;
 mod extracting;
 pub mod fold;
+#[cfg(test)]
+mod hand;
 pub mod hook;
 mod learning;
 mod live;

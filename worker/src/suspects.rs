@@ -124,28 +124,8 @@ impl Drop for Admitted {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU64, Ordering};
-
-    use async_trait::async_trait;
-    use mainspring_shared::time::Timestamp;
-
     use super::*;
-
-    #[derive(Debug, Default)]
-    struct Hand(AtomicU64);
-
-    #[async_trait]
-    impl Clock for Hand {
-        fn now(&self) -> Timestamp {
-            Timestamp(0)
-        }
-
-        fn monotonic(&self) -> Duration {
-            Duration::from_secs(self.0.load(Ordering::Relaxed))
-        }
-
-        async fn sleep(&self, _: Duration) {}
-    }
+    use crate::hand::Hand;
 
     fn suspects() -> (Arc<Hand>, Arc<Suspects>) {
         let hand = Arc::new(Hand::default());
@@ -172,7 +152,7 @@ mod tests {
                 held.push(admitted);
             }
             counts.push(held.len() - before);
-            hand.0.fetch_add(10, Ordering::Relaxed);
+            hand.pass(Duration::from_secs(10));
         }
         assert_eq!(counts, [1, 3, 9, 27, 81]);
     }
@@ -182,7 +162,7 @@ mod tests {
         let (hand, suspects) = suspects();
         let last = taken(&suspects, 4).expect("nobody else is there");
         assert!(taken(&suspects, 2).is_none());
-        hand.0.store(39, Ordering::Relaxed);
+        hand.at(Duration::from_secs(39));
         assert!(taken(&suspects, 2).is_none(), "its probation is longer");
         drop(last);
         let other = taken(&suspects, 3).expect("it was left");

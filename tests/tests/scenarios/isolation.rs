@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use mainspring_shared::agent::{AgentSpec, Isolation};
 use mainspring_shared::error::Code;
+use mainspring_shared::id::SessionKey;
 use mainspring_shared::message::Role::Tool as ToolRole;
 use mainspring_shared::message::plain_text;
-use mainspring_shared::send::{SendStatus, StopReason};
+use mainspring_shared::send::{SendRecord, SendStatus, StopReason};
 use mainspring_shared::step::StepKind;
 use mainspring_shared::tool::schema::any_object;
 use mainspring_shared::tool::{DeclaredTool, Repeat, ToolEntry};
@@ -145,6 +146,12 @@ fn plan(rounds: &Value) -> String {
     format!("plan {rounds}")
 }
 
+/// A send that makes these calls, at its end.
+async fn ended(world: &World, key: SessionKey, calls: &Value) -> SendRecord {
+    let id = world.send(key, &plan(calls)).await;
+    world.settle(&[id]).await.remove(0)
+}
+
 async fn results(world: &World) -> Vec<String> {
     let session = world.dump().await.sessions.remove(0);
     let told = session.messages.iter().filter(|m| m.role == ToolRole);
@@ -160,8 +167,7 @@ async fn calls_of_an_isolated_agent_are_made_in_its_cell_or_not_at_all() {
     let _worker = world.worker("w", world.store.clone());
     let calls =
         json!([[["look", {}], ["put", {}], ["act", {}], ["slow", {}], ["todo", {"items": []}]]]);
-    let id = world.send(key, &plan(&calls)).await;
-    let record = world.settle(&[id]).await.remove(0);
+    let record = ended(&world, key, &calls).await;
     assert_eq!(record.status, SendStatus::Completed, "{:?}", record.error);
     let told = results(&world).await;
     assert_eq!(
@@ -173,7 +179,7 @@ async fn calls_of_an_isolated_agent_are_made_in_its_cell_or_not_at_all() {
     assert_eq!(world.acts.all(), []);
     let owner = CellOwner {
         session: key,
-        send: id,
+        send: record.id,
     };
     assert_eq!(*cells.entered.lock().unwrap(), [owner]);
 
@@ -193,8 +199,7 @@ async fn after_the_death_of_a_cell_nothing_is_done_twice_that_may_not_be() {
     let key = world.session(agent(Isolation::Process)).await;
     let _worker = world.worker("w", world.store.clone());
     let calls = json!([[["put", {}], ["act", {}]], [["look", {}]]]);
-    let id = world.send(key, &plan(&calls)).await;
-    let record = world.settle(&[id]).await.remove(0);
+    let record = ended(&world, key, &calls).await;
     assert_eq!(record.status, SendStatus::Completed, "{:?}", record.error);
     let told = results(&world).await;
     assert_eq!(told[0], "put in a cell");
@@ -222,8 +227,7 @@ async fn a_call_under_which_every_cell_dies_ends_its_send() {
     let world = world(&cells).await;
     let key = world.session(agent(Isolation::Process)).await;
     let _worker = world.worker("w", world.store.clone());
-    let id = world.send(key, &plan(&json!([[["look", {}]]]))).await;
-    let record = world.settle(&[id]).await.remove(0);
+    let record = ended(&world, key, &json!([[["look", {}]]])).await;
     assert_eq!(record.status, SendStatus::Failed);
     assert_eq!(record.stop_reason, Some(StopReason::WorkerCrashLimit));
     let code = record.error.map(|error| error.code);
@@ -237,8 +241,7 @@ async fn a_worker_that_cannot_isolate_fails_the_send_and_asks_no_model() {
     let world = World::new().await;
     let key = world.session(agent(Isolation::Process)).await;
     let _worker = world.worker("w", world.store.clone());
-    let id = world.send(key, &plan(&json!([[["look", {}]]]))).await;
-    let record = world.settle(&[id]).await.remove(0);
+    let record = ended(&world, key, &json!([[["look", {}]]])).await;
     let error = record.error.expect("it failed");
     assert_eq!(error.code, Code::IsolationUnavailable);
     assert!(
@@ -268,14 +271,12 @@ async fn a_cell_that_does_not_start_is_tried_again_and_not_for_ever() {
     let world = world(&cells).await;
     let key = world.session(agent(Isolation::Process)).await;
     let _worker = world.worker("w", world.store.clone());
-    let id = world.send(key, &plan(&json!([[["act", {}]]]))).await;
-    let record = world.settle(&[id]).await.remove(0);
+    let record = ended(&world, key, &json!([[["act", {}]]])).await;
     assert_eq!(record.status, SendStatus::Completed, "{:?}", record.error);
     assert_eq!(results(&world).await, ["act in a cell"]);
 
     *cells.refused.lock().unwrap() = u32::MAX;
-    let id = world.send(key, &plan(&json!([[["act", {}]]]))).await;
-    let record = world.settle(&[id]).await.remove(0);
+    let record = ended(&world, key, &json!([[["act", {}]]])).await;
     let code = record.error.map(|error| error.code);
     assert_eq!(code, Some(Code::IsolationUnavailable));
     assert_eq!(cells.made("act").len(), 1);
@@ -289,8 +290,7 @@ async fn a_send_waits_for_a_cell_as_a_row_however_long_all_are_in_use() {
     let world = world(&cells).await;
     let key = world.session(agent(Isolation::Process)).await;
     let _worker = world.worker("w", world.store.clone());
-    let id = world.send(key, &plan(&json!([[["act", {}]]]))).await;
-    let record = world.settle(&[id]).await.remove(0);
+    let record = ended(&world, key, &json!([[["act", {}]]])).await;
     assert_eq!(record.status, SendStatus::Completed, "{:?}", record.error);
     assert_eq!(cells.made("act").len(), 1);
     assert_eq!(*cells.busy.lock().unwrap(), 0);
@@ -308,8 +308,7 @@ async fn a_child_is_isolated_like_its_parent() {
     let _worker = world.worker("w", world.store.clone());
     let task = format!("plan {}", json!([[["look", {}]]]));
     let calls = json!([[["spawn_agent", {"task": task}]]]);
-    let id = world.send(key, &plan(&calls)).await;
-    let record = world.settle(&[id]).await.remove(0);
+    let record = ended(&world, key, &calls).await;
     assert_eq!(record.status, SendStatus::Completed, "{:?}", record.error);
     assert_eq!(cells.made("look").len(), 1);
     assert_eq!(world.acts.all(), []);

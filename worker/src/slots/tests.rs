@@ -1,5 +1,4 @@
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use futures::FutureExt;
@@ -8,24 +7,7 @@ use mainspring_shared::time::Timestamp;
 use uuid::Uuid;
 
 use super::*;
-
-#[derive(Debug, Default)]
-struct Hand(AtomicU64);
-
-#[async_trait]
-impl Clock for Hand {
-    fn now(&self) -> Timestamp {
-        Timestamp(0)
-    }
-
-    fn monotonic(&self) -> Duration {
-        Duration::from_secs(self.0.load(Ordering::Relaxed))
-    }
-
-    async fn sleep(&self, _: Duration) {
-        std::future::pending::<()>().await;
-    }
-}
+use crate::hand::Hand;
 
 const LOUD: TenantId = TenantId(1);
 const QUIET: TenantId = TenantId(2);
@@ -70,15 +52,15 @@ fn a_tenant_that_is_alone_has_all_and_leaves_some_as_soon_as_another_comes() {
     loud.truncate(20);
     let more = all(&slots, LOUD);
     assert_eq!(more.len(), 6, "all but four of 32");
-    hand.0.store(300, Ordering::Relaxed);
+    hand.at(Duration::from_mins(5));
     assert!(
         slots.try_take(LOUD).is_none(),
         "the other one is at it still"
     );
     drop((quiet, more));
-    hand.0.store(359, Ordering::Relaxed);
+    hand.at(Duration::from_secs(359));
     assert_eq!(all(&slots, LOUD).len(), 8);
-    hand.0.store(360, Ordering::Relaxed);
+    hand.at(Duration::from_mins(6));
     assert_eq!(all(&slots, LOUD).len(), 12, "it is alone again");
 }
 

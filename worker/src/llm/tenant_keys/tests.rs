@@ -1,12 +1,10 @@
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use async_trait::async_trait;
 use mainspring_runtime::{OsEntropy, SystemClock};
 use mainspring_shared::store::{ProviderKeys as _, SetProviderKey};
-use mainspring_shared::time::Timestamp;
 use mainspring_store_model::ModelStore;
 
 use super::*;
+use crate::hand::Hand;
 use crate::llm::{Chunk, Keyed, Reply, Request, bare_request};
 
 /// A model that knows its key, and answers nothing.
@@ -34,25 +32,6 @@ impl Model for WithKey {
 impl Keyed for WithKey {
     fn with_key(&self, key: &Secret) -> Result<Arc<dyn Model>, Error> {
         Ok(Arc::new(Self(key.clone())))
-    }
-}
-
-/// A clock that is moved by hand, in milliseconds.
-#[derive(Debug, Default)]
-struct Hand(AtomicU64);
-
-#[async_trait]
-impl Clock for Hand {
-    fn now(&self) -> Timestamp {
-        Timestamp(0)
-    }
-
-    fn monotonic(&self) -> Duration {
-        Duration::from_millis(self.0.load(Ordering::Relaxed))
-    }
-
-    async fn sleep(&self, _: Duration) {
-        std::future::pending::<()>().await;
     }
 }
 
@@ -109,7 +88,7 @@ impl World {
 
     fn later(&self, time: Duration) {
         let ms = u64::try_from(time.as_millis()).expect("it is short");
-        self.clock.0.fetch_add(ms, Ordering::Relaxed);
+        self.clock.pass(Duration::from_millis(ms));
     }
 }
 
