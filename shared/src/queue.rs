@@ -39,6 +39,13 @@ pub struct Lane {
     pub priority: Priority,
 }
 
+impl Lane {
+    /// Whether jobs can pass those that wait in it. What is low waits for the high lane anyway.
+    pub const fn has_way_past(&self) -> bool {
+        matches!(self.priority, Priority::High)
+    }
+}
+
 /// What a handler says of a job. There is no failure: what went wrong is a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Disposition {
@@ -70,7 +77,7 @@ pub trait Queue: Send + Sync + fmt::Debug {
     async fn push(&self, lane: &Lane, activations: Vec<Activation>) -> bool;
 
     /// The same for sessions of tenants that have little to do, which are to pass what waits in the lane. A
-    /// queue, or a priority, that has no way past puts them behind.
+    /// queue or lane that has no way past puts them behind.
     async fn push_ahead(&self, lane: &Lane, activations: Vec<Activation>) -> bool {
         self.push(lane, activations).await
     }

@@ -103,7 +103,7 @@ pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Resul
     }
     let spans = collector.received.load(Ordering::Relaxed);
     ensure!(spans > 0, "the collector got nothing");
-    emit(json!({ "measure": "features.telemetry.received", "unit": "MiB", "median": spans >> 20 }));
+    emit(json!({ "measure": "features.received", "unit": "MiB", "median": spans >> 20 }));
     bench.cluster.audit()
 }
 

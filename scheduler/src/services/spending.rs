@@ -1,10 +1,10 @@
 //! What tenants have spent, held against their limits of tokens, money and bytes.
 //!
 //! A limit is looked at when a send is accepted or a blob is stored, and only of tenants that have one. What they
-//! used is read at most every two seconds by each scheduler, and what ended sends used only once in some minutes. Money is what the ledger says that workers reserve from
-//! before each call; until the first call of a month it is what the usage of the month's sends says, of earlier days
-//! read more rarely. Here it only saves sends that could do nothing: that no limit is passed is the workers'
-//! affair.
+//! used is read at most every two seconds by each scheduler, and what ended sends used only once in some minutes. Money
+//! is what the ledger says that workers reserve from before each call; until the first call of a month it is what the
+//! usage of the month's sends says, of earlier days read more rarely. Here it only saves sends that could do nothing:
+//! that no limit is passed is the workers' affair.
 
 mod settled;
 

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use futures::future::{BoxFuture, join, join_all};
-use mainspring_shared::agent::Priority;
 use mainspring_shared::queue::{Activation, Handler, Lane, Queue};
 use tokio_util::sync::CancellationToken;
 
@@ -49,10 +48,10 @@ impl Queue for LocalQueue {
     }
 
     async fn push_ahead(&self, lane: &Lane, activations: Vec<Activation>) -> bool {
-        let line = match lane.priority {
-            Priority::High => Line::Ahead,
-            // It waits for what is high anyway.
-            Priority::Low => Line::Lane(Priority::Low),
+        let line = if lane.has_way_past() {
+            Line::Ahead
+        } else {
+            Line::Lane(lane.priority)
         };
         self.pool(&lane.pool)
             .is_some_and(|pool| pool.push(line, &activations))

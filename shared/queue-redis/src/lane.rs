@@ -21,8 +21,7 @@ pub(crate) const REGISTRY: &str = "core:apalis:queues:list";
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Line {
     pub(crate) lane: Lane,
-    /// For jobs that pass the lane's others. Only the high lane has such a line: what is low waits for the high
-    /// one anyway.
+    /// For jobs that pass the lane's others.
     pub(crate) ahead: bool,
 }
 
@@ -37,7 +36,7 @@ impl Line {
 
     /// The one that passes it, if there is one.
     pub(crate) fn ahead_of(lane: &Lane) -> Option<Self> {
-        (lane.priority == Priority::High).then(|| Self {
+        lane.has_way_past().then(|| Self {
             lane: lane.clone(),
             ahead: true,
         })

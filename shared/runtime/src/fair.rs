@@ -234,9 +234,9 @@ impl Shared {
                     }
                     let is_light = state.is_light(key.tenant, self.weight(key.tenant), now);
                     heavy += u64::from(!is_light);
-                    if is_light {
+                    if is_light && lane.has_way_past() {
                         ahead.push(key);
-                    } else if state.order.is_empty() && state.room > 0 {
+                    } else if is_light || (state.order.is_empty() && state.room > 0) {
                         state.room = state.room.saturating_sub(1);
                         sessions.push(key);
                     } else if state.order.len() < HELD_MAX {

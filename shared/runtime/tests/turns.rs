@@ -319,10 +319,21 @@ async fn the_first_sessions_of_a_tenant_pass_the_lane_and_a_flood_does_not() {
         queue.push(&lane(), jobs(2, n..n + 1)).await;
     }
     clock.sleep(Duration::from_secs(10)).await;
-    let ahead = fifo.ahead.lock().expect("nothing panics under it").clone();
+    let ahead = || fifo.ahead.lock().expect("nothing panics under it").clone();
     let first = (0..4).map(|n| key(1, n));
     let expected: Vec<_> = first.chain((0..3).map(|n| key(2, n))).collect();
-    assert_eq!(ahead, expected);
+    assert_eq!(ahead(), expected);
+    // In the low lane they go at once, and behind.
+    let low = Lane {
+        priority: Priority::Low,
+        ..lane()
+    };
+    queue.push(&low, jobs(3, 0..2)).await;
+    assert_eq!(ahead(), expected);
+    assert_eq!(
+        fifo.sessions()[fifo.sessions().len() - 2..],
+        [key(3, 0), key(3, 1)]
+    );
 }
 
 /// Clients that each send again as soon as the last send ended. What they push, many at once, comes at once and
