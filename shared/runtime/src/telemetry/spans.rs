@@ -354,7 +354,6 @@ fn fired(late_ms: u64, name: impl FnOnce(&Span)) -> Span {
 
 #[cfg(test)]
 mod tests {
-    use std::fmt;
     use std::sync::{Arc, Mutex, PoisonError};
 
     use mainspring_shared::id::{SessionId, TenantId};
@@ -364,7 +363,7 @@ mod tests {
     use tracing_subscriber::layer::SubscriberExt as _;
     use uuid::Uuid;
 
-    use super::super::{TelemetrySettings, logs, traceparent, traces};
+    use super::super::{traceparent, traces};
     use super::*;
 
     const ORIGIN: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -518,31 +517,5 @@ mod tests {
         let run = kept.named("invoke_workflow report");
         assert_eq!(attribute(&run, genai::RUN_STARTS).as_deref(), Some("2"));
         assert_eq!(run.links.links.len(), 1);
-    }
-
-    struct Unseen;
-
-    impl Display for Unseen {
-        fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
-            panic!("it is formatted");
-        }
-    }
-
-    #[test]
-    fn without_an_exporter_spans_are_off_whatever_is_logged() {
-        let settings = TelemetrySettings {
-            log: "trace".to_owned(),
-            ..TelemetrySettings::default()
-        };
-        let layers = vec![logs(&settings, std::io::sink).expect("a filter")];
-        let subscriber = tracing_subscriber::registry().with(layers);
-        tracing::subscriber::with_default(subscriber, || {
-            let send = invoke_agent(&invocation(), Propagation::Link);
-            assert!(send.is_disabled());
-            assert!(chat(session(), "main", "m", 1).is_disabled());
-            let unseen = info_span!(target: TARGET, "unseen", value = %Unseen);
-            assert!(unseen.is_disabled());
-            assert_eq!(send.in_scope(traceparent), None);
-        });
     }
 }
