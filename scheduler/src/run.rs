@@ -50,7 +50,13 @@ pub fn start(parts: Parts, lifecycle: &Lifecycle) -> (Arc<App>, Loops) {
     let app = Arc::new_cyclic(|app| App {
         limits: crate::services::limits::KnownLimits::default(),
         spending: crate::services::spending::KnownSpending::default(),
-        acceptor: Acceptor::new(app, parts.store.clone(), parts.clock.clone(), &parts.config),
+        acceptor: Acceptor::new(
+            app,
+            parts.store.clone(),
+            parts.clock.clone(),
+            parts.entropy.clone(),
+            &parts.config,
+        ),
         watch: Watch::new(parts.store.clone()),
         keepers: Keepers::default(),
         lately: Lately::default(),

@@ -8,6 +8,7 @@ use mainspring_runtime::telemetry::{self, spans};
 use mainspring_runtime::{Group, Weight};
 use mainspring_shared::agent::{AgentRef, AgentSpec};
 use mainspring_shared::bus::StepNotice;
+use mainspring_shared::entropy::Entropy;
 use mainspring_shared::id::{SendId, SessionKey, TenantId};
 use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::send::{SendStatus, SendView};
@@ -23,7 +24,7 @@ use tracing::Instrument as _;
 
 use super::deliver::{Delivery, deliver, delivery};
 use super::dispatch::Dispatches;
-use super::limits::{self, Wanted, take_places};
+use super::limits::{PlaceTaker, take_place, take_places};
 use super::watch::{read_and_wait, wait_for};
 use crate::SchedulerConfig;
 use crate::app::{App, each};
@@ -61,7 +62,7 @@ pub struct Acceptor {
     /// Creations of sessions that share a transaction.
     creations: Group<Creation, Result<CreateOutcome, Error>>,
     /// Places of tenants that may have only so many open sends.
-    pub(super) places: Group<Wanted, Result<usize, Error>>,
+    pub(super) places: PlaceTaker,
     /// The tools that workers publish.
     tools: KnownTools,
 }
@@ -78,6 +79,7 @@ impl Acceptor {
         app: &std::sync::Weak<App>,
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
+        entropy: Arc<dyn Entropy>,
         config: &SchedulerConfig,
     ) -> Self {
         let group = || {
@@ -99,10 +101,10 @@ impl Acceptor {
         Self {
             group: group(),
             locked: group(),
+            places: PlaceTaker::new(store.clone(), clock.clone(), entropy),
             clock,
             permits: Arc::new(Semaphore::new(config.accepting_max)),
             batches: Semaphore::new(BATCHES_IN_FLIGHT),
-            places: limits::places(store.clone()),
             creations: Group::spawn(1, move |items: Vec<Creation>| {
                 let store = store.clone();
                 async move { each(&items, |items| store.create_sessions(items)).await }
@@ -320,11 +322,11 @@ pub struct Submitted {
 /// to `wait` for the send to settle. `held` is dropped once the send is stored.
 pub async fn submit<H>(
     app: &App,
-    item: AcceptSend,
+    mut item: AcceptSend,
     held: H,
     wait: Option<Duration>,
 ) -> Result<Submitted, Error> {
-    let (key, id) = (item.target.key(), item.id);
+    let key = item.target.key();
     if let Some(delivery) = delivery(&item) {
         let mut delivered = deliver(app, vec![delivery]).await;
         if let Some(joined) = delivered.pop().ok_or_else(Error::internal)?? {
@@ -349,9 +351,10 @@ pub async fn submit<H>(
         Target::Existing(_) => Vec::new(),
     };
     let agent = item.options.agent_ref().cloned();
+    let places = take_place(app, &mut item).await?;
+    let id = item.id;
     // The watcher is registered before the send exists, so that its end cannot be missed.
     let waiting = wait.map(|wait| (app.watch.send(id), wait));
-    let places = take_places(app, std::slice::from_ref(&item)).await?;
     if let Some(refusal) = places.refusal(id) {
         return Err(refusal);
     }

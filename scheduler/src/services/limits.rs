@@ -4,21 +4,24 @@
 //! request asks for (leaves of runs, children, sends of timers) is not held to them. For a tenant without a
 //! limit none of this costs a statement.
 
+mod ahead;
+mod places;
+
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
-use futures::future::join_all;
-use mainspring_runtime::Group;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{SendId, TenantId};
 use mainspring_shared::send::SendStatus;
-use mainspring_shared::store::{AcceptSend, ListSends, Store, places_by_tenant};
+use mainspring_shared::store::{AcceptSend, ListSends};
 use mainspring_shared::tenant::Limits;
 
 use crate::app::App;
 use crate::error::{Error, Quota};
 use crate::services::spending;
+
+pub(crate) use self::places::{PlaceTaker, Places};
 
 /// What a client is asked to wait whose tenant has no place for a send: some end every moment, and nobody knows
 /// which.
@@ -64,80 +67,62 @@ pub(crate) async fn take_places(app: &App, items: &[AcceptSend]) -> Result<Place
         return Ok(Places::default());
     };
     let tenant = first.target.key().tenant;
+    let max = match admit(app, tenant, items).await? {
+        Admission::Refused(places) => return Ok(places),
+        Admission::Within(max) => max,
+        Admission::Unlimited => return Ok(Places::default()),
+    };
+    let mut taken: Vec<SendId> = items.iter().map(|item| item.id).collect();
+    let count = app.acceptor.places.take(tenant, max, taken.clone()).await?;
+    let refused = new_among(app, items.get(count..).unwrap_or_default()).await?;
+    taken.truncate(count);
+    Ok(Places::of(tenant, max, taken, refused))
+}
+
+/// Takes a place for one send, of which nobody has heard yet: it may get another id.
+pub(crate) async fn take_place(app: &App, item: &mut AcceptSend) -> Result<Places, Error> {
+    let tenant = item.target.key().tenant;
+    let max = match admit(app, tenant, std::slice::from_ref(item)).await? {
+        Admission::Refused(places) => return Ok(places),
+        Admission::Within(max) => max,
+        Admission::Unlimited => return Ok(Places::default()),
+    };
+    let has_place = app.acceptor.places.take_one(tenant, max, item).await?;
+    let (taken, refused) = if has_place {
+        (vec![item.id], Vec::new())
+    } else {
+        (
+            Vec::new(),
+            new_among(app, std::slice::from_ref(item)).await?,
+        )
+    };
+    Ok(Places::of(tenant, max, taken, refused))
+}
+
+/// What the limits of a tenant say to its sends.
+enum Admission {
+    /// It has spent what it may spend: new ones are refused.
+    Refused(Places),
+    /// It may have so many open ones.
+    Within(u32),
+    /// It may have any number of them.
+    Unlimited,
+}
+
+async fn admit(app: &App, tenant: TenantId, items: &[AcceptSend]) -> Result<Admission, Error> {
     let Some(limits) = app.limits.of(tenant) else {
-        return Ok(Places::default());
+        return Ok(Admission::Unlimited);
     };
     if let Some(why) = spending::refusal(app, tenant, &limits).await? {
         let refused = new_among(app, items).await?;
-        return Ok(Places {
+        return Ok(Admission::Refused(Places {
             refused,
             why: Some(why),
             ..Places::default()
-        });
+        }));
     }
-    let Some(max) = limits.sends_open else {
-        return Ok(Places::default());
-    };
-    let ids: Vec<SendId> = items.iter().map(|item| item.id).collect();
-    let wanted = Wanted {
-        tenant,
-        sends: ids.clone(),
-        max,
-    };
-    let taken = app.acceptor.places.submit(wanted).await;
-    let taken = taken.unwrap_or_else(|_| Err(Error::stopping()))?;
-    let refused = new_among(app, items.get(taken..).unwrap_or_default()).await?;
-    Ok(Places {
-        of: Some(tenant),
-        taken: ids.into_iter().take(taken).collect(),
-        why: Some(too_many(max)),
-        refused,
-    })
-}
-
-/// Places that the sends of a request want.
-#[derive(Debug)]
-pub(super) struct Wanted {
-    tenant: TenantId,
-    sends: Vec<SendId>,
-    max: u32,
-}
-
-/// Takes the places that requests of the same moment want, those of a tenant in one transaction: how many each of
-/// them got.
-pub(super) fn places(store: Arc<dyn Store>) -> Group<Wanted, Result<usize, Error>> {
-    Group::spawn(1, move |items: Vec<Wanted>| {
-        let store = store.clone();
-        async move {
-            let tenants = places_by_tenant(&items, |item| item.tenant);
-            let takes = tenants.into_iter().map(async |(tenant, requests)| {
-                let of = |request: &usize| &items[*request];
-                // The newest limit that any of them knows.
-                let max = requests.last().map_or(0, |last| of(last).max);
-                let sends = requests
-                    .iter()
-                    .flat_map(|request| of(request).sends.clone());
-                let taken = store.reserve_sends(tenant, sends.collect(), max).await;
-                (requests, taken)
-            });
-            let takes = join_all(takes).await;
-            let mut outcomes: Vec<Result<usize, Error>> = items.iter().map(|_| Ok(0)).collect();
-            for (requests, taken) in takes {
-                let mut left = taken.map(|taken| usize::try_from(taken).unwrap_or(usize::MAX));
-                for request in requests {
-                    outcomes[request] = match &mut left {
-                        Ok(left) => {
-                            let mine = items[request].sends.len().min(*left);
-                            *left -= mine;
-                            Ok(mine)
-                        }
-                        Err(error) => Err(Error::from(&*error)),
-                    };
-                }
-            }
-            outcomes
-        }
-    })
+    let max = limits.sends_open;
+    Ok(max.map_or(Admission::Unlimited, Admission::Within))
 }
 
 /// Why a send of a tenant would be refused now. Takes no place: how many are open is counted by what is listed,
@@ -195,38 +180,6 @@ async fn new_among(app: &App, items: &[AcceptSend]) -> Result<Vec<SendId>, Error
         }
     }
     Ok(new)
-}
-
-/// The places of some sends.
-#[derive(Debug, Default)]
-pub(crate) struct Places {
-    of: Option<TenantId>,
-    taken: Vec<SendId>,
-    refused: Vec<SendId>,
-    why: Option<Error>,
-}
-
-impl Places {
-    /// Why a send is not to be accepted, if it has no place.
-    pub(crate) fn refusal(&self, send: SendId) -> Option<Error> {
-        let why = self.why.as_ref()?;
-        self.refused.contains(&send).then(|| why.clone())
-    }
-
-    /// Gives the places back of sends that were not accepted. Where that fails they are free a minute later.
-    pub(crate) async fn give_back(self, app: &App, accepted: &[SendId]) {
-        let Some(tenant) = self.of else {
-            return;
-        };
-        let left = self.taken.into_iter();
-        let left: Vec<SendId> = left.filter(|send| !accepted.contains(send)).collect();
-        if left.is_empty() {
-            return;
-        }
-        if let Err(error) = app.store.release_sends(tenant, left).await {
-            tracing::debug!(%error, "places of sends that were not accepted are free later");
-        }
-    }
 }
 
 fn too_many(max: u32) -> Error {

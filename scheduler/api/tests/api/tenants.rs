@@ -392,6 +392,39 @@ async fn a_tenant_has_no_more_open_sends_than_its_limit() {
 }
 
 #[tokio::test]
+async fn many_at_once_have_no_more_open_sends_than_the_limit() {
+    const MAX: usize = 640;
+    let world = World::new().await;
+    // Two schedulers, which take places ahead, each for itself.
+    let (one, other) = (locked(&world).await, locked(&world).await);
+    let (id, key) = tenant(&one, "blue", &["read", "send"]).await;
+    limit(&one, &id, &json!({ "sends_open": MAX })).await;
+    let body = json!({ "input": "x", "session": {} });
+    let ask = async |n: usize| {
+        let api = if n % 2 == 0 { &one } else { &other };
+        let answer = ask(api, &key, "POST", "/v1/sends", &body).await;
+        answer.status == 202
+    };
+    let mut accepted = 0;
+    for begin in (0..2 * MAX).step_by(64) {
+        let at_once = futures::future::join_all((begin..begin + 64).map(&ask)).await;
+        accepted += at_once.into_iter().filter(|it| *it).count();
+        assert!(accepted <= MAX, "{accepted}");
+    }
+    // What each keeps for itself is a part of the limit in 64.
+    assert!(accepted >= MAX - 2 * MAX / 64, "{accepted}");
+    // What was kept is found by one who asks long enough.
+    let began = std::time::Instant::now();
+    while accepted < MAX && began.elapsed() < Duration::from_secs(30) {
+        for n in 0..2 {
+            accepted += usize::from(ask(n).await);
+        }
+    }
+    assert_eq!(accepted, MAX);
+    assert!(!ask(0).await && !ask(1).await);
+}
+
+#[tokio::test]
 async fn what_a_tenant_used_is_shown_by_day() {
     let world = World::new().await;
     let api = locked(&world).await;
