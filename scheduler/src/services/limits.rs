@@ -87,7 +87,11 @@ pub(crate) async fn take_place(app: &App, item: &mut AcceptSend) -> Result<Place
         Admission::Within(max) => max,
         Admission::Unlimited => return Ok(Places::default()),
     };
-    let has_place = app.acceptor.places.take_one(tenant, max, item).await?;
+    let has_place = app
+        .acceptor
+        .places
+        .take_one(tenant, max, &mut item.id)
+        .await?;
     let (taken, refused) = if has_place {
         (vec![item.id], Vec::new())
     } else {

@@ -1,14 +1,16 @@
 //! Places that are taken before anybody asks for them.
 //!
 //! Of a tenant that sends much, some are reserved under ids that its next sends get, so that most of its requests find
-//! one here and need no statement of their own. None stays here for long: the id of a send begins with the
-//! time, and a place that lies here is missing elsewhere.
+//! one here and need no statement of their own. Those that find none wait for the next ones, so that later requests
+//! get later ids. None stays here for long: the id of a send begins with the time, and a place that lies here
+//! is missing elsewhere.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use mainspring_shared::id::{SendId, TenantId};
+use tokio::sync::oneshot;
 
 /// What the next requests need is what came in a time as long as this.
 const PERIOD: Duration = Duration::from_millis(100);
@@ -19,88 +21,134 @@ const MANY: usize = 4;
 /// Of the places that a tenant may have, each scheduler takes at most one in so many ahead.
 const SHARE: u32 = 64;
 
-/// Places that are taken ahead at once, at most: what a statement takes well.
-const BLOCK_MAX: usize = 512;
+/// Places that are taken ahead at once, at most: some databases are told each of them by itself.
+const BLOCK_MAX: usize = 256;
 
 /// How long a place lies here. Ids of sends may be behind the clock by seconds, as clocks of schedulers are.
-const KEPT: Duration = Duration::from_secs(1);
-
-/// When others may ask in place of one that was never answered.
-const GIVEN_UP: Duration = Duration::from_secs(5);
+pub(super) const KEPT: Duration = Duration::from_secs(1);
 
 /// Places that were taken ahead, of all tenants.
 #[derive(Debug, Default)]
 pub(super) struct Ahead(Mutex<HashMap<TenantId, Spares>>);
 
+/// A place that nobody needed yet.
+#[derive(Debug, Clone, Copy)]
+struct Spare {
+    id: SendId,
+    /// When its id was made.
+    at: Duration,
+    /// The limit under which it was taken.
+    max: u32,
+}
+
 /// Those of one tenant.
 #[derive(Debug, Default)]
 struct Spares {
-    /// When each was taken, oldest first.
-    places: VecDeque<(Duration, SendId)>,
+    /// In the order of their ids.
+    places: VecDeque<Spare>,
+    /// Requests that found none, in their order.
+    waiters: VecDeque<oneshot::Sender<Option<SendId>>>,
     /// When the current period began, and the requests in it.
     period: (Duration, usize),
     /// The requests in the one before.
     before: usize,
-    /// When somebody set out to take more.
-    asked: Option<Duration>,
+    /// The limit that was heard of last.
+    max: u32,
+    /// Whether somebody takes more.
+    is_filling: bool,
+    /// What was asked for before is for nobody but those who wait.
+    renounced: Option<Duration>,
 }
 
 /// What a request finds.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Found {
+#[derive(Debug)]
+pub(super) enum Found {
     /// A place for its send, under the id that the send gets.
-    pub(super) place: Option<SendId>,
-    /// How many more are to be taken ahead now. Whoever is told so reports what came of it with [`Ahead::put`].
-    pub(super) more: usize,
-    /// Places that have been here for too long, to be given back.
-    pub(super) old: Vec<SendId>,
+    Place(SendId),
+    /// Somebody takes places, and tells which one it gets; none where it is to take one for itself.
+    Wait(oneshot::Receiver<Option<SendId>>),
+    /// Nothing: it takes one for itself.
+    Nothing,
+}
+
+/// Places to be taken now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Fill {
+    pub(super) count: usize,
+    pub(super) max: u32,
+    /// When that was decided.
+    pub(super) at: Duration,
 }
 
 impl Ahead {
-    /// Notes a request of a tenant that may have `max` open sends, and finds a place for it if there is one.
-    pub(super) fn next(&self, tenant: TenantId, max: u32, now: Duration) -> Found {
-        let most = usize::try_from(max / SHARE).unwrap_or(usize::MAX);
-        let most = most.min(BLOCK_MAX);
-        if most == 0 {
-            return Found::default();
-        }
+    fn with<T>(&self, tenant: TenantId, what: impl FnOnce(&mut Spares) -> T) -> T {
         let mut tenants = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        tenants.entry(tenant).or_default().next(most, now)
+        what(tenants.entry(tenant).or_default())
     }
 
-    /// Puts places here that were taken ahead, and lets others ask again.
-    pub(super) fn put(
-        &self,
-        tenant: TenantId,
-        places: impl IntoIterator<Item = SendId>,
-        now: Duration,
-    ) {
+    /// Notes a request of a tenant that may have `max` open sends, and finds a place for its send. Returns too whether
+    /// the caller is to fill up, as [`Ahead::fill`] says, from now on until that says nothing.
+    pub(super) fn next(&self, tenant: TenantId, max: u32, now: Duration) -> (Found, bool) {
+        self.with(tenant, |spares| spares.next(max, now))
+    }
+
+    /// A place that lies here after all.
+    pub(super) fn left(&self, tenant: TenantId, now: Duration) -> Option<SendId> {
+        self.with(tenant, |spares| spares.pop(now))
+    }
+
+    /// How many places to take now, if any are needed. Whoever takes them reports them to [`Ahead::put`].
+    pub(super) fn fill(&self, tenant: TenantId, now: Duration) -> Option<Fill> {
+        self.with(tenant, |spares| spares.fill(now))
+    }
+
+    /// Hands out places that were taken, to those who wait first. Where they are fewer than was asked for, there are no
+    /// more, and who still waits is told so. Returns those that are to be given back.
+    pub(super) fn put(&self, tenant: TenantId, fill: Fill, places: &[SendId]) -> Vec<SendId> {
+        self.with(tenant, |spares| spares.put(fill, places))
+    }
+
+    /// Removes what lies here for too long, or cannot be used any more, to be given back.
+    pub(super) fn expired(&self, tenant: TenantId, now: Duration) -> Vec<SendId> {
+        self.with(tenant, |spares| {
+            spares.remove(|it, max| !it.is_usable(max, now))
+        })
+    }
+
+    /// Removes all that lies here, to be given back: sends with later ids come first. What is under way is only for
+    /// those who wait.
+    pub(super) fn renounce(&self, tenant: TenantId, now: Duration) -> Vec<SendId> {
         let mut tenants = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let spares = tenants.entry(tenant).or_default();
-        spares
-            .places
-            .extend(places.into_iter().map(|place| (now, place)));
-        spares.asked = None;
+        let Some(spares) = tenants.get_mut(&tenant) else {
+            return Vec::new();
+        };
+        spares.renounced = Some(now);
+        spares.remove(|_, _| true)
+    }
+}
+
+impl Spare {
+    fn is_usable(&self, max: u32, now: Duration) -> bool {
+        self.max <= max && now.saturating_sub(self.at) < KEPT
     }
 }
 
 impl Spares {
-    fn next(&mut self, most: usize, now: Duration) -> Found {
+    fn next(&mut self, max: u32, now: Duration) -> (Found, bool) {
         self.count(now);
-        let is_old = |(at, _): &(Duration, SendId)| now.saturating_sub(*at) >= KEPT;
-        let old = self.places.iter().take_while(|place| is_old(place)).count();
-        let old = self.places.drain(..old).map(|(_, place)| place).collect();
-        let place = self.places.pop_front().map(|(_, place)| place);
-        let needed = self.before.max(self.period.1).min(most);
-        let is_asked = |at: Duration| now.saturating_sub(at) < GIVEN_UP;
-        let is_low = self.places.len() <= needed / 2;
-        let more = if needed >= MANY && is_low && !self.asked.is_some_and(is_asked) {
-            self.asked = Some(now);
-            needed - self.places.len()
+        self.max = max;
+        let found = if let Some(place) = self.pop(now) {
+            Found::Place(place)
+        } else if self.is_filling || self.needed() >= MANY {
+            let (waiter, place) = oneshot::channel();
+            self.waiters.push_back(waiter);
+            Found::Wait(place)
         } else {
-            0
+            Found::Nothing
         };
-        Found { place, more, old }
+        let begins = !self.is_filling && self.missing() > 0;
+        self.is_filling |= begins;
+        (found, begins)
     }
 
     fn count(&mut self, now: Duration) {
@@ -112,96 +160,231 @@ impl Spares {
         }
         self.period.1 += 1;
     }
+
+    /// Places that requests need in a period, as far as they may lie here.
+    fn needed(&self) -> usize {
+        let most = usize::try_from(self.max / SHARE).unwrap_or(usize::MAX);
+        self.before.max(self.period.1).min(most).min(BLOCK_MAX)
+    }
+
+    /// How many to take, for those who wait and for others to come.
+    fn missing(&self) -> usize {
+        let (needed, lie) = (self.needed(), self.places.len());
+        let others = if needed >= MANY && lie <= needed / 2 {
+            needed - lie
+        } else {
+            0
+        };
+        self.waiters.len() + others
+    }
+
+    fn pop(&mut self, now: Duration) -> Option<SendId> {
+        let max = self.max;
+        let usable = self.places.iter().position(|it| it.is_usable(max, now))?;
+        self.places.remove(usable).map(|spare| spare.id)
+    }
+
+    fn fill(&mut self, now: Duration) -> Option<Fill> {
+        let count = self.missing();
+        self.is_filling = count > 0;
+        let max = self.max;
+        let fill = Fill {
+            count,
+            max,
+            at: now,
+        };
+        (count > 0).then_some(fill)
+    }
+
+    fn put(&mut self, fill: Fill, places: &[SendId]) -> Vec<SendId> {
+        let mut left = VecDeque::new();
+        for id in places {
+            // One who gave up leaves it to the next.
+            let mut place = Some(*id);
+            while let Some(waiter) = place.and_then(|_| self.waiters.pop_front()) {
+                place = waiter.send(place).err().flatten();
+            }
+            left.extend(place);
+        }
+        if places.len() < fill.count {
+            for waiter in self.waiters.drain(..) {
+                let _ = waiter.send(None);
+            }
+        }
+        if self.renounced.is_some_and(|renounced| fill.at <= renounced) {
+            return left.into();
+        }
+        let (at, max) = (fill.at, fill.max);
+        let spares = left.into_iter().map(|id| Spare { id, at, max });
+        self.places.extend(spares);
+        Vec::new()
+    }
+
+    fn remove(&mut self, which: impl Fn(&Spare, u32) -> bool) -> Vec<SendId> {
+        let spares = self.places.iter().copied();
+        let (removed, kept): (VecDeque<Spare>, _) = spares.partition(|it| which(it, self.max));
+        self.places = kept;
+        removed.into_iter().map(|spare| spare.id).collect()
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use uuid::Uuid;
 
     use super::*;
 
     const TENANT: TenantId = TenantId(7);
 
+    const MAX: u32 = 100_000;
+
     fn at(ms: u64) -> Duration {
         Duration::from_millis(ms)
     }
 
-    fn ids(range: std::ops::Range<u128>) -> Vec<SendId> {
+    fn ids(range: Range<u128>) -> Vec<SendId> {
         range.map(|n| SendId(Uuid::from_u128(n))).collect()
     }
 
-    /// How many are to be taken ahead after so many requests at a time.
-    fn asked(ahead: &Ahead, max: u32, now: Duration, requests: usize) -> Vec<usize> {
-        let found = (0..requests).map(|_| ahead.next(TENANT, max, now));
-        found
-            .map(|found| found.more)
-            .filter(|more| *more > 0)
-            .collect()
+    /// So many requests at a time: what they found, and how many of them are to fill up.
+    fn requests(ahead: &Ahead, max: u32, now: Duration, count: usize) -> (Vec<Found>, usize) {
+        let found = (0..count).map(|_| ahead.next(TENANT, max, now));
+        let (found, begins): (Vec<_>, Vec<_>) = found.unzip();
+        (found, begins.into_iter().filter(|it| *it).count())
     }
 
-    #[test]
-    fn one_takes_more_once_there_are_many_and_others_wait_for_it() {
+    fn placed(found: Found) -> Option<SendId> {
+        match found {
+            Found::Place(place) => Some(place),
+            Found::Wait(mut waiter) => waiter.try_recv().expect("was told"),
+            Found::Nothing => None,
+        }
+    }
+
+    fn count(ahead: &Ahead, now: Duration) -> Option<usize> {
+        ahead.fill(TENANT, now).map(|fill| fill.count)
+    }
+
+    /// With these places lying here, of a tenant that sends much.
+    fn with(places: Range<u128>, now: Duration) -> Ahead {
         let ahead = Ahead::default();
-        assert_eq!(asked(&ahead, 100_000, at(0), 50), [MANY]);
-        ahead.put(TENANT, ids(0..4), at(1));
-        // By now 50 came, and 54 with these.
-        assert_eq!(asked(&ahead, 100_000, at(2), 1), [48]);
-        ahead.put(TENANT, ids(4..52), at(3));
-        assert!(asked(&ahead, 100_000, at(4), 16).is_empty());
-        assert_eq!(asked(&ahead, 100_000, at(4), 1).len(), 1);
+        let (_waiting, begins) = requests(&ahead, MAX, now, MANY);
+        assert_eq!(begins, 1);
+        let fill = ahead.fill(TENANT, now).expect("somebody waits");
+        assert_eq!(fill.count, 1 + MANY);
+        let fill = Fill { count: 0, ..fill };
+        let waits = places.start.checked_sub(1).expect("one is for who waits");
+        assert!(ahead.put(TENANT, fill, &ids(waits..places.end)).is_empty());
+        ahead
     }
 
     #[test]
-    fn places_are_found_in_the_order_of_their_ids() {
+    fn a_few_take_their_own_and_many_wait_for_one_that_takes_for_all() {
         let ahead = Ahead::default();
-        ahead.put(TENANT, ids(0..3), at(0));
-        ahead.put(TENANT, ids(3..5), at(1));
-        let found: Vec<_> = (0..6)
-            .map(|_| ahead.next(TENANT, 100_000, at(2)).place)
-            .collect();
-        let mut expected: Vec<_> = ids(0..5).into_iter().map(Some).collect();
-        expected.push(None);
-        assert_eq!(found, expected);
+        let (found, begins) = requests(&ahead, MAX, at(0), 50);
+        assert_eq!(begins, 1);
+        let own = |found: &&Found| matches!(found, Found::Nothing);
+        assert_eq!(found.iter().take_while(own).count(), MANY - 1);
+        let waiting = found.len() - (MANY - 1);
+        let fill = ahead.fill(TENANT, at(0)).expect("many wait");
+        assert_eq!(fill.count, waiting + 50);
+        let taken = ids(0..fill.count as u128);
+        assert!(ahead.put(TENANT, fill, &taken).is_empty());
+        let got: Vec<_> = found.into_iter().filter_map(placed).collect();
+        assert_eq!(got, taken[..waiting]);
+        assert_eq!(ahead.fill(TENANT, at(1)), None);
+        // From now on there are enough, in the order of their ids, and half of them before more are taken.
+        let (found, begins) = requests(&ahead, MAX, at(2), 16);
+        assert_eq!(begins, 0);
+        let got: Vec<_> = found.into_iter().filter_map(placed).collect();
+        assert_eq!(got, taken[waiting..waiting + 16]);
+        assert_eq!(requests(&ahead, MAX, at(2), 1).1, 1);
+        assert_eq!(count(&ahead, at(2)), Some(67 - 33));
     }
 
     #[test]
-    fn no_more_are_taken_than_a_share_of_the_limit() {
-        for (max, most) in [
-            (63, None),
-            (64 * 3, None),
+    fn no_more_lie_here_than_a_share_of_the_limit() {
+        let most = [
+            (MANY as u32 * SHARE - 1, None),
             (64 * 10, Some(10)),
             (u32::MAX, Some(BLOCK_MAX)),
-        ] {
+        ];
+        for (max, most) in most {
             let ahead = Ahead::default();
-            asked(&ahead, max, at(0), 10_000);
-            ahead.put(TENANT, [], at(1));
-            assert_eq!(asked(&ahead, max, at(1), 1).first().copied(), most, "{max}");
+            let (found, _) = requests(&ahead, max, at(0), 10_000);
+            let waiting = found
+                .iter()
+                .filter(|it| matches!(it, Found::Wait(_)))
+                .count();
+            assert_eq!(
+                count(&ahead, at(0)),
+                most.map(|most| waiting + most),
+                "{max}"
+            );
         }
     }
 
     #[test]
-    fn what_nobody_needed_is_given_back() {
+    fn who_waits_is_told_that_there_are_no_more() {
         let ahead = Ahead::default();
-        ahead.put(TENANT, ids(0..2), at(0));
-        ahead.put(TENANT, ids(2..4), at(500));
-        let found = ahead.next(TENANT, 100_000, at(1_000));
-        assert_eq!(found.old, ids(0..2));
-        assert_eq!(found.place, ids(2..3).pop());
-        assert_eq!(found.more, 0, "it sends little");
+        let (found, _) = requests(&ahead, MAX, at(0), MANY + 2);
+        let fill = ahead.fill(TENANT, at(0)).expect("three wait");
+        assert!(ahead.put(TENANT, fill, &ids(0..1)).is_empty());
+        let got: Vec<_> = found.into_iter().map(placed).collect();
+        assert_eq!(got[MANY - 1], ids(0..1).pop());
+        assert_eq!(got[MANY..], [None, None]);
     }
 
     #[test]
-    fn a_question_without_an_answer_is_asked_again() {
+    fn who_gave_up_leaves_the_place_to_the_next() {
         let ahead = Ahead::default();
-        assert_eq!(asked(&ahead, 100_000, at(0), 8).len(), 1);
-        assert_eq!(asked(&ahead, 100_000, at(4_999), 8).len(), 0);
-        assert_eq!(asked(&ahead, 100_000, at(5_000), 8).len(), 1);
+        let (mut found, _) = requests(&ahead, MAX, at(0), MANY + 1);
+        let last = found.pop().expect("is last");
+        drop(found);
+        let fill = ahead.fill(TENANT, at(0)).expect("two wait");
+        let fill = Fill { count: 1, ..fill };
+        assert!(ahead.put(TENANT, fill, &ids(0..1)).is_empty());
+        assert_eq!(placed(last), ids(0..1).pop());
+    }
+
+    #[test]
+    fn what_nobody_needed_is_given_back() {
+        let ahead = with(1..3, at(0));
+        assert!(ahead.expired(TENANT, at(999)).is_empty());
+        assert!(ahead.left(TENANT, at(1_000)).is_none());
+        assert_eq!(ahead.expired(TENANT, at(1_000)), ids(1..3));
+        assert!(ahead.expired(TENANT, at(1_000)).is_empty());
+    }
+
+    #[test]
+    fn what_was_taken_under_a_higher_limit_is_given_back() {
+        let ahead = with(1..3, at(0));
+        let found = ahead.next(TENANT, MAX - 1, at(1)).0;
+        assert!(matches!(found, Found::Wait(_)));
+        assert_eq!(ahead.expired(TENANT, at(1)), ids(1..3));
+    }
+
+    #[test]
+    fn what_is_renounced_is_for_nobody_but_those_who_wait() {
+        let ahead = with(1..3, at(0));
+        assert_eq!(ahead.renounce(TENANT, at(1)), ids(1..3));
+        let waits = ahead.next(TENANT, MAX, at(1)).0;
+        let fill = ahead.fill(TENANT, at(1)).expect("one waits");
+        assert!(ahead.renounce(TENANT, at(1)).is_empty());
+        assert_eq!(ahead.put(TENANT, fill, &ids(3..8)), ids(4..8));
+        assert_eq!(placed(waits), ids(3..4).pop());
+        // What is asked for later lies here as before.
+        let later = Fill { at: at(2), ..fill };
+        assert!(ahead.put(TENANT, later, &ids(8..9)).is_empty());
+        assert_eq!(ahead.left(TENANT, at(2)), ids(8..9).pop());
     }
 
     #[test]
     fn tenants_have_their_own() {
-        let ahead = Ahead::default();
-        ahead.put(TENANT, ids(0..1), at(0));
-        assert_eq!(ahead.next(TenantId(8), 100_000, at(1)).place, None);
+        let ahead = with(1..3, at(0));
+        assert!(ahead.left(TenantId(8), at(0)).is_none());
+        assert!(ahead.left(TENANT, at(0)).is_some());
     }
 }

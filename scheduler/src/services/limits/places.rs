@@ -9,33 +9,30 @@ use futures::future::join_all;
 use mainspring_runtime::Group;
 use mainspring_shared::entropy::Entropy;
 use mainspring_shared::id::{SendId, TenantId};
-use mainspring_shared::store::{AcceptSend, Store, places_by_tenant};
+use mainspring_shared::store::{Store, places_by_tenant};
 use mainspring_shared::time::Clock;
 
-use super::ahead::Ahead;
+use super::ahead::{Ahead, Found, KEPT};
 use super::too_many;
 use crate::app::App;
 use crate::error::Error;
 
-/// Places that the sends of a request want, and those of requests to come.
+/// Places that sends want.
 #[derive(Debug)]
 struct Wanted {
     tenant: TenantId,
     max: u32,
     sends: Vec<SendId>,
-    /// How many of the sends, at their end, nobody has made yet.
-    ahead: usize,
-    /// Places to be given back: their sends will not be made.
-    old: Vec<SendId>,
 }
 
 /// Takes places for sends.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct PlaceTaker {
-    group: Group<Wanted, Result<usize, Error>>,
-    ahead: Arc<Ahead>,
+    store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
+    group: Group<Wanted, Result<usize, Error>>,
+    ahead: Arc<Ahead>,
 }
 
 impl PlaceTaker {
@@ -45,17 +42,17 @@ impl PlaceTaker {
         clock: Arc<dyn Clock>,
         entropy: Arc<dyn Entropy>,
     ) -> Self {
-        let ahead = Arc::new(Ahead::default());
-        let (puts, now) = (ahead.clone(), clock.clone());
+        let rows = store.clone();
         let group = Group::spawn(1, move |items: Vec<Wanted>| {
-            let (store, ahead, clock) = (store.clone(), puts.clone(), now.clone());
-            async move { reserve(&*store, &ahead, &*clock, items).await }
+            let store = rows.clone();
+            async move { reserve(&*store, items).await }
         });
         Self {
-            group,
-            ahead,
+            store,
             clock,
             entropy,
+            group,
+            ahead: Arc::new(Ahead::default()),
         }
     }
 
@@ -66,15 +63,9 @@ impl PlaceTaker {
         max: u32,
         sends: Vec<SendId>,
     ) -> Result<usize, Error> {
-        let wanted = Wanted {
-            tenant,
-            max,
-            sends,
-            ahead: 0,
-            old: Vec::new(),
-        };
-        let taken = self.group.submit(wanted).await;
-        taken.unwrap_or_else(|_| Err(Error::stopping()))
+        let old = self.ahead.renounce(tenant, self.clock.monotonic());
+        self.give_back(tenant, old).await;
+        self.reserve(tenant, max, sends).await
     }
 
     /// Takes a place for a send that nobody has heard of yet. It may get another id for that. Returns whether it
@@ -83,85 +74,95 @@ impl PlaceTaker {
         &self,
         tenant: TenantId,
         max: u32,
-        send: &mut AcceptSend,
+        send: &mut SendId,
     ) -> Result<bool, Error> {
-        let found = self.ahead.next(tenant, max, self.clock.monotonic());
-        if found.more > 0 || !found.old.is_empty() {
-            let sends = (0..found.more).map(|_| SendId(self.entropy.ordered_id()));
-            let wanted = Wanted {
-                tenant,
-                max,
-                sends: sends.collect(),
-                ahead: found.more,
-                old: found.old,
-            };
-            let group = self.group.clone();
-            // Nobody waits for these: where it fails, requests take places for themselves.
-            tokio::spawn(async move { group.submit(wanted).await });
+        let (found, begins) = self.ahead.next(tenant, max, self.clock.monotonic());
+        if begins {
+            let taker = self.clone();
+            tokio::spawn(async move { taker.fill(tenant).await });
         }
-        if let Some(place) = found.place {
-            send.id = place;
-            return Ok(true);
+        let place = match found {
+            Found::Place(place) => Some(place),
+            Found::Wait(place) => place.await.unwrap_or_default(),
+            Found::Nothing => None,
+        };
+        let place = match place {
+            Some(place) => place,
+            None if self.reserve(tenant, max, vec![*send]).await? > 0 => *send,
+            // What was taken ahead may be what this one missed.
+            None => match self.ahead.left(tenant, self.clock.monotonic()) {
+                Some(place) => place,
+                None => return Ok(false),
+            },
+        };
+        *send = place;
+        Ok(true)
+    }
+
+    /// Takes places ahead until there are enough, and gives back what nobody needed.
+    async fn fill(&self, tenant: TenantId) {
+        while let Some(fill) = self.ahead.fill(tenant, self.clock.monotonic()) {
+            let sends = (0..fill.count).map(|_| SendId(self.entropy.ordered_id()));
+            let sends: Vec<SendId> = sends.collect();
+            let taken = self.reserve(tenant, fill.max, sends.clone()).await;
+            // Where it fails, those who wait try for themselves and are told why.
+            let taken = taken.unwrap_or_default().min(sends.len());
+            let left = self.ahead.put(tenant, fill, &sends[..taken]);
+            self.give_back(tenant, left).await;
         }
-        Ok(self.take(tenant, max, vec![send.id]).await? > 0)
+        self.clock.sleep(KEPT).await;
+        let old = self.ahead.expired(tenant, self.clock.monotonic());
+        self.give_back(tenant, old).await;
+    }
+
+    async fn reserve(
+        &self,
+        tenant: TenantId,
+        max: u32,
+        sends: Vec<SendId>,
+    ) -> Result<usize, Error> {
+        let wanted = Wanted { tenant, max, sends };
+        let taken = self.group.submit(wanted).await;
+        taken.unwrap_or_else(|_| Err(Error::stopping()))
+    }
+
+    /// Gives places back of sends that are not made. Where that fails they are free a minute later.
+    async fn give_back(&self, tenant: TenantId, sends: Vec<SendId>) {
+        if sends.is_empty() {
+            return;
+        }
+        if let Err(error) = self.store.release_sends(tenant, sends).await {
+            tracing::debug!(%error, "places of sends that were not accepted are free later");
+        }
     }
 }
 
-/// Takes the places that requests of the same moment want, those of a tenant in one transaction: how many each of
-/// them got. What nobody has asked for comes last.
-async fn reserve(
-    store: &dyn Store,
-    ahead: &Ahead,
-    clock: &dyn Clock,
-    mut items: Vec<Wanted>,
-) -> Vec<Result<usize, Error>> {
-    let mut outcomes: Vec<_> = items.iter().map(|_| Ok(0)).collect();
-    let mut olds = Vec::new();
-    for item in &mut items {
-        if !item.old.is_empty() {
-            olds.push((item.tenant, std::mem::take(&mut item.old)));
-        }
-    }
-    for (tenant, old) in olds {
-        give_back(store, tenant, old).await;
-    }
+/// Takes the places that are wanted at the same moment, those of a tenant in one transaction: how many each of them got.
+async fn reserve(store: &dyn Store, items: Vec<Wanted>) -> Vec<Result<usize, Error>> {
     let items = &items;
     let tenants = places_by_tenant(items, |item| item.tenant);
-    let takes = tenants.into_iter().map(async |(tenant, mut requests)| {
-        requests.sort_by_key(|request| items[*request].ahead > 0);
+    let takes = tenants.into_iter().map(async |(tenant, requests)| {
         // The newest limit that any of them knows.
-        let newest = requests.iter().max();
-        let max = newest.map_or(0, |newest| items[*newest].max);
+        let max = requests.last().map_or(0, |last| items[*last].max);
         let sends = requests.iter().flat_map(|of| items[*of].sends.clone());
         let taken = store.reserve_sends(tenant, sends.collect(), max).await;
         (requests, taken)
     });
+    let mut outcomes: Vec<_> = items.iter().map(|_| Ok(0)).collect();
     for (requests, taken) in join_all(takes).await {
         let mut left = taken.map(|taken| usize::try_from(taken).unwrap_or(usize::MAX));
         for request in requests {
-            let item = &items[request];
             outcomes[request] = match &mut left {
                 Ok(left) => {
-                    let mine = item.sends.len().min(*left);
+                    let mine = items[request].sends.len().min(*left);
                     *left -= mine;
                     Ok(mine)
                 }
                 Err(error) => Err(Error::from(&*error)),
             };
-            if item.ahead > 0 {
-                let taken = *outcomes[request].as_ref().unwrap_or(&0);
-                let places = item.sends.iter().take(taken).copied();
-                ahead.put(item.tenant, places, clock.monotonic());
-            }
         }
     }
     outcomes
-}
-
-async fn give_back(store: &dyn Store, tenant: TenantId, sends: Vec<SendId>) {
-    if let Err(error) = store.release_sends(tenant, sends).await {
-        tracing::debug!(%error, "places of sends that were not accepted are free later");
-    }
 }
 
 /// The places of the sends of a request.
@@ -196,9 +197,75 @@ impl Places {
             return;
         };
         let left = self.taken.into_iter();
-        let left: Vec<SendId> = left.filter(|send| !accepted.contains(send)).collect();
-        if !left.is_empty() {
-            give_back(&*app.store, tenant, left).await;
+        let left = left.filter(|send| !accepted.contains(send)).collect();
+        app.acceptor.places.give_back(tenant, left).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::time::{Duration, Instant};
+
+    use mainspring_runtime::{OsEntropy, SystemClock};
+    use mainspring_store_model::ModelStore;
+
+    use super::*;
+
+    const TENANT: TenantId = TenantId::DEFAULT;
+
+    const MAX: u32 = 640;
+
+    /// Two schedulers with one database.
+    fn two() -> (PlaceTaker, PlaceTaker) {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let store: Arc<dyn Store> = Arc::new(ModelStore::open(clock.clone()));
+        let taker = || PlaceTaker::new(store.clone(), clock.clone(), Arc::new(OsEntropy));
+        (taker(), taker())
+    }
+
+    fn ids(count: usize) -> Vec<SendId> {
+        let new = |_| SendId(OsEntropy.ordered_id());
+        (0..count).map(new).collect()
+    }
+
+    /// What becomes of the ids of so many sends at a time: those before, and those after that have a place.
+    async fn take(taker: &PlaceTaker, count: usize) -> Vec<(SendId, SendId)> {
+        let asks = ids(count).into_iter().map(async |before| {
+            let mut after = before;
+            let has_place = taker.take_one(TENANT, MAX, &mut after).await;
+            has_place.expect("it is asked").then_some((before, after))
+        });
+        join_all(asks).await.into_iter().flatten().collect()
+    }
+
+    #[tokio::test]
+    async fn of_many_at_once_most_get_what_one_took_for_all_and_none_too_many() {
+        let (taker, other) = two();
+        let first = take(&taker, 400).await;
+        assert_eq!(first.len(), 400);
+        let own = first.iter().filter(|(before, after)| before == after);
+        assert_eq!(own.count(), 3);
+        let second = take(&taker, 400).await;
+        let all: HashSet<SendId> = first.into_iter().chain(second).map(|it| it.1).collect();
+        assert_eq!(all.len(), 640);
+        let others = other.take(TENANT, MAX, ids(1)).await;
+        assert_eq!(others.expect("it is asked"), 0);
+    }
+
+    #[tokio::test]
+    async fn what_nobody_needed_is_left_to_others() {
+        let (taker, other) = two();
+        assert_eq!(take(&taker, 40).await.len(), 40);
+        // A batch of the same scheduler has it at once.
+        let batch = taker.take(TENANT, MAX, ids(500)).await;
+        assert_eq!(batch.expect("it is asked"), 500);
+        assert_eq!(take(&taker, 40).await.len(), 40);
+        let rest = ids(60);
+        let began = Instant::now();
+        while other.take(TENANT, MAX, rest.clone()).await.ok() != Some(60) {
+            assert!(began.elapsed() < Duration::from_secs(30), "it is kept");
+            tokio::task::yield_now().await;
         }
     }
 }
