@@ -227,6 +227,8 @@ pub const STOP_MAX: usize = 4;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ReasoningEffort {
+    /// Not at all.
+    None,
     /// As little as it can.
     Minimal,
     /// A little.
@@ -235,6 +237,10 @@ pub enum ReasoningEffort {
     Medium,
     /// Much.
     High,
+    /// Very much. Not every model takes it.
+    XHigh,
+    /// As much as it can. Not every model takes it.
+    Max,
 }
 
 /// What the model sees of the transcript.

@@ -4,6 +4,7 @@
 //! every store keeps the same bounds and gives the same numbers.
 
 use serde::{Deserialize, Serialize};
+use std::fmt::Write as _;
 
 use crate::id::SessionId;
 use crate::stored::Extra;
@@ -437,6 +438,43 @@ pub fn difference<'l>(before: &List, next: &'l List) -> (Vec<&'l Entry>, Vec<i64
     let gone = before.entries.iter().map(|entry| entry.id);
     let gone = gone.filter(|id| next.entries.iter().all(|entry| entry.id != *id));
     (changed.collect(), gone.collect())
+}
+
+/// Says that an entry of a to-do list is done.
+pub const TODO_COMPLETED: &str = "completed";
+
+/// Says that an entry of a to-do list is being done.
+pub const TODO_IN_PROGRESS: &str = "in_progress";
+
+/// A to-do list, as a model reads it.
+pub fn todo_text(entries: &[Entry]) -> String {
+    if entries.is_empty() {
+        return "Nothing to do.".to_owned();
+    }
+    let mut text = String::new();
+    for entry in entries {
+        let mark = match entry.status.as_deref() {
+            Some(TODO_COMPLETED) => "[x]",
+            Some(TODO_IN_PROGRESS) => "[>]",
+            _ => "[ ]",
+        };
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{mark} {}. {}", entry.id, entry.text);
+    }
+    let done = entries.iter().filter(|entry| is_done(entry));
+    let _ = write!(text, "({} of {} done)", done.count(), entries.len());
+    text
+}
+
+/// What a model is shown of its to-do list at the begin of a send. None when nothing is left to do.
+pub fn todo_shown(entries: &[Entry]) -> Option<String> {
+    let is_left = entries.iter().any(|entry| !is_done(entry));
+    let text = || todo_text(entries);
+    is_left.then(|| format!("Your to-do list when this request came:\n{}", text()))
+}
+
+fn is_done(entry: &Entry) -> bool {
+    entry.status.as_deref() == Some(TODO_COMPLETED)
 }
 
 /// What a model is shown of its notes at the begin of a send: pinned ones always, the others

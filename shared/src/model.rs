@@ -85,6 +85,8 @@ pub struct Request {
     pub reasoning_effort: Option<ReasoningEffort>,
     /// How many tokens of the answer may be thought, where the provider takes a number.
     pub thinking_tokens: Option<u32>,
+    /// See [`ModelFacts::adaptive`].
+    pub adaptive: bool,
     /// The tools on offer, in the order in which the model sees them.
     pub tools: Vec<Arc<ToolSpec>>,
     /// The longest edge of pictures that are here or among the blobs: larger ones are scaled down before

@@ -306,6 +306,7 @@ mod tests {
             stop: Vec::new(),
             reasoning_effort: None,
             thinking_tokens: None,
+            adaptive: false,
             tools: Vec::new(),
             images_max_edge: edge,
             output: None,

@@ -517,6 +517,7 @@ async fn ask_model(
         stop: Vec::new(),
         reasoning_effort: None,
         thinking_tokens: None,
+        adaptive: false,
         images_max_edge: None,
         tools: Vec::new(),
         output: None,

@@ -162,6 +162,7 @@ pub(crate) fn bare_request() -> Request {
         stop: Vec::new(),
         reasoning_effort: None,
         thinking_tokens: None,
+        adaptive: false,
         images_max_edge: None,
         tools: Vec::new(),
         output: None,

@@ -24,7 +24,7 @@ use self::next::Next;
 use self::parts::Sizes;
 use crate::llm::expect_tokens;
 use crate::send::load::{self, Question};
-use crate::send::{Output, Unsaid, foreseen, keeps_notes, read_notes, size_at_most};
+use crate::send::{Output, OwnLists, Unsaid, foreseen, size_at_most};
 use crate::tool::{NoCell, Offers};
 use crate::{Kernel, Parts};
 
@@ -134,9 +134,10 @@ async fn preview(kernel: &Arc<Kernel>, ask: &Ask) -> Result<Preview, Answered> {
         Answered::refused(Code::SpecInvalid, detail)
     })?;
     let mut shown = load::shown(&send, window.next_seq());
-    if record.shown.is_none() && keeps_notes(&offers) {
-        let notes = read_notes(parts.store.as_ref(), ask.key).await;
-        shown.get_or_insert_default().notes = notes.map_err(away)?;
+    let own = OwnLists::of(&offers);
+    if record.shown.is_none() && own != OwnLists::default() {
+        let texts = own.read(parts.store.as_ref(), ask.key).await;
+        texts.map_err(away)?.show(shown.get_or_insert_default());
     }
     if record.shown.is_none() && send.agent.memory.is_some() {
         let session = parts.store.get_session(ask.key).await.map_err(away)?;

@@ -48,7 +48,7 @@ pub(crate) use commands::room_of;
 pub(crate) use forgetting::{Extent, Forgotten, forget, relieved};
 pub(crate) use hold::Reach;
 pub(crate) use output::{Output, values_in};
-pub(crate) use recalling::{keeps_notes, read_notes};
+pub(crate) use recalling::OwnLists;
 pub(crate) use remembering::foreseen;
 pub(crate) use run::{Left, Run, Turn};
 pub(crate) use unsaid::Unsaid;

@@ -83,6 +83,8 @@ pub enum Effect {
     None,
     /// Before a send's first model call, read the session's notes into the prompt.
     Recall,
+    /// The same with its to-do list, where something is left to do.
+    RecallTodo,
     /// Offer it to every agent that remembers, and to no other.
     Remember,
     /// Give the call's task to another agent, whose result is the call's.

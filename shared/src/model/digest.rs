@@ -112,6 +112,8 @@ struct Canonical<'a> {
     reasoning_effort: Option<ReasoningEffort>,
     #[serde(skip_serializing_if = "Option::is_none")]
     thinking_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    adaptive: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     images_max_edge: Option<u32>,
     output: Option<&'a OutputSpec>,
@@ -139,6 +141,7 @@ impl<'a> Canonical<'a> {
             stop,
             reasoning_effort,
             thinking_tokens,
+            adaptive,
             tools,
             images_max_edge,
             output,
@@ -151,6 +154,7 @@ impl<'a> Canonical<'a> {
             stop,
             reasoning_effort: *reasoning_effort,
             thinking_tokens: *thinking_tokens,
+            adaptive: *adaptive,
             images_max_edge: *images_max_edge,
             output: output.as_deref(),
             tools: tools.iter().map(|tool| Tool::of(tool)).collect(),
@@ -260,6 +264,7 @@ mod tests {
             stop: vec!["END".into()],
             reasoning_effort: None,
             thinking_tokens: None,
+            adaptive: false,
             images_max_edge: None,
             tools: vec![Arc::new(tool)],
             output: None,

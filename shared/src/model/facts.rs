@@ -36,6 +36,9 @@ pub struct ModelFacts {
     pub native_schema: Option<bool>,
     /// Whether it thinks before it answers; not known when absent.
     pub thinking: Option<Thinking>,
+    /// Whether it decides by itself how much it thinks: it takes an effort, and neither a number of tokens nor
+    /// `temperature` and `top_p`.
+    pub adaptive: bool,
     /// Tokens that it counts where most models count one, for the same text.
     pub tokens: f64,
     /// What its tokens cost; not known when absent.
@@ -101,6 +104,9 @@ pub struct FactsOverride {
     /// See [`ModelFacts::thinking`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thinking: Option<Thinking>,
+    /// See [`ModelFacts::adaptive`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adaptive: Option<bool>,
     /// See [`ModelFacts::tokens`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<f64>,
@@ -123,6 +129,7 @@ impl ModelFacts {
             },
             native_schema: None,
             thinking: None,
+            adaptive: false,
             tokens: 1.0,
             price: None,
             known: false,
@@ -155,6 +162,7 @@ impl ModelFacts {
         self.takes = said.input.as_deref().map_or(self.takes, Takes::of);
         self.native_schema = said.native_schema.or(self.native_schema);
         self.thinking = said.thinking.or(self.thinking);
+        self.adaptive = said.adaptive.unwrap_or(self.adaptive);
         self.tokens = said.tokens.unwrap_or(self.tokens);
         self.price = said.price.or(self.price);
         self
@@ -266,6 +274,20 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn newer_models_of_anthropic_decide_how_much_they_think() {
+        let adaptive = |name| ModelFacts::built_in(name).map(|facts| facts.adaptive);
+        assert_eq!(adaptive("claude-opus-4-7"), Some(true));
+        assert_eq!(adaptive("anthropic/claude-sonnet-5"), Some(true));
+        assert_eq!(adaptive("claude-opus-4-6"), Some(false));
+        assert_eq!(adaptive("gpt-5.4"), Some(false));
+        let said = FactsOverride {
+            adaptive: Some(true),
+            ..FactsOverride::default()
+        };
+        assert!(ModelFacts::unknown().with(&said).adaptive);
     }
 
     #[test]

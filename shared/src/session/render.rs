@@ -136,6 +136,7 @@ pub fn render(inputs: Inputs<'_>) -> Request {
             .thinking
             .as_ref()
             .map(|thinking| thinking.budget_tokens),
+        adaptive: model.facts.adaptive,
         images_max_edge: agent.context.images.max_edge,
         tools: inputs.tools,
         output: None,

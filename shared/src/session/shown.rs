@@ -22,6 +22,9 @@ pub struct Shown {
     /// The session's notes, of an agent that keeps any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notes: Option<String>,
+    /// Its to-do list, of an agent that keeps one and has something left to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub todo: Option<String>,
     /// The beginning of an answer whose worker had to stop in the middle of it, or may be in the middle of it
     /// still. Whoever goes on shows it to the model and asks for the rest.
     #[serde(default, skip_serializing_if = "Option::is_none")]

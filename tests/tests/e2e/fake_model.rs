@@ -71,6 +71,7 @@ fn request(news: Vec<NewMessage>) -> Request {
         stop: Vec::new(),
         reasoning_effort: None,
         thinking_tokens: None,
+        adaptive: false,
         images_max_edge: None,
         tools: vec![],
         output: None,

@@ -157,6 +157,7 @@ pub(super) mod tests {
             stop: Vec::new(),
             reasoning_effort: None,
             thinking_tokens: None,
+            adaptive: false,
             images_max_edge: None,
             tools: Vec::new(),
             output: None,

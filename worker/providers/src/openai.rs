@@ -2,7 +2,7 @@
 
 mod calls;
 mod reader;
-mod request;
+pub(crate) mod request;
 
 use std::sync::Arc;
 

@@ -261,6 +261,7 @@ fn request(model: &str, text: &str) -> Request {
         stop: Vec::new(),
         reasoning_effort: None,
         thinking_tokens: None,
+        adaptive: false,
         images_max_edge: None,
         tools: Vec::new(),
         output: None,

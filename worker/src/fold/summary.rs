@@ -56,6 +56,7 @@ pub(crate) fn prompt(model: String, span: &Span, budget: u64) -> Option<Request>
         stop: Vec::new(),
         reasoning_effort: None,
         thinking_tokens: None,
+        adaptive: false,
         images_max_edge: None,
         tools: Vec::new(),
         output: None,

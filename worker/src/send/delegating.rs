@@ -47,6 +47,7 @@ impl Run<'_> {
                 }
                 Effect::None
                 | Effect::Recall
+                | Effect::RecallTodo
                 | Effect::Remember
                 | Effect::PassTurn
                 | Effect::ReadSkills

@@ -136,8 +136,8 @@ pub(crate) fn request(question: Question<'_>) -> Request {
     })
 }
 
-/// What a send is shown behind its messages: what is missing of its tools, its notes,
-/// and what was recalled.
+/// What a send is shown behind its messages: what is missing of its tools, its notes, its to-do list, and what was
+/// recalled.
 fn tail<'a>(missing: Option<&'a str>, shown: Option<&'a Shown>) -> Vec<TailPart<'a>> {
     let notes = shown.and_then(|shown| shown.notes.as_deref());
     let notes = notes.map(|text| TailPart::Data { tag: "notes", text });
@@ -146,8 +146,11 @@ fn tail<'a>(missing: Option<&'a str>, shown: Option<&'a Shown>) -> Vec<TailPart<
         tag: "memory",
         text,
     });
+    let todo = shown.and_then(|shown| shown.todo.as_deref());
+    let todo = todo.map(|text| TailPart::Data { tag: "todo", text });
     let missing = missing.map(TailPart::System);
-    missing.into_iter().chain(notes).chain(memory).collect()
+    let lists = notes.into_iter().chain(todo);
+    missing.into_iter().chain(lists).chain(memory).collect()
 }
 
 /// What a send's model is offered.

@@ -1,7 +1,8 @@
-//! What a session noted for itself, for the model at the begin of a send.
+//! What a session keeps for itself, for the model at the begin of a send: its notes and its to-do list.
 
 use mainspring_shared::id::SessionKey;
-use mainspring_shared::list::{ListName, notes_shown};
+use mainspring_shared::list::{ListName, notes_shown, todo_shown};
+use mainspring_shared::session::shown::Shown;
 use mainspring_shared::store::{Result, Store};
 
 use super::run::Run;
@@ -11,38 +12,72 @@ use crate::tool::{Effect, Offers};
 const NOTES_CHARS_MAX: usize = 8_000;
 
 impl Run<'_> {
-    /// Reads the notes of an agent that has the tools for them. False when the database does not
+    /// Reads the lists of an agent that has the tools for them. False when the database does not
     /// say.
     pub(super) async fn recall(&mut self) -> bool {
         if self.send.record.shown.is_some() {
             // Whatever was noted since, the model is shown what it was shown before.
             return true;
         }
-        if !keeps_notes(&self.prompt.offers) {
+        let own = OwnLists::of(&self.prompt.offers);
+        if own == OwnLists::default() {
             return true;
         }
         let store = &self.kernel.parts.store;
         let read = self
             .patience()
-            .ask(|| read_notes(store.as_ref(), self.send.record.key));
-        let Some(notes) = read.await else {
+            .ask(|| own.read(store.as_ref(), self.send.record.key));
+        let Some(texts) = read.await else {
             return false;
         };
-        let shown = self.bill.totals.shown.get_or_insert_default();
-        shown.notes = notes;
+        texts.show(self.bill.totals.shown.get_or_insert_default());
         true
     }
 }
 
-/// Whether an agent with these tools is shown the session's notes.
-pub(crate) fn keeps_notes(offers: &Offers) -> bool {
-    let mut offered = offers.list().iter();
-    offered.any(|offer| offer.traits.effect == Effect::Recall)
+/// Which of its session's lists an agent is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct OwnLists {
+    notes: bool,
+    todo: bool,
 }
 
-/// The notes of a session, as its model is shown them.
-pub(crate) async fn read_notes(store: &dyn Store, key: SessionKey) -> Result<Option<String>> {
-    let name = ListName::Notes(key.session);
-    let list = store.read_list(key.tenant, name).await?;
-    Ok(notes_shown(&list.entries, NOTES_CHARS_MAX))
+/// The lists of a session, as its model is shown them.
+#[derive(Debug, Default)]
+pub(crate) struct OwnTexts {
+    notes: Option<String>,
+    todo: Option<String>,
+}
+
+impl OwnLists {
+    /// Those of an agent with these tools.
+    pub(crate) fn of(offers: &Offers) -> Self {
+        let has = |effect| offers.list().iter().any(|it| it.traits.effect == effect);
+        Self {
+            notes: has(Effect::Recall),
+            todo: has(Effect::RecallTodo),
+        }
+    }
+
+    /// What is in them.
+    pub(crate) async fn read(self, store: &dyn Store, key: SessionKey) -> Result<OwnTexts> {
+        let mut texts = OwnTexts::default();
+        if self.notes {
+            let list = store.read_list(key.tenant, ListName::Notes(key.session));
+            texts.notes = notes_shown(&list.await?.entries, NOTES_CHARS_MAX);
+        }
+        if self.todo {
+            let list = store.read_list(key.tenant, ListName::Todo(key.session));
+            texts.todo = todo_shown(&list.await?.entries);
+        }
+        Ok(texts)
+    }
+}
+
+impl OwnTexts {
+    /// Shows them with a send.
+    pub(crate) fn show(self, shown: &mut Shown) {
+        shown.notes = self.notes;
+        shown.todo = self.todo;
+    }
 }

@@ -116,6 +116,7 @@ impl Offer {
             Effect::ReadBack => agent.context.hides(),
             Effect::None
             | Effect::Recall
+            | Effect::RecallTodo
             | Effect::Remember
             | Effect::Delegate
             | Effect::StartRun

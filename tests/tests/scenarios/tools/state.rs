@@ -112,6 +112,38 @@ async fn the_model_is_shown_its_notes_when_a_send_begins() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_model_is_shown_what_is_left_to_do_when_a_send_begins() {
+    let world = World::new().await;
+    let key = world.session(keeper()).await;
+    let _worker = world.worker("w", world.store.clone());
+    let shown = |world: &World| {
+        let asked = world.script.ledger();
+        asked.last().expect("was asked").tail.clone()
+    };
+    let items = json!([{"text": "plan", "status": "completed"}, {"text": "</todo> build"}]);
+    run(&world, key, &json!([[["todo", {"items": items}]]])).await;
+    // The send that wrote it knows it from its transcript.
+    assert_eq!(shown(&world), None);
+    let done = json!([{"text": "plan", "status": "completed"}]);
+    run(&world, key, &json!([[["todo", {"items": done}]]])).await;
+    let list = "[x] 1. plan\n[ ] 2. <\u{200b}/todo> build\n(1 of 2 done)";
+    let expected = format!("<todo>\nYour to-do list when this request came:\n{list}\n</todo>");
+    // Both of its rounds, as what changed is in their messages.
+    let asked = world.script.ledger();
+    let last: Vec<_> = asked
+        .iter()
+        .rev()
+        .take(2)
+        .map(|it| it.tail.clone())
+        .collect();
+    assert_eq!(last, [Some(expected.clone()), Some(expected)]);
+    // Nothing is left to do.
+    run(&world, key, &json!([])).await;
+    assert_eq!(shown(&world), None);
+    world.audit().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_send_is_shown_the_same_notes_whoever_takes_it_over() {
     let world = World::new().await;
     let key = world.session(keeper()).await;

@@ -35,6 +35,8 @@ struct Body<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     thinking: Option<Thinking>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    output_config: Option<OutputConfig>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     top_p: Option<f64>,
@@ -44,9 +46,17 @@ struct Body<'a> {
 }
 
 #[derive(Serialize)]
-struct Thinking {
-    r#type: &'static str,
-    budget_tokens: u32,
+#[serde(tag = "type", rename_all = "lowercase")]
+enum Thinking {
+    /// So many tokens at most.
+    Enabled { budget_tokens: u32 },
+    /// As many as the model finds right. Without `display` it says nothing of it.
+    Adaptive { display: &'static str },
+}
+
+#[derive(Serialize)]
+struct OutputConfig {
+    effort: &'static str,
 }
 
 /// Something up to which the provider may keep the request in its prompt cache.
@@ -151,7 +161,12 @@ struct WireTool<'a> {
 
 /// The body of a request, the same bytes for the same request.
 pub(super) fn body(request: &Request, caches: bool, stream: bool) -> Result<Vec<u8>, Error> {
-    let thinking = thinking(request);
+    let (thinking, effort) = if request.adaptive {
+        (adaptive(request), effort(request))
+    } else {
+        (thinking(request), None)
+    };
+    let is_sampled = thinking.is_none() && !request.adaptive;
     let system = request.system.as_deref().filter(|s| !s.trim().is_empty());
     let (messages, places) = messages(request)?;
     let mut body = Body {
@@ -161,11 +176,12 @@ pub(super) fn body(request: &Request, caches: bool, stream: bool) -> Result<Vec<
         messages,
         max_tokens: request.max_tokens.max(1),
         // Who thinks takes no other temperature than its own.
-        temperature: request.temperature.filter(|_| thinking.is_none()),
+        temperature: request.temperature.filter(|_| is_sampled),
         top_p: request
             .top_p
-            .filter(|p| thinking.is_none() || *p >= THINKING_TOP_P_MIN),
+            .filter(|p| is_sampled || (!request.adaptive && *p >= THINKING_TOP_P_MIN)),
         thinking,
+        output_config: effort.map(|effort| OutputConfig { effort }),
         stop_sequences: &request.stop,
         stream,
     };
@@ -186,17 +202,38 @@ fn thinking(request: &Request) -> Option<Thinking> {
     let most = request.max_tokens;
     let wanted = request.thinking_tokens.or_else(|| {
         let quarters = match request.reasoning_effort? {
-            ReasoningEffort::Minimal => return None,
+            ReasoningEffort::None | ReasoningEffort::Minimal => return None,
             ReasoningEffort::Low => 1,
             ReasoningEffort::Medium => 2,
-            ReasoningEffort::High => 3,
+            ReasoningEffort::High | ReasoningEffort::XHigh | ReasoningEffort::Max => 3,
         };
         Some(most / 4 * quarters)
     })?;
     let budget_tokens = wanted.min(most.saturating_sub(1));
-    (budget_tokens >= THINKING_TOKENS_MIN).then_some(Thinking {
-        r#type: "enabled",
-        budget_tokens,
+    (budget_tokens >= THINKING_TOKENS_MIN).then_some(Thinking::Enabled { budget_tokens })
+}
+
+/// Whether a model thinks that decides by itself how much: where tokens are named for it, or an effort that is worth
+/// it.
+fn adaptive(request: &Request) -> Option<Thinking> {
+    let effort = request.reasoning_effort;
+    let is_little = |effort| matches!(effort, ReasoningEffort::None | ReasoningEffort::Minimal);
+    let thinks = effort.map_or(request.thinking_tokens.is_some(), |effort| {
+        !is_little(effort)
+    });
+    thinks.then_some(Thinking::Adaptive {
+        display: "summarized",
+    })
+}
+
+/// How much such a model is to do for its answer.
+fn effort(request: &Request) -> Option<&'static str> {
+    Some(match request.reasoning_effort? {
+        ReasoningEffort::None | ReasoningEffort::Minimal | ReasoningEffort::Low => "low",
+        ReasoningEffort::Medium => "medium",
+        ReasoningEffort::High => "high",
+        ReasoningEffort::XHigh => "xhigh",
+        ReasoningEffort::Max => "max",
     })
 }
 

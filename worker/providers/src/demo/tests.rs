@@ -64,6 +64,7 @@ fn ask_for(messages: Vec<Arc<Message>>, output: Option<Arc<OutputSpec>>) -> Hear
         stop: Vec::new(),
         reasoning_effort: None,
         thinking_tokens: None,
+        adaptive: false,
         images_max_edge: None,
         tools: Vec::new(),
         output,

@@ -97,6 +97,7 @@ mod tests {
             stop: Vec::new(),
             reasoning_effort: None,
             thinking_tokens: None,
+            adaptive: false,
             images_max_edge: None,
             tools: Vec::new(),
             output: None,

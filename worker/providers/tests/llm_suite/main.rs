@@ -80,6 +80,7 @@ pub(crate) fn hello() -> Request {
         stop: Vec::new(),
         reasoning_effort: None,
         thinking_tokens: None,
+        adaptive: false,
         images_max_edge: None,
         tools: Vec::new(),
         output: None,

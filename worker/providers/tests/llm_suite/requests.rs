@@ -232,6 +232,63 @@ async fn messages_think_as_much_as_is_left_of_the_answer() {
 }
 
 #[tokio::test]
+async fn a_model_that_decides_how_much_it_thinks_is_given_an_effort_only() {
+    let asked = async |effort, tokens| {
+        let request = Request {
+            reasoning_effort: effort,
+            thinking_tokens: tokens,
+            adaptive: true,
+            temperature: Some(0.5),
+            top_p: Some(0.97),
+            ..hello()
+        };
+        let body = sent(Kind::Anthropic, "/v1", true, &request).await.body;
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        assert!(body.get("temperature").is_none() && body.get("top_p").is_none());
+        let thinking = body["thinking"].clone();
+        (thinking, body["output_config"]["effort"].clone())
+    };
+    let thinks = json!({ "type": "adaptive", "display": "summarized" });
+    assert_eq!(asked(None, None).await, (Value::Null, Value::Null));
+    assert_eq!(
+        asked(None, Some(4_000)).await,
+        (thinks.clone(), Value::Null)
+    );
+    for (effort, said, is_thinking) in [
+        (ReasoningEffort::None, "low", false),
+        (ReasoningEffort::Minimal, "low", false),
+        (ReasoningEffort::Low, "low", true),
+        (ReasoningEffort::Medium, "medium", true),
+        (ReasoningEffort::High, "high", true),
+        (ReasoningEffort::XHigh, "xhigh", true),
+        (ReasoningEffort::Max, "max", true),
+    ] {
+        let thinking = if is_thinking {
+            thinks.clone()
+        } else {
+            Value::Null
+        };
+        assert_eq!(asked(Some(effort), None).await, (thinking, json!(said)));
+    }
+}
+
+#[tokio::test]
+async fn openai_calls_the_most_that_there_is_by_its_own_name() {
+    let request = Request {
+        reasoning_effort: Some(ReasoningEffort::Max),
+        ..hello()
+    };
+    for kind in [Kind::OpenAi, Kind::OpenAiResponses] {
+        let body = sent(kind, "/v1", true, &request).await.body;
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        let effort = body
+            .get("reasoning_effort")
+            .unwrap_or(&body["reasoning"]["effort"]);
+        assert_eq!(effort, "xhigh", "{body}");
+    }
+}
+
+#[tokio::test]
 async fn a_tail_ends_the_users_turn_whatever_it_is() {
     let ends = async |kind, last: &[NewMessage]| {
         let news = [said(Role::User, "look")].into_iter().chain(last.to_vec());

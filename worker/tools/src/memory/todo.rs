@@ -1,19 +1,19 @@
 //! `todo`: what the session has to do.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use mainspring_shared::error::Code;
 use mainspring_shared::list::{
-    Bounds, Change, Entry, ListName, NewEntry, TODO_CHARS_MAX, TODO_MAX, WhenFull,
+    Bounds, Change, ListName, NewEntry, TODO_CHARS_MAX, TODO_COMPLETED, TODO_IN_PROGRESS, TODO_MAX,
+    WhenFull, todo_text,
 };
 use mainspring_shared::tool::Repeat;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::shared::{MemoryTools, arguments};
-use mainspring_worker::tool::{Invocation, Output, Tool, ToolError, ToolSpec, Traits};
+use mainspring_worker::tool::{Effect, Invocation, Output, Tool, ToolError, ToolSpec, Traits};
 
 #[derive(Debug)]
 pub(super) struct Todo {
@@ -48,8 +48,8 @@ impl Status {
     const fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "pending",
-            Self::InProgress => "in_progress",
-            Self::Completed => "completed",
+            Self::InProgress => TODO_IN_PROGRESS,
+            Self::Completed => TODO_COMPLETED,
         }
     }
 }
@@ -93,7 +93,10 @@ impl Tool for Todo {
     }
 
     fn traits(&self) -> Traits {
-        Traits::new(Repeat::Keyed)
+        Traits {
+            effect: Effect::RecallTodo,
+            ..Traits::new(Repeat::Keyed)
+        }
     }
 
     async fn call(&self, mut invocation: Invocation) -> Result<Output, ToolError> {
@@ -122,31 +125,9 @@ impl Tool for Todo {
                 written.await?.1
             }
         };
-        let shown = shown(&list.entries);
+        let shown = todo_text(&list.entries);
         let last = shown.lines().last().unwrap_or_default();
         let digest = format!("the to-do list {last}");
         Ok(Output::text(shown).with_digest(digest))
     }
-}
-
-fn shown(entries: &[Entry]) -> String {
-    if entries.is_empty() {
-        return "Nothing to do.".to_owned();
-    }
-    let is = |entry: &Entry, status: Status| entry.status.as_deref() == Some(status.as_str());
-    let mut text = String::new();
-    for entry in entries {
-        let mark = if is(entry, Status::Completed) {
-            "[x]"
-        } else if is(entry, Status::InProgress) {
-            "[>]"
-        } else {
-            "[ ]"
-        };
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "{mark} {}. {}", entry.id, entry.text);
-    }
-    let done = entries.iter().filter(|entry| is(entry, Status::Completed));
-    let _ = write!(text, "({} of {} done)", done.count(), entries.len());
-    text
 }
