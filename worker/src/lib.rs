@@ -24,6 +24,7 @@ mod preview;
 pub mod replay;
 mod send;
 mod session;
+mod shares;
 mod signals;
 mod slots;
 mod strays;

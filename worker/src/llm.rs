@@ -14,6 +14,7 @@ mod error;
 pub mod json;
 mod providers;
 mod secret;
+mod share;
 mod tenant_keys;
 mod traced;
 
@@ -36,6 +37,7 @@ pub(crate) use self::calibrations::MODELS_MAX;
 pub use self::error::{Error, Hold, Wait};
 pub use self::providers::{InvalidName, Providers, Resolved};
 pub use self::secret::Secret;
+pub use self::share::Share;
 pub(crate) use self::traced::Traced;
 
 /// A piece of an answer while it arrives. Pieces of one kind, joined, are the text of the reply.

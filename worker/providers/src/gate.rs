@@ -1,4 +1,5 @@
-//! What stands before a provider: a circuit breaker and rate limits. Both are of this process alone.
+//! What stands before a provider: a circuit breaker, of this process alone, and rate limits, of which this process has its
+//! part.
 //!
 //! A call that may not be made yet waits here if that is short. If it is long, the call fails with
 //! [`Error::Held`], which is no attempt: the send waits as a row instead of in memory.
@@ -13,7 +14,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use mainspring_shared::time::Clock;
 use mainspring_worker::llm::estimate_request_tokens;
-use mainspring_worker::llm::{Chunk, Error, Hold, Keyed, Model, Reply, Request, Secret};
+use mainspring_worker::llm::{Chunk, Error, Hold, Keyed, Model, Reply, Request, Secret, Share};
 use reqwest::header::HeaderMap;
 
 use self::breaker::{Breaker, Turn};
@@ -26,6 +27,7 @@ use crate::{metrics, open};
 pub(super) struct Gate {
     provider: String,
     limits: Limits,
+    share: Share,
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
 }
@@ -43,6 +45,7 @@ impl Gate {
         Self {
             provider: settings.name.clone(),
             limits,
+            share: settings.share.clone(),
             clock,
             state: Mutex::new(State {
                 breaker: Breaker::new(limits.breaker_failures, limits.breaker_pause),
@@ -73,6 +76,7 @@ impl Gate {
     fn decide(&self, model: &str, tokens: u64) -> Result<Permit<'_>, (Hold, Duration)> {
         let now = self.clock.monotonic();
         let mut state = self.lock();
+        self.divide(&mut state.rates, now);
         // Where the rates make it wait, a probe is left to others.
         if let Some(wait) = state.rates.wait(model, tokens, now) {
             return Err((Hold::Rate, wait));
@@ -86,6 +90,7 @@ impl Gate {
         metrics::circuit(&self.provider, state.breaker.level());
         Ok(Permit {
             gate: self,
+            model: model.to_owned(),
             tokens,
             is_probe,
             is_open: true,
@@ -97,7 +102,16 @@ impl Gate {
         let windows = headers::windows(headers, self.clock.now());
         if !windows.is_empty() {
             let now = self.clock.monotonic();
-            self.lock().rates.learn(model, windows, now);
+            let mut state = self.lock();
+            state.rates.learn(model, windows, now);
+            self.divide(&mut state.rates, now);
+        }
+    }
+
+    /// Keeps to this process's part of what is limited.
+    fn divide(&self, rates: &mut Rates, now: Duration) {
+        if rates.are_limited() {
+            rates.divide(self.share.get(), now);
         }
     }
 
@@ -111,6 +125,7 @@ impl Gate {
 #[derive(Debug)]
 struct Permit<'a> {
     gate: &'a Gate,
+    model: String,
     tokens: u64,
     is_probe: bool,
     /// Whether nothing is known yet of how it ended.
@@ -155,8 +170,10 @@ impl Permit<'_> {
 
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
+        let mut state = self.gate.lock();
+        state.rates.over(&self.model, self.tokens);
         if self.is_open && self.is_probe {
-            self.gate.lock().breaker.gave_up();
+            state.breaker.gave_up();
         }
     }
 }
@@ -213,6 +230,7 @@ impl<M: Model> Model for Guarded<M> {
     fn held(&self, request: &Request) -> Option<(Hold, Duration)> {
         let now = self.gate.clock.monotonic();
         let mut state = self.gate.lock();
+        self.gate.divide(&mut state.rates, now);
         let tokens = if state.rates.counts_tokens(&request.model) {
             estimate_request_tokens(request)
         } else {

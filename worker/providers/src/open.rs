@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mainspring_shared::time::Clock;
-use mainspring_worker::llm::{InvalidName, Model, Providers};
+use mainspring_worker::llm::{InvalidName, Model, Providers, Share};
 
 use crate::anthropic::Anthropic;
 use crate::demo::Demo;
@@ -65,8 +65,13 @@ pub fn open(
     default: &str,
     clock: &Arc<dyn Clock>,
 ) -> Result<Providers, SetupError> {
-    let mut providers = Providers::new(default);
+    let share = Share::default();
+    let mut providers = Providers::new(default).with_share(share.clone());
     for each in settings {
+        let each = &ProviderSettings {
+            share: share.clone(),
+            ..each.clone()
+        };
         if providers.contains(&each.name) {
             return Err(SetupError::Twice {
                 provider: each.name.clone(),

@@ -10,6 +10,7 @@ use super::Model;
 use super::calibrations::Calibrations;
 use super::direct::{self, Direct};
 use super::error::Error;
+use super::share::Share;
 use super::tenant_keys::TenantKeys;
 
 /// Models without facts that are warned of.
@@ -54,6 +55,7 @@ pub struct Providers {
     unknown: Mutex<BTreeSet<String>>,
     calibrations: Calibrations,
     tenant_keys: TenantKeys,
+    share: Share,
 }
 
 impl Providers {
@@ -71,6 +73,7 @@ impl Providers {
             unknown: Mutex::default(),
             calibrations: Calibrations::default(),
             tenant_keys: TenantKeys::default(),
+            share: Share::default(),
         }
     }
 
@@ -114,6 +117,18 @@ impl Providers {
     pub fn with_sealer(mut self, sealer: Option<Arc<Sealer>>) -> Self {
         self.tenant_keys = TenantKeys::new(sealer);
         self
+    }
+
+    /// Sets by what the limits of providers are divided.
+    #[must_use]
+    pub fn with_share(mut self, share: Share) -> Self {
+        self.share = share;
+        self
+    }
+
+    /// How much of what providers allow is this process's.
+    pub(crate) fn share(&self) -> &Share {
+        &self.share
     }
 
     /// The keys that tenants bring.

@@ -7,6 +7,20 @@ use std::time::Duration;
 /// The length of the windows that limits are given for.
 const MINUTE: f64 = 60.0;
 
+/// What a window is thought to fill up with, of what would fill it in a minute, until the provider says more: some fill up
+/// evenly, and some are whole again at their end.
+const FILLS: f64 = 0.5;
+
+/// How much faster than evenly a window may be used up. What the provider says is as old as its answer took, and processes
+/// that used up theirs at once would all be told of what the others have used already.
+const PACE: f64 = 4.0;
+
+/// What may be used at once.
+const BURST: Duration = Duration::from_secs(1);
+
+/// A process that is not alone begins with what fills up in so many seconds.
+const BEGIN: f64 = 0.5;
+
 /// The shortest wait, so that rounding never makes a busy loop.
 const WAIT_MIN: Duration = Duration::from_millis(1);
 
@@ -40,31 +54,50 @@ impl Windows {
 /// A bucket that fills up evenly to what may be used in a minute.
 #[derive(Debug)]
 struct Bucket {
+    /// What all processes together may use.
+    whole: f64,
     per_minute: f64,
     level: f64,
     at: Duration,
+    /// Whether nothing was taken out of it yet.
+    is_new: bool,
 }
 
 impl Bucket {
     fn new(per_minute: NonZeroU32, now: Duration) -> Self {
         let per_minute = f64::from(per_minute.get());
         Self {
+            whole: per_minute,
             per_minute,
             level: per_minute,
             at: now,
+            is_new: true,
         }
+    }
+
+    /// Keeps to a part of the whole. Who has others beside it from the beginning begins with little: they may have used
+    /// up what a minute has.
+    fn divide(&mut self, share: f64, now: Duration) {
+        self.fill(now);
+        self.per_minute = self.whole * share;
+        if self.is_new && share < 1.0 {
+            self.level = (self.per_minute * BEGIN / MINUTE).max(1.0);
+        }
+        self.level = self.level.min(self.per_minute.max(1.0));
+        self.is_new = false;
     }
 
     fn fill(&mut self, now: Duration) {
         let passed = now.saturating_sub(self.at).as_secs_f64();
-        self.level = (self.level + self.per_minute * passed / MINUTE).min(self.per_minute);
+        let full = self.per_minute.max(1.0);
+        self.level = (self.level + self.per_minute * passed / MINUTE).min(full);
         self.at = now;
     }
 
     /// A need beyond the whole bucket is taken for the whole bucket.
     fn wait(&mut self, need: f64, now: Duration) -> Duration {
         self.fill(now);
-        let lacks = need.min(self.per_minute) - self.level;
+        let lacks = need.min(self.per_minute.max(1.0)) - self.level;
         seconds(lacks / self.per_minute * MINUTE)
     }
 }
@@ -77,32 +110,42 @@ struct Learned {
     /// When `remaining` was as it says.
     at: Duration,
     reset_at: Duration,
+    /// When what was used would have been used at the pace that is kept to.
+    paced_to: Duration,
 }
 
 impl Learned {
-    fn wait(&mut self, need: f64, now: Duration) -> Duration {
+    fn wait(&mut self, need: f64, in_flight: f64, now: Duration) -> Duration {
         if now >= self.reset_at {
             // A new window, until a response says more; without a limit, nothing is known of it.
             match self.limit {
-                Some(limit) => self.remaining = limit,
+                Some(limit) => self.remaining = limit - in_flight,
                 None => return Duration::ZERO,
             }
             self.reset_at = now + Duration::from_secs_f64(MINUTE);
         } else if let Some(limit) = self.limit {
-            // Windows fill up evenly.
             let passed = now.saturating_sub(self.at).as_secs_f64();
-            self.remaining = (self.remaining + limit * passed / MINUTE).min(limit);
+            self.remaining = (self.remaining + limit * passed * FILLS / MINUTE).min(limit);
         }
         self.at = now;
         let whole = self.limit.unwrap_or(f64::INFINITY);
         let lacks = need.min(whole) - self.remaining;
         if lacks <= 0.0 {
-            return Duration::ZERO;
+            return self.paced_to.saturating_sub(now + BURST);
         }
         // Until the reset at the latest.
-        let fills = self.limit.map(|limit| seconds(lacks / limit * MINUTE));
+        let fills = self
+            .limit
+            .map(|limit| seconds(lacks / limit / FILLS * MINUTE));
         let reset = self.reset_at.saturating_sub(now);
         fills.map_or(reset, |fills| fills.min(reset))
+    }
+
+    fn take(&mut self, need: f64, now: Duration) {
+        self.remaining -= need;
+        if let Some(limit) = self.limit {
+            self.paced_to = self.paced_to.max(now) + seconds(need / limit / PACE * MINUTE);
+        }
     }
 }
 
@@ -111,6 +154,9 @@ impl Learned {
 struct ModelRates {
     requests: Option<Learned>,
     tokens: Option<Learned>,
+    /// Requests whose answers are not known yet, and their tokens: the provider may not have counted them in what it
+    /// said last.
+    in_flight: (f64, f64),
     /// Until when it asked not to be asked.
     closed_until: Duration,
 }
@@ -122,6 +168,8 @@ pub(super) struct Rates {
     requests: Option<Bucket>,
     tokens: Option<Bucket>,
     said: BTreeMap<String, ModelRates>,
+    /// This process's part of what the provider says.
+    share: f64,
 }
 
 impl Rates {
@@ -134,7 +182,23 @@ impl Rates {
             requests: requests.map(|limit| Bucket::new(limit, now)),
             tokens: tokens.map(|limit| Bucket::new(limit, now)),
             said: BTreeMap::new(),
+            share: 1.0,
         }
+    }
+
+    /// Whether anything limits requests.
+    pub(super) fn are_limited(&self) -> bool {
+        let mut said = self.said.values();
+        let has_said = |it: &ModelRates| it.requests.is_some() || it.tokens.is_some();
+        self.requests.is_some() || self.tokens.is_some() || said.any(has_said)
+    }
+
+    /// Keeps to a part of each limit. What the provider said is divided by what it says next.
+    pub(super) fn divide(&mut self, share: f64, now: Duration) {
+        for bucket in [&mut self.requests, &mut self.tokens].into_iter().flatten() {
+            bucket.divide(share, now);
+        }
+        self.share = share;
     }
 
     /// Whether it matters how many tokens a request has.
@@ -154,9 +218,13 @@ impl Rates {
         }
         if let Some(said) = self.said.get_mut(model) {
             longest = longest.max(said.closed_until.saturating_sub(now));
-            for (window, need) in [(&mut said.requests, 1.0), (&mut said.tokens, tokens)] {
+            let (requests, input) = said.in_flight;
+            for (window, need, in_flight) in [
+                (&mut said.requests, 1.0, requests),
+                (&mut said.tokens, tokens, input),
+            ] {
                 if let Some(window) = window {
-                    longest = longest.max(window.wait(need, now));
+                    longest = longest.max(window.wait(need, in_flight, now));
                 }
             }
         }
@@ -172,12 +240,22 @@ impl Rates {
                 bucket.level -= need;
             }
         }
-        if let Some(said) = self.said.get_mut(model) {
+        if let Some(said) = self.of(model) {
+            said.in_flight.0 += 1.0;
+            said.in_flight.1 += tokens;
             for (window, need) in [(&mut said.requests, 1.0), (&mut said.tokens, tokens)] {
                 if let Some(window) = window {
-                    window.remaining -= need;
+                    window.take(need, now);
                 }
             }
+        }
+    }
+
+    /// A request is over that was thought to have so many tokens.
+    pub(super) fn over(&mut self, model: &str, thought: u64) {
+        if let Some(said) = self.said.get_mut(model) {
+            said.in_flight.0 -= 1.0;
+            said.in_flight.1 -= thought as f64;
         }
     }
 
@@ -190,18 +268,25 @@ impl Rates {
 
     /// Takes in what a response said, which counts everything up to it.
     pub(super) fn learn(&mut self, model: &str, windows: Windows, now: Duration) {
-        let learned = |window: Window| Learned {
-            limit: window.limit,
-            remaining: window.remaining,
+        let share = self.share;
+        // Never less than one request: the rest is what is waited for.
+        let learned = |window: Window, in_flight: f64, before: Option<&Learned>| Learned {
+            limit: window.limit.map(|limit| (limit * share).max(1.0)),
+            remaining: window.remaining * share - in_flight,
             at: now,
             reset_at: now + window.reset,
+            paced_to: before.map_or(now, |before| before.paced_to),
         };
         let Some(said) = self.of(model) else { return };
         if let Some(window) = windows.requests {
-            said.requests = Some(learned(window));
+            // The one that was answered is counted.
+            let others = (said.in_flight.0 - 1.0).max(0.0);
+            said.requests = Some(learned(window, others, said.requests.as_ref()));
         }
         if let Some(window) = windows.tokens {
-            said.tokens = Some(learned(window));
+            let others = 1.0 - 1.0 / said.in_flight.0.max(1.0);
+            let others = said.in_flight.1 * others;
+            said.tokens = Some(learned(window, others, said.tokens.as_ref()));
         }
     }
 
@@ -268,10 +353,10 @@ mod tests {
         rates.learn("m", windows, SECOND);
         assert!(rates.counts_tokens("m"));
         assert_eq!(rates.wait("m", 50, SECOND), None);
-        assert_eq!(rates.wait("m", 150, SECOND), Some(SECOND));
+        assert_eq!(rates.wait("m", 150, SECOND), Some(2 * SECOND));
         assert_eq!(rates.wait("m", 6_000, SECOND), Some(30 * SECOND));
         // It fills up while nobody asks, and says nothing of another model.
-        assert_eq!(rates.wait("m", 150, 2 * SECOND), None);
+        assert_eq!(rates.wait("m", 150, 3 * SECOND), None);
         assert_eq!(rates.wait("other", 6_000, SECOND), None);
         // Without a limit, the reset is all that is known.
         let unlimited = Window {
@@ -294,5 +379,220 @@ mod tests {
         assert_eq!(rates.wait("m", 1, 2 * SECOND), Some(3 * SECOND));
         assert_eq!(rates.wait("other", 1, 2 * SECOND), None);
         assert_eq!(rates.wait("m", 1, 5 * SECOND), None);
+    }
+
+    #[test]
+    fn one_that_is_not_alone_keeps_to_its_part_and_begins_with_little() {
+        let mut rates = Rates::new(NonZeroU32::new(600), NonZeroU32::new(6_000), SECOND);
+        rates.divide(0.5, SECOND);
+        for _ in 0..2 {
+            assert_eq!(rates.wait("m", 1, SECOND), None);
+            rates.take("m", 1, SECOND);
+        }
+        assert_eq!(rates.wait("m", 1, SECOND), Some(SECOND / 10));
+        // What lies there stays when others come and go, as far as there is room for it.
+        let later = 61 * SECOND;
+        rates.divide(1.0, later);
+        assert_eq!(rates.wait("m", 3_000, later), None);
+        rates.divide(0.25, later);
+        let waits = rates.wait("m", 6_000, later);
+        assert_eq!(waits, None, "more than its part is its part");
+        rates.take("m", 6_000, later);
+        assert!(
+            rates
+                .wait("m", 1, later)
+                .is_some_and(|wait| wait > 2 * 60 * SECOND)
+        );
+        // However small the part, there is a request in it now and then.
+        let mut rates = Rates::new(NonZeroU32::new(6), None, SECOND);
+        rates.divide(0.01, SECOND);
+        assert_eq!(rates.wait("m", 1, SECOND), None);
+        rates.take("m", 1, SECOND);
+        assert_eq!(rates.wait("m", 1, SECOND), Some(1_000 * SECOND));
+        assert_eq!(rates.wait("m", 1, 1_002 * SECOND), None);
+    }
+
+    mod fleet {
+        use std::cmp::Reverse;
+        use std::collections::BinaryHeap;
+
+        use super::*;
+
+        const WORKERS: usize = 8;
+
+        /// Requests per minute that the provider allows, and those of a second.
+        const LIMIT: u32 = 6_000;
+        const PER_SECOND: u64 = LIMIT as u64 / 60;
+
+        const MINUTES: u64 = 4;
+
+        /// What the provider takes to answer.
+        const LATENCY: Duration = Duration::from_millis(700);
+
+        /// How a provider counts.
+        #[derive(Debug, Clone, Copy, PartialEq)]
+        enum Counts {
+            /// What may be used fills up evenly.
+            Evenly,
+            /// It is whole again with each minute.
+            ByMinute,
+        }
+
+        #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+        enum Event {
+            /// A worker has one more call to make.
+            Call(usize),
+            /// It looks again whether it may make one.
+            Look(usize),
+            /// It is told what the provider has left, in thousandths, and for how long to wait after a refusal.
+            Answer(usize, u64, Option<Duration>),
+        }
+
+        struct Worker {
+            rates: Rates,
+            /// Calls that wait.
+            calls: u64,
+            looks_at: Duration,
+        }
+
+        struct Provider {
+            counts: Counts,
+            level: f64,
+            at: Duration,
+        }
+
+        impl Provider {
+            /// Whether it answers.
+            fn ask(&mut self, now: Duration) -> bool {
+                let limit = f64::from(LIMIT);
+                match self.counts {
+                    Counts::Evenly => {
+                        let passed = now.saturating_sub(self.at).as_secs_f64();
+                        self.level = (self.level + limit * passed / MINUTE).min(limit);
+                    }
+                    Counts::ByMinute if now.as_secs() / 60 != self.at.as_secs() / 60 => {
+                        self.level = limit;
+                    }
+                    Counts::ByMinute => {}
+                }
+                self.at = now;
+                let answers = self.level >= 1.0;
+                self.level -= if answers { 1.0 } else { 0.0 };
+                answers
+            }
+
+            fn wait(&self) -> Duration {
+                match self.counts {
+                    Counts::Evenly => {
+                        let lacks = (f64::from(LIMIT) - self.level).max(0.0);
+                        Duration::from_secs_f64(lacks / PER_SECOND as f64)
+                    }
+                    Counts::ByMinute => {
+                        Duration::from_secs(60)
+                            - Duration::from_nanos((self.at.as_nanos() % 60_000_000_000) as u64)
+                    }
+                }
+            }
+        }
+
+        /// Calls that were answered, and that were refused, with so many offered in a second.
+        fn run(counts: Counts, configured: bool, told: bool, offered: u64) -> (u64, u64) {
+            let limit = NonZeroU32::new(LIMIT).filter(|_| configured);
+            let worker = |_| Worker {
+                rates: Rates::new(limit, None, Duration::ZERO),
+                calls: 0,
+                looks_at: Duration::MAX,
+            };
+            let mut workers: Vec<Worker> = (0..WORKERS).map(worker).collect();
+            let mut provider = Provider {
+                counts,
+                level: f64::from(LIMIT),
+                at: Duration::ZERO,
+            };
+            let mut events = BinaryHeap::new();
+            let mut random = 1_u64;
+            for call in 0..offered * MINUTES * 60 {
+                random = random
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
+                let worker = (random >> 33) as usize % WORKERS;
+                let at = Duration::from_secs(call) / offered as u32;
+                events.push(Reverse((at, Event::Call(worker))));
+            }
+            let (mut answered, mut refused) = (0, 0);
+            while let Some(Reverse((now, event))) = events.pop() {
+                if now >= Duration::from_secs(MINUTES * 60) {
+                    break;
+                }
+                let (Event::Call(name) | Event::Look(name) | Event::Answer(name, ..)) = event;
+                let worker = &mut workers[name];
+                match event {
+                    Event::Call(_) => worker.calls += 1,
+                    Event::Look(_) => worker.looks_at = Duration::MAX,
+                    Event::Answer(_, left, refused) => {
+                        if told {
+                            let window = Window {
+                                limit: Some(f64::from(LIMIT)),
+                                remaining: left as f64 / 1_000.0,
+                                reset: provider.wait(),
+                            };
+                            let (requests, tokens) = (Some(window), None);
+                            worker.rates.learn("m", Windows { requests, tokens }, now);
+                        }
+                        worker.rates.over("m", 1);
+                        if let Some(wait) = refused {
+                            worker.rates.close("m", now + wait);
+                            worker.calls += 1;
+                        }
+                    }
+                }
+                while worker.calls > 0 {
+                    if worker.rates.are_limited() {
+                        worker.rates.divide(1.0 / WORKERS as f64, now);
+                    }
+                    if let Some(wait) = worker.rates.wait("m", 1, now) {
+                        if now + wait < worker.looks_at {
+                            worker.looks_at = now + wait;
+                            events.push(Reverse((now + wait, Event::Look(name))));
+                        }
+                        break;
+                    }
+                    worker.rates.take("m", 1, now);
+                    worker.calls -= 1;
+                    let answers = provider.ask(now);
+                    let left = (provider.level * 1_000.0) as u64;
+                    // A bucket has room for one more in a moment.
+                    let wait = (!answers).then(|| match counts {
+                        Counts::Evenly => Duration::from_millis(1_000 / PER_SECOND),
+                        Counts::ByMinute => provider.wait(),
+                    });
+                    events.push(Reverse((now + LATENCY, Event::Answer(name, left, wait))));
+                    if answers {
+                        answered += 1;
+                    } else {
+                        refused += 1;
+                    }
+                }
+            }
+            (answered, refused)
+        }
+
+        #[test]
+        fn eight_workers_are_hardly_ever_refused_and_use_what_there_is() {
+            for counts in [Counts::Evenly, Counts::ByMinute] {
+                for (configured, told) in [(true, false), (true, true), (false, true)] {
+                    for percent in [95, 200] {
+                        let (answered, refused) =
+                            run(counts, configured, told, PER_SECOND * percent / 100);
+                        let share = refused as f64 / (answered + refused) as f64;
+                        let used = answered as f64 / (PER_SECOND * 60 * MINUTES) as f64;
+                        let case = format!("{counts:?}, {configured}, {told}, {percent} %");
+                        assert!(share < 0.005, "{case}: {share:.4} were refused");
+                        let expected = percent.min(100) as f64 / 100.0;
+                        assert!(used > expected - 0.02, "{case}: {used:.3} was used");
+                    }
+                }
+            }
+        }
     }
 }

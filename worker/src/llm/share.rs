@@ -1,0 +1,122 @@
+//! How much of what a provider allows is this process's. Limits of providers are those of an account, and the workers of
+//! an installation divide them by their slots.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use mainspring_shared::id::BootId;
+use mainspring_shared::store::{BootRecord, Role};
+
+/// This process's part of each limit: 1 is all of it. Clones are the same one.
+#[derive(Debug, Clone)]
+pub struct Share(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    bits: AtomicU64,
+    is_used: AtomicBool,
+}
+
+impl Default for Share {
+    fn default() -> Self {
+        Self(Arc::new(Inner {
+            bits: AtomicU64::new(1.0_f64.to_bits()),
+            is_used: AtomicBool::new(false),
+        }))
+    }
+}
+
+impl Share {
+    /// The part. Somebody has a limit that depends on it.
+    pub fn get(&self) -> f64 {
+        self.0.is_used.store(true, Ordering::Relaxed);
+        f64::from_bits(self.0.bits.load(Ordering::Relaxed))
+    }
+
+    /// Changes it.
+    pub fn set(&self, share: f64) {
+        self.0.bits.store(share.to_bits(), Ordering::Relaxed);
+    }
+
+    /// Whether anybody asked for it.
+    pub fn is_used(&self) -> bool {
+        self.0.is_used.load(Ordering::Relaxed)
+    }
+
+    /// The part of one among these lives: its slots among those of the workers of its pool, and of those of other
+    /// pools that have sends in flight.
+    pub fn of(boots: &[BootRecord], own: BootId) -> f64 {
+        let workers = boots.iter();
+        let workers = workers.filter(|boot| boot.role == Role::Worker && boot.dead_at.is_none());
+        let Some(mine) = workers.clone().find(|boot| boot.id == own) else {
+            return 1.0 / (workers.count() + 1) as f64;
+        };
+        let slots = |boot: &BootRecord| f64::from(boot.concurrency.max(1));
+        let counts = |boot: &&BootRecord| boot.pool == mine.pool || boot.in_flight > 0;
+        slots(mine) / workers.filter(counts).map(slots).sum::<f64>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use mainspring_shared::time::Timestamp;
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn boot(id: u128, pool: &str, concurrency: u32, in_flight: u32) -> BootRecord {
+        BootRecord {
+            id: BootId(Uuid::from_u128(id)),
+            role: Role::Worker,
+            name: String::new(),
+            pool: pool.to_owned(),
+            concurrency,
+            in_flight,
+            started_at: Timestamp(0),
+            lease_until: Timestamp(0),
+            ttl: Duration::ZERO,
+            dead_at: None,
+        }
+    }
+
+    #[test]
+    fn limits_are_divided_by_slots_among_those_that_may_ask() {
+        let mut boots = vec![boot(1, "a", 10, 0)];
+        let own = boots[0].id;
+        assert_eq!(Share::of(&boots, own), 1.0);
+        boots.push(boot(2, "a", 30, 0));
+        assert_eq!(Share::of(&boots, own), 0.25);
+        // One of another pool that has nothing to do asks nobody.
+        boots.push(boot(3, "b", 40, 0));
+        assert_eq!(Share::of(&boots, own), 0.25);
+        boots[2].in_flight = 1;
+        assert_eq!(Share::of(&boots, own), 0.125);
+        let all: f64 = boots.iter().map(|boot| Share::of(&boots, boot.id)).sum();
+        assert_eq!(all, 1.0);
+        let dead_at = Some(Timestamp(1));
+        boots.push(BootRecord {
+            dead_at,
+            ..boot(4, "a", 100, 5)
+        });
+        boots.push(BootRecord {
+            role: Role::Scheduler,
+            ..boot(5, "a", 100, 5)
+        });
+        assert_eq!(Share::of(&boots, own), 0.125);
+        // One that is not there yet comes on top.
+        assert_eq!(Share::of(&boots, BootId(Uuid::nil())), 0.25);
+    }
+
+    #[test]
+    fn clones_are_the_same_one() {
+        let share = Share::default();
+        let other = share.clone();
+        assert!(!share.is_used());
+        assert_eq!(other.get(), 1.0);
+        share.set(0.5);
+        assert_eq!(other.get(), 0.5);
+        assert!(share.is_used());
+    }
+}
