@@ -12,10 +12,17 @@ use crate::worker::Kernel;
 /// it, all together may ask for as much more as that part.
 const EVERY: Duration = Duration::from_secs(2);
 
+/// How long a worker waits to be counted before it takes its first work.
+const WITHIN: Duration = Duration::from_secs(1);
+
 /// Counts the workers before the first work is taken. Where that fails, all of a limit is this worker's until it is
 /// known better.
 pub(crate) async fn begin(kernel: &Kernel) {
-    told(read(kernel).await);
+    tokio::select! {
+        biased;
+        read = read(kernel) => told(read),
+        () = kernel.parts.clock.sleep(WITHIN) => tracing::warn!("the workers were not counted in time"),
+    }
 }
 
 /// Counts them until the worker has nothing left to do.

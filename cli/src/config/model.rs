@@ -16,6 +16,7 @@ pub(super) const MEMBERS: &[(&str, Kind)] = &[
     ("input", Kind::Choices(&["image", "pdf", "audio"])),
     ("native_schema", Kind::Switch),
     ("thinking", Kind::Choice(&["never", "optional", "always"])),
+    ("adaptive", Kind::Switch),
     ("tokens", Kind::Number),
     ("price", PRICE),
 ];

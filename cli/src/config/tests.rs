@@ -468,6 +468,7 @@ fn facts_of_models_are_read_with_all_their_members() {
         input = ["image"]
         native_schema = false
         thinking = "never"
+        adaptive = true
         tokens = 1.1
         price = { input = 1, output = 2.5, cache_read = 0.5, cache_write = 1.25, long = { above = 4096, input = 2, output = 1.5 } }
         [models.small]

@@ -9,11 +9,12 @@ use async_trait::async_trait;
 use mainspring_shared::time::Clock;
 
 use self::reader::Answer;
+use self::request::{BINDING_BETA, Way};
 use crate::answer::ChunkSink;
 use crate::gate::Gate;
 use crate::http::Endpoint;
 use crate::open::SetupError;
-use crate::settings::ProviderSettings;
+use crate::settings::{ANTHROPIC_BASE_URL, ProviderSettings};
 use mainspring_worker::llm::Error;
 use mainspring_worker::llm::{Chunk, Model, Reply, Request};
 
@@ -25,6 +26,8 @@ const VERSION: &str = "2023-06-01";
 pub(super) struct Anthropic {
     endpoint: Endpoint,
     caches: bool,
+    /// Whether it is Anthropic itself.
+    binding: bool,
 }
 
 impl Anthropic {
@@ -36,6 +39,15 @@ impl Anthropic {
         let base = settings.base_url.trim().trim_end_matches('/');
         let base = base.strip_suffix("/v1").unwrap_or(base);
         let mut headers = vec![("anthropic-version", VERSION.to_owned())];
+        // Others that speak like it may refuse what they do not know.
+        let names = settings.headers.iter().map(|(name, _)| name);
+        let has_own = names
+            .into_iter()
+            .any(|name| name.eq_ignore_ascii_case(BINDING_BETA.0));
+        let binding = base == ANTHROPIC_BASE_URL && !has_own;
+        if binding {
+            headers.push((BINDING_BETA.0, BINDING_BETA.1.to_owned()));
+        }
         if !settings.api_key.is_empty() {
             headers.push(("x-api-key", settings.api_key.expose().to_owned()));
         }
@@ -43,7 +55,16 @@ impl Anthropic {
         Ok(Self {
             endpoint,
             caches: settings.prompt_cache,
+            binding,
         })
+    }
+
+    fn way(&self) -> Way {
+        Way {
+            caches: self.caches,
+            streams: self.endpoint.streams(),
+            binding: self.binding,
+        }
     }
 }
 
@@ -54,7 +75,7 @@ impl Model for Anthropic {
         request: &Request,
         on_chunk: &mut (dyn for<'c> FnMut(Chunk<'c>) + Send),
     ) -> Result<Reply, Error> {
-        let body = || request::body(request, self.caches, self.endpoint.streams());
+        let body = || request::body(request, self.way());
         let mut answer = Answer::new(self.endpoint.told());
         self.endpoint
             .ask(request, &body, &mut answer, &mut ChunkSink::new(on_chunk))
@@ -67,7 +88,7 @@ impl Model for Anthropic {
     }
 
     fn wire(&self, request: &Request) -> Option<Result<Vec<u8>, Error>> {
-        let body = request::body(request, self.caches, self.endpoint.streams());
+        let body = request::body(request, self.way());
         Some(self.endpoint.whole_body(request, body))
     }
 }

@@ -41,6 +41,10 @@ struct State {
 impl Gate {
     pub(super) fn new(settings: &ProviderSettings, clock: Arc<dyn Clock>) -> Self {
         let limits = settings.limits;
+        if limits.requests_per_minute.is_some() || limits.tokens_per_minute.is_some() {
+            // From the beginning on somebody has to know it.
+            let _ = settings.share.get();
+        }
         let now = clock.monotonic();
         Self {
             provider: settings.name.clone(),
@@ -90,7 +94,6 @@ impl Gate {
         metrics::circuit(&self.provider, state.breaker.level());
         Ok(Permit {
             gate: self,
-            model: model.to_owned(),
             tokens,
             is_probe,
             is_open: true,
@@ -102,9 +105,10 @@ impl Gate {
         let windows = headers::windows(headers, self.clock.now());
         if !windows.is_empty() {
             let now = self.clock.monotonic();
+            let share = self.share.get();
             let mut state = self.lock();
+            state.rates.divide(share, now);
             state.rates.learn(model, windows, now);
-            self.divide(&mut state.rates, now);
         }
     }
 
@@ -125,7 +129,6 @@ impl Gate {
 #[derive(Debug)]
 struct Permit<'a> {
     gate: &'a Gate,
-    model: String,
     tokens: u64,
     is_probe: bool,
     /// Whether nothing is known yet of how it ended.
@@ -170,10 +173,8 @@ impl Permit<'_> {
 
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
-        let mut state = self.gate.lock();
-        state.rates.over(&self.model, self.tokens);
         if self.is_open && self.is_probe {
-            state.breaker.gave_up();
+            self.gate.lock().breaker.gave_up();
         }
     }
 }

@@ -210,6 +210,9 @@ impl Spares {
             for waiter in self.waiters.drain(..) {
                 let _ = waiter.send(None);
             }
+            // There are no more, or nobody can say: who comes next asks for itself, and nobody again for others until
+            // as many have come.
+            (self.before, self.period.1) = (0, 0);
         }
         if self.renounced.is_some_and(|renounced| fill.at <= renounced) {
             return left.into();
@@ -335,6 +338,12 @@ mod tests {
         let got: Vec<_> = found.into_iter().map(placed).collect();
         assert_eq!(got[MANY - 1], ids(0..1).pop());
         assert_eq!(got[MANY..], [None, None]);
+        // Nobody asks again and again while nobody comes.
+        assert_eq!(ahead.fill(TENANT, at(1)), None);
+        let (found, begins) = requests(&ahead, MAX, at(2), MANY - 1);
+        assert_eq!(begins, 0);
+        assert!(found.iter().all(|it| matches!(it, Found::Nothing)));
+        assert_eq!(requests(&ahead, MAX, at(3), 1).1, 1);
     }
 
     #[test]

@@ -15,6 +15,20 @@ use mainspring_worker::llm::{Request, ToolSpec};
 /// The smallest `top_p` that goes together with thinking.
 const THINKING_TOP_P_MIN: f64 = 0.95;
 
+/// Models whose thinking is bound to all that stood before it. What ends a request is not there any more in the next one,
+/// and folds replace messages: thinking behind that is to be dropped then, instead of the request refused
+/// (<https://platform.claude.com/docs/build-with-claude/preserved-thinking>).
+const BOUND: [&str; 4] = [
+    "claude-fable-5-1",
+    "claude-opus-5-5",
+    "claude-sonnet-5-5",
+    "claude-haiku-5-5",
+];
+
+/// The header with which the API takes that choice.
+pub(super) const BINDING_BETA: (&str, &str) =
+    ("anthropic-beta", "thinking-binding-controls-2026-08-01");
+
 /// Begins a window that does not begin with the user.
 const OMITTED: &str = "[earlier messages are omitted]";
 
@@ -51,7 +65,16 @@ enum Thinking {
     /// So many tokens at most.
     Enabled { budget_tokens: u32 },
     /// As many as the model finds right. Without `display` it says nothing of it.
-    Adaptive { display: &'static str },
+    Adaptive {
+        display: &'static str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        block_binding: Option<BlockBinding>,
+    },
+}
+
+#[derive(Serialize)]
+struct BlockBinding {
+    prefix_mismatch_behavior: &'static str,
 }
 
 #[derive(Serialize)]
@@ -159,10 +182,20 @@ struct WireTool<'a> {
     input_schema: Cow<'a, Value>,
 }
 
+/// How a provider is asked.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Way {
+    /// Whether it is told what to keep in its cache.
+    pub(super) caches: bool,
+    pub(super) streams: bool,
+    /// Whether it takes [`BINDING_BETA`].
+    pub(super) binding: bool,
+}
+
 /// The body of a request, the same bytes for the same request.
-pub(super) fn body(request: &Request, caches: bool, stream: bool) -> Result<Vec<u8>, Error> {
+pub(super) fn body(request: &Request, way: Way) -> Result<Vec<u8>, Error> {
     let (thinking, effort) = if request.adaptive {
-        (adaptive(request), effort(request))
+        (adaptive(request, way.binding), effort(request))
     } else {
         (thinking(request), None)
     };
@@ -183,9 +216,9 @@ pub(super) fn body(request: &Request, caches: bool, stream: bool) -> Result<Vec<
         thinking,
         output_config: effort.map(|effort| OutputConfig { effort }),
         stop_sequences: &request.stop,
-        stream,
+        stream: way.streams,
     };
-    if caches {
+    if way.caches {
         mark(&mut body, places);
     }
     if let Some(tail) = &request.tail {
@@ -215,14 +248,19 @@ fn thinking(request: &Request) -> Option<Thinking> {
 
 /// Whether a model thinks that decides by itself how much: where tokens are named for it, or an effort that is worth
 /// it.
-fn adaptive(request: &Request) -> Option<Thinking> {
+fn adaptive(request: &Request, binding: bool) -> Option<Thinking> {
     let effort = request.reasoning_effort;
+    let is_bound = binding && BOUND.iter().any(|model| request.model.starts_with(model));
     let is_little = |effort| matches!(effort, ReasoningEffort::None | ReasoningEffort::Minimal);
     let thinks = effort.map_or(request.thinking_tokens.is_some(), |effort| {
         !is_little(effort)
     });
-    thinks.then_some(Thinking::Adaptive {
+    // Those that are bound think in any case.
+    (thinks || is_bound).then_some(Thinking::Adaptive {
         display: "summarized",
+        block_binding: is_bound.then_some(BlockBinding {
+            prefix_mismatch_behavior: "drop_block",
+        }),
     })
 }
 
@@ -460,5 +498,37 @@ fn tool(tool: &ToolSpec) -> WireTool<'_> {
         name: &tool.name,
         description: &tool.description,
         input_schema,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thinking_behind_what_changed_is_dropped_where_it_is_bound() {
+        let thinking = |model: &str, binding| {
+            let request = Request {
+                model: model.to_owned(),
+                adaptive: true,
+                ..crate::answer::tests::request()
+            };
+            let way = Way {
+                caches: true,
+                streams: true,
+                binding,
+            };
+            let body = body(&request, way).expect("JSON");
+            let body: Value = serde_json::from_slice(&body).expect("JSON");
+            body["thinking"].clone()
+        };
+        let bound = json!({
+            "type": "adaptive",
+            "display": "summarized",
+            "block_binding": { "prefix_mismatch_behavior": "drop_block" },
+        });
+        assert_eq!(thinking("claude-opus-5-5-20260901", true), bound);
+        assert_eq!(thinking("claude-opus-5-5", false), Value::Null);
+        assert_eq!(thinking("claude-opus-5", true), Value::Null);
     }
 }

@@ -1,6 +1,6 @@
 //! Rates: of requests and of tokens, as configured and as the provider says.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
@@ -17,6 +17,10 @@ const PACE: f64 = 4.0;
 
 /// What may be used at once.
 const BURST: Duration = Duration::from_secs(1);
+
+/// A request that is older than this is taken to be counted in what a response says: as a rule it has begun to be
+/// answered itself.
+const UNTOLD: Duration = Duration::from_secs(1);
 
 /// A process that is not alone begins with what fills up in so many seconds.
 const BEGIN: f64 = 0.5;
@@ -59,7 +63,7 @@ struct Bucket {
     per_minute: f64,
     level: f64,
     at: Duration,
-    /// Whether nothing was taken out of it yet.
+    /// Whether it was never divided.
     is_new: bool,
 }
 
@@ -115,11 +119,11 @@ struct Learned {
 }
 
 impl Learned {
-    fn wait(&mut self, need: f64, in_flight: f64, now: Duration) -> Duration {
+    fn wait(&mut self, need: f64, now: Duration) -> Duration {
         if now >= self.reset_at {
             // A new window, until a response says more; without a limit, nothing is known of it.
             match self.limit {
-                Some(limit) => self.remaining = limit - in_flight,
+                Some(limit) => self.remaining = limit,
                 None => return Duration::ZERO,
             }
             self.reset_at = now + Duration::from_secs_f64(MINUTE);
@@ -128,8 +132,11 @@ impl Learned {
             self.remaining = (self.remaining + limit * passed * FILLS / MINUTE).min(limit);
         }
         self.at = now;
-        let whole = self.limit.unwrap_or(f64::INFINITY);
-        let lacks = need.min(whole) - self.remaining;
+        // One that needs much need not wait until a whole window is free; those behind it do.
+        let enough = self
+            .limit
+            .map_or(f64::INFINITY, |limit| (limit / 2.0).max(1.0));
+        let lacks = need.min(enough) - self.remaining;
         if lacks <= 0.0 {
             return self.paced_to.saturating_sub(now + BURST);
         }
@@ -141,10 +148,9 @@ impl Learned {
         fills.map_or(reset, |fills| fills.min(reset))
     }
 
-    fn take(&mut self, need: f64, now: Duration) {
-        self.remaining -= need;
+    fn pace(&mut self, now: Duration) {
         if let Some(limit) = self.limit {
-            self.paced_to = self.paced_to.max(now) + seconds(need / limit / PACE * MINUTE);
+            self.paced_to = self.paced_to.max(now) + seconds(MINUTE / limit / PACE);
         }
     }
 }
@@ -154,11 +160,22 @@ impl Learned {
 struct ModelRates {
     requests: Option<Learned>,
     tokens: Option<Learned>,
-    /// Requests whose answers are not known yet, and their tokens: the provider may not have counted them in what it
-    /// said last.
-    in_flight: (f64, f64),
+    /// When requests were made within [`UNTOLD`]: the provider may not have counted them in what it said last.
+    made: VecDeque<Duration>,
     /// Until when it asked not to be asked.
     closed_until: Duration,
+}
+
+impl ModelRates {
+    fn forget_told(&mut self, now: Duration) {
+        while self
+            .made
+            .front()
+            .is_some_and(|at| now.saturating_sub(*at) >= UNTOLD)
+        {
+            self.made.pop_front();
+        }
+    }
 }
 
 /// The rates of one provider: those of the configuration for all of its models together, and what it
@@ -218,13 +235,9 @@ impl Rates {
         }
         if let Some(said) = self.said.get_mut(model) {
             longest = longest.max(said.closed_until.saturating_sub(now));
-            let (requests, input) = said.in_flight;
-            for (window, need, in_flight) in [
-                (&mut said.requests, 1.0, requests),
-                (&mut said.tokens, tokens, input),
-            ] {
+            for (window, need) in [(&mut said.requests, 1.0), (&mut said.tokens, tokens)] {
                 if let Some(window) = window {
-                    longest = longest.max(window.wait(need, in_flight, now));
+                    longest = longest.max(window.wait(need, now));
                 }
             }
         }
@@ -240,22 +253,18 @@ impl Rates {
                 bucket.level -= need;
             }
         }
-        if let Some(said) = self.of(model) {
-            said.in_flight.0 += 1.0;
-            said.in_flight.1 += tokens;
+        if let Some(said) = self.said.get_mut(model) {
+            said.forget_told(now);
+            said.made.push_back(now);
             for (window, need) in [(&mut said.requests, 1.0), (&mut said.tokens, tokens)] {
                 if let Some(window) = window {
-                    window.take(need, now);
+                    window.remaining -= need;
                 }
             }
-        }
-    }
-
-    /// A request is over that was thought to have so many tokens.
-    pub(super) fn over(&mut self, model: &str, thought: u64) {
-        if let Some(said) = self.said.get_mut(model) {
-            said.in_flight.0 -= 1.0;
-            said.in_flight.1 -= thought as f64;
+            // Tokens that the provider has in its cache do not count for it: at the pace of requests.
+            if let Some(window) = &mut said.requests {
+                window.pace(now);
+            }
         }
     }
 
@@ -270,23 +279,22 @@ impl Rates {
     pub(super) fn learn(&mut self, model: &str, windows: Windows, now: Duration) {
         let share = self.share;
         // Never less than one request: the rest is what is waited for.
-        let learned = |window: Window, in_flight: f64, before: Option<&Learned>| Learned {
+        let learned = |window: Window, others: f64, before: Option<&Learned>| Learned {
             limit: window.limit.map(|limit| (limit * share).max(1.0)),
-            remaining: window.remaining * share - in_flight,
+            remaining: window.remaining * share - others,
             at: now,
             reset_at: now + window.reset,
             paced_to: before.map_or(now, |before| before.paced_to),
         };
         let Some(said) = self.of(model) else { return };
+        said.forget_told(now);
         if let Some(window) = windows.requests {
-            // The one that was answered is counted.
-            let others = (said.in_flight.0 - 1.0).max(0.0);
+            // The one that is answered is counted.
+            let others = said.made.len().saturating_sub(1) as f64;
             said.requests = Some(learned(window, others, said.requests.as_ref()));
         }
         if let Some(window) = windows.tokens {
-            let others = 1.0 - 1.0 / said.in_flight.0.max(1.0);
-            let others = said.in_flight.1 * others;
-            said.tokens = Some(learned(window, others, said.tokens.as_ref()));
+            said.tokens = Some(learned(window, 0.0, said.tokens.as_ref()));
         }
     }
 
@@ -539,7 +547,6 @@ mod tests {
                             let (requests, tokens) = (Some(window), None);
                             worker.rates.learn("m", Windows { requests, tokens }, now);
                         }
-                        worker.rates.over("m", 1);
                         if let Some(wait) = refused {
                             worker.rates.close("m", now + wait);
                             worker.calls += 1;
