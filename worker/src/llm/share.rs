@@ -93,6 +93,8 @@ mod tests {
         assert_eq!(Share::of(&boots, own), 0.25);
         boots[2].in_flight = 1;
         assert_eq!(Share::of(&boots, own), 0.125);
+        // All that have something to do share all of it.
+        boots.iter_mut().for_each(|boot| boot.in_flight = 1);
         let all: f64 = boots.iter().map(|boot| Share::of(&boots, boot.id)).sum();
         assert_eq!(all, 1.0);
         let dead_at = Some(Timestamp(1));
