@@ -81,22 +81,32 @@ mod tests {
         }
     }
 
+    fn in_eighths(share: f64) -> u32 {
+        (share * 8.0).round() as u32
+    }
+
+    fn eighths(boots: &[BootRecord], own: BootId) -> u32 {
+        in_eighths(Share::of(boots, own))
+    }
+
     #[test]
     fn limits_are_divided_by_slots_among_those_that_may_ask() {
         let mut boots = vec![boot(1, "a", 10, 0)];
         let own = boots[0].id;
-        assert_eq!(Share::of(&boots, own), 1.0);
+        assert_eq!(eighths(&boots, own), 8);
         boots.push(boot(2, "a", 30, 0));
-        assert_eq!(Share::of(&boots, own), 0.25);
+        assert_eq!(eighths(&boots, own), 2);
         // One of another pool that has nothing to do asks nobody.
         boots.push(boot(3, "b", 40, 0));
-        assert_eq!(Share::of(&boots, own), 0.25);
+        assert_eq!(eighths(&boots, own), 2);
         boots[2].in_flight = 1;
-        assert_eq!(Share::of(&boots, own), 0.125);
+        assert_eq!(eighths(&boots, own), 1);
         // All that have something to do share all of it.
-        boots.iter_mut().for_each(|boot| boot.in_flight = 1);
-        let all: f64 = boots.iter().map(|boot| Share::of(&boots, boot.id)).sum();
-        assert_eq!(all, 1.0);
+        for boot in &mut boots {
+            boot.in_flight = 1;
+        }
+        let all: u32 = boots.iter().map(|boot| eighths(&boots, boot.id)).sum();
+        assert_eq!(all, 8);
         let dead_at = Some(Timestamp(1));
         boots.push(BootRecord {
             dead_at,
@@ -106,9 +116,9 @@ mod tests {
             role: Role::Scheduler,
             ..boot(5, "a", 100, 5)
         });
-        assert_eq!(Share::of(&boots, own), 0.125);
+        assert_eq!(eighths(&boots, own), 1);
         // One that is not there yet comes on top.
-        assert_eq!(Share::of(&boots, BootId(Uuid::nil())), 0.25);
+        assert_eq!(eighths(&boots, BootId(Uuid::nil())), 2);
     }
 
     #[test]
@@ -116,9 +126,9 @@ mod tests {
         let share = Share::default();
         let other = share.clone();
         assert!(!share.is_used());
-        assert_eq!(other.get(), 1.0);
+        assert_eq!(in_eighths(other.get()), 8);
         share.set(0.5);
-        assert_eq!(other.get(), 0.5);
+        assert_eq!(in_eighths(other.get()), 4);
         assert!(share.is_used());
     }
 }

@@ -496,7 +496,7 @@ mod tests {
                         Duration::from_secs_f64(lacks / PER_SECOND as f64)
                     }
                     Counts::ByMinute => {
-                        Duration::from_secs(60)
+                        Duration::from_mins(1)
                             - Duration::from_nanos((self.at.as_nanos() % 60_000_000_000) as u64)
                     }
                 }
