@@ -496,8 +496,9 @@ mod tests {
                         Duration::from_secs_f64(lacks / PER_SECOND as f64)
                     }
                     Counts::ByMinute => {
-                        Duration::from_mins(1)
-                            - Duration::from_nanos((self.at.as_nanos() % 60_000_000_000) as u64)
+                        let minute = Duration::from_mins(1);
+                        let passed = self.at.as_nanos() % minute.as_nanos();
+                        minute.saturating_sub(Duration::from_nanos(passed as u64))
                     }
                 }
             }
