@@ -12,10 +12,6 @@ pub(crate) const POSTGRES_URL: &str = "MAINSPRING_TEST_POSTGRES_URL";
 const MYSQL_URL: &str = "MAINSPRING_TEST_MYSQL_URL";
 pub(crate) const REDIS_URL: &str = "MAINSPRING_TEST_REDIS_URL";
 
-/// How many tests run at once. Many of them wait, for sockets, processes and deadlines, and two of them keep a core
-/// busy.
-const THREADS: &str = "RUST_TEST_THREADS";
-
 /// What to run.
 #[derive(Debug)]
 pub(crate) struct Options {
@@ -106,10 +102,6 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
             Some(url) => command.env(name, url),
             None => command.env_remove(name),
         };
-    }
-    if tools::variable(THREADS).is_none() {
-        let cores = std::thread::available_parallelism()?.get();
-        command.env(THREADS, (2 * cores).to_string());
     }
     if missing.is_empty() {
         command.env("REQUIRE_STORES", "all");
