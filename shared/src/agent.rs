@@ -227,7 +227,7 @@ pub const STOP_MAX: usize = 4;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ReasoningEffort {
-    /// Not at all.
+    /// Not at all, where the model can be asked not to.
     None,
     /// As little as it can.
     Minimal,

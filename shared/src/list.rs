@@ -3,8 +3,9 @@
 //! A list is small and is changed as a whole: [`apply`] is a function of the list and one change, so
 //! every store keeps the same bounds and gives the same numbers.
 
-use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
+
+use serde::{Deserialize, Serialize};
 
 use crate::id::SessionId;
 use crate::stored::Extra;

@@ -24,7 +24,6 @@ mod preview;
 pub mod replay;
 mod send;
 mod session;
-mod shares;
 mod signals;
 mod slots;
 mod strays;

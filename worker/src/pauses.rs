@@ -12,6 +12,7 @@ use mainspring_shared::store::{ListPauses, Result};
 use tokio::sync::watch;
 
 use crate::Kernel;
+use crate::llm::Share;
 use crate::worker::Parts;
 
 /// How long a worker waits for it when it begins.
@@ -64,20 +65,40 @@ impl Known {
     }
 }
 
-/// Reads what is paused before the first work is taken.
+/// Reads what is paused before the first work is taken, and counts the workers in any case: others may have used up what
+/// a provider allows.
 pub(crate) async fn begin(kernel: &Kernel) {
     let parts = &kernel.parts;
+    let first = async {
+        read(kernel).await?;
+        count_workers(kernel).await
+    };
     tokio::select! {
         biased;
-        read = read(kernel) => told(read),
+        read = first => told(read),
         () = parts.clock.sleep(WITHIN) => tracing::warn!("what is paused was not read in time"),
     }
 }
 
-/// What is paused, and whose money is limited: both hold calls back.
+/// What is paused, whose money is limited, and how much of what providers allow is this worker's: all of it holds calls
+/// back.
 async fn read(kernel: &Kernel) -> Result<()> {
     kernel.pauses.read(&kernel.parts).await?;
-    kernel.money.read().await
+    kernel.money.read().await?;
+    if kernel.parts.providers.share().is_wanted() {
+        count_workers(kernel).await?;
+    }
+    Ok(())
+}
+
+/// Divides what providers allow among the workers that the database lists.
+async fn count_workers(kernel: &Kernel) -> Result<()> {
+    let boots = kernel.parts.store.list_boots().await?;
+    if let Some(life) = kernel.boot.current() {
+        let share = Share::of(&boots, life.id);
+        kernel.parts.providers.share().set(share);
+    }
+    Ok(())
 }
 
 /// Follows what is paused until the worker has nothing left to do.

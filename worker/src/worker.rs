@@ -29,7 +29,7 @@ use crate::slots::Slots;
 use crate::suspects::Suspects;
 use crate::tool::Tools;
 use crate::writes::{Room, Writes};
-use crate::{dispatched, extracting, learning, metrics, pauses, preview, shares, signals, strays};
+use crate::{dispatched, extracting, learning, metrics, pauses, preview, signals, strays};
 
 /// What a worker is made of.
 #[derive(Debug, Clone)]
@@ -151,7 +151,6 @@ pub async fn run(mut parts: Parts, lifecycle: Lifecycle) -> store::Result<()> {
     });
     introduce(&kernel.parts);
     pauses::begin(&kernel).await;
-    shares::begin(&kernel).await;
     let pauser = tokio::spawn(pauses::run(kernel.clone()));
     let settler = money::run(kernel.parts.clone(), unsettled, kernel.tasks.done.clone());
     let settler = tokio::spawn(settler);
@@ -165,7 +164,6 @@ pub async fn run(mut parts: Parts, lifecycle: Lifecycle) -> store::Result<()> {
     let embedder = tokio::spawn(embedding::run(kernel.clone()));
     learning::begin(&kernel.parts).await;
     let learner = tokio::spawn(learning::run(kernel.clone()));
-    let divider = tokio::spawn(shares::run(kernel.clone()));
     let stop = Box::pin(kernel.lifecycle.stopping());
     let admission = Arc::new(Admission(kernel.clone()));
     kernel
@@ -180,7 +178,7 @@ pub async fn run(mut parts: Parts, lifecycle: Lifecycle) -> store::Result<()> {
     kernel.tasks.done.cancel();
     let tasks = [
         keeper, listener, poller, watcher, dispatcher, previewer, extractor, embedder, learner,
-        divider, pauser, settler,
+        pauser, settler,
     ];
     for task in tasks {
         if let Err(error) = task.await {

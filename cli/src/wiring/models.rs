@@ -96,7 +96,6 @@ pub(super) fn settings_of(name: &str, provider: &Provider) -> ProviderSettings {
             breaker_pause: provider.breaker_pause,
             ..base.limits
         },
-        share: base.share,
         name: base.name,
         kind,
     }

@@ -68,9 +68,8 @@ pub(crate) async fn take_places(app: &App, items: &[AcceptSend]) -> Result<Place
     };
     let tenant = first.target.key().tenant;
     let max = match admit(app, tenant, items).await? {
-        Admission::Refused(places) => return Ok(places),
         Admission::Within(max) => max,
-        Admission::Unlimited => return Ok(Places::default()),
+        Admission::Decided(places) => return Ok(places),
     };
     let mut taken: Vec<SendId> = items.iter().map(|item| item.id).collect();
     let count = app.acceptor.places.take(tenant, max, taken.clone()).await?;
@@ -83,50 +82,41 @@ pub(crate) async fn take_places(app: &App, items: &[AcceptSend]) -> Result<Place
 pub(crate) async fn take_place(app: &App, item: &mut AcceptSend) -> Result<Places, Error> {
     let tenant = item.target.key().tenant;
     let max = match admit(app, tenant, std::slice::from_ref(item)).await? {
-        Admission::Refused(places) => return Ok(places),
         Admission::Within(max) => max,
-        Admission::Unlimited => return Ok(Places::default()),
+        Admission::Decided(places) => return Ok(places),
     };
-    let has_place = app
-        .acceptor
-        .places
-        .take_one(tenant, max, &mut item.id)
-        .await?;
-    let (taken, refused) = if has_place {
-        (vec![item.id], Vec::new())
-    } else {
-        (
-            Vec::new(),
-            new_among(app, std::slice::from_ref(item)).await?,
-        )
-    };
-    Ok(Places::of(tenant, max, taken, refused))
+    let places = &app.acceptor.places;
+    if places.take_one(tenant, max, &mut item.id).await? {
+        return Ok(Places::of(tenant, max, vec![item.id], Vec::new()));
+    }
+    let refused = new_among(app, std::slice::from_ref(item)).await?;
+    Ok(Places::of(tenant, max, Vec::new(), refused))
 }
 
 /// What the limits of a tenant say to its sends.
 enum Admission {
-    /// It has spent what it may spend: new ones are refused.
-    Refused(Places),
     /// It may have so many open ones.
     Within(u32),
-    /// It may have any number of them.
-    Unlimited,
+    /// They need no places: all of them may be made, or none.
+    Decided(Places),
 }
 
 async fn admit(app: &App, tenant: TenantId, items: &[AcceptSend]) -> Result<Admission, Error> {
     let Some(limits) = app.limits.of(tenant) else {
-        return Ok(Admission::Unlimited);
+        return Ok(Admission::Decided(Places::default()));
     };
     if let Some(why) = spending::refusal(app, tenant, &limits).await? {
         let refused = new_among(app, items).await?;
-        return Ok(Admission::Refused(Places {
+        return Ok(Admission::Decided(Places {
             refused,
             why: Some(why),
             ..Places::default()
         }));
     }
-    let max = limits.sends_open;
-    Ok(max.map_or(Admission::Unlimited, Admission::Within))
+    Ok(match limits.sends_open {
+        Some(max) => Admission::Within(max),
+        None => Admission::Decided(Places::default()),
+    })
 }
 
 /// Why a send of a tenant would be refused now. Takes no place: how many are open is counted by what is listed,

@@ -39,17 +39,16 @@ struct State {
 }
 
 impl Gate {
-    pub(super) fn new(settings: &ProviderSettings, clock: Arc<dyn Clock>) -> Self {
+    pub(super) fn new(settings: &ProviderSettings, share: Share, clock: Arc<dyn Clock>) -> Self {
         let limits = settings.limits;
         if limits.requests_per_minute.is_some() || limits.tokens_per_minute.is_some() {
-            // From the beginning on somebody has to know it.
-            let _ = settings.share.get();
+            share.want();
         }
         let now = clock.monotonic();
         Self {
             provider: settings.name.clone(),
             limits,
-            share: settings.share.clone(),
+            share,
             clock,
             state: Mutex::new(State {
                 breaker: Breaker::new(limits.breaker_failures, limits.breaker_pause),
@@ -80,7 +79,7 @@ impl Gate {
     fn decide(&self, model: &str, tokens: u64) -> Result<Permit<'_>, (Hold, Duration)> {
         let now = self.clock.monotonic();
         let mut state = self.lock();
-        self.divide(&mut state.rates, now);
+        state.rates.divide(self.share.get(), now);
         // Where the rates make it wait, a probe is left to others.
         if let Some(wait) = state.rates.wait(model, tokens, now) {
             return Err((Hold::Rate, wait));
@@ -105,17 +104,10 @@ impl Gate {
         let windows = headers::windows(headers, self.clock.now());
         if !windows.is_empty() {
             let now = self.clock.monotonic();
-            let share = self.share.get();
+            self.share.want();
             let mut state = self.lock();
-            state.rates.divide(share, now);
+            state.rates.divide(self.share.get(), now);
             state.rates.learn(model, windows, now);
-        }
-    }
-
-    /// Keeps to this process's part of what is limited.
-    fn divide(&self, rates: &mut Rates, now: Duration) {
-        if rates.are_limited() {
-            rates.divide(self.share.get(), now);
         }
     }
 
@@ -192,7 +184,7 @@ impl<M: Model> Keyed for Guarded<M> {
     fn with_key(&self, key: &Secret) -> Result<Arc<dyn Model>, Error> {
         let mut settings = self.settings.clone();
         settings.api_key = key.clone();
-        let made = open::made(&settings, &self.gate.clock);
+        let made = open::made(&settings, &self.gate.share, &self.gate.clock);
         // An error of the setup never shows a key.
         made.map_err(|error| Error::Auth {
             message: error.to_string(),
@@ -231,7 +223,7 @@ impl<M: Model> Model for Guarded<M> {
     fn held(&self, request: &Request) -> Option<(Hold, Duration)> {
         let now = self.gate.clock.monotonic();
         let mut state = self.gate.lock();
-        self.gate.divide(&mut state.rates, now);
+        state.rates.divide(self.gate.share.get(), now);
         let tokens = if state.rates.counts_tokens(&request.model) {
             estimate_request_tokens(request)
         } else {

@@ -68,16 +68,12 @@ pub fn open(
     let share = Share::default();
     let mut providers = Providers::new(default).with_share(share.clone());
     for each in settings {
-        let each = &ProviderSettings {
-            share: share.clone(),
-            ..each.clone()
-        };
         if providers.contains(&each.name) {
             return Err(SetupError::Twice {
                 provider: each.name.clone(),
             });
         }
-        providers.insert(&each.name, made(each, clock)?, &each.model)?;
+        providers.insert(&each.name, made(each, &share, clock)?, &each.model)?;
     }
     if settings.iter().any(|each| each.name == default) {
         Ok(providers)
@@ -91,9 +87,10 @@ pub fn open(
 /// The way to one provider, with a gate of its own.
 pub(crate) fn made(
     settings: &ProviderSettings,
+    share: &Share,
     clock: &Arc<dyn Clock>,
 ) -> Result<Arc<dyn Model>, SetupError> {
-    let gate = Arc::new(Gate::new(settings, Arc::clone(clock)));
+    let gate = Arc::new(Gate::new(settings, share.clone(), Arc::clone(clock)));
     Ok(match settings.kind {
         Kind::OpenAi => guarded(OpenAi::new(settings, &gate, clock)?, gate, settings),
         Kind::OpenAiResponses => guarded(Responses::new(settings, &gate, clock)?, gate, settings),

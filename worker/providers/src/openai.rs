@@ -2,7 +2,7 @@
 
 mod calls;
 mod reader;
-pub(crate) mod request;
+mod request;
 
 use std::sync::Arc;
 

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use mainspring_worker::llm::{Secret, Share};
+use mainspring_worker::llm::Secret;
 
 use crate::extra::RequestExtra;
 
@@ -102,12 +102,10 @@ pub struct ProviderSettings {
     pub extra: RequestExtra,
     /// When calls wait before they are made.
     pub limits: Limits,
-    /// How much of these limits, and of what the provider says of its own, is this process's.
-    pub share: Share,
 }
 
 /// When calls wait before they are made. What is learned of outages concerns this process alone; rates are those of
-/// the account, of which this process has a [`Share`].
+/// the account, of which this process has its [part](mainspring_worker::llm::Share).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Requests per minute; what the provider says about its limits is kept to in any case.
@@ -160,7 +158,6 @@ impl ProviderSettings {
             headers: Vec::new(),
             extra: RequestExtra::default(),
             limits: Limits::default(),
-            share: Share::default(),
         }
     }
 }

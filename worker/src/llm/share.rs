@@ -14,22 +14,21 @@ pub struct Share(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     bits: AtomicU64,
-    is_used: AtomicBool,
+    is_wanted: AtomicBool,
 }
 
 impl Default for Share {
     fn default() -> Self {
         Self(Arc::new(Inner {
             bits: AtomicU64::new(1.0_f64.to_bits()),
-            is_used: AtomicBool::new(false),
+            is_wanted: AtomicBool::new(false),
         }))
     }
 }
 
 impl Share {
-    /// The part. Somebody has a limit that depends on it.
+    /// The part.
     pub fn get(&self) -> f64 {
-        self.0.is_used.store(true, Ordering::Relaxed);
         f64::from_bits(self.0.bits.load(Ordering::Relaxed))
     }
 
@@ -38,9 +37,14 @@ impl Share {
         self.0.bits.store(share.to_bits(), Ordering::Relaxed);
     }
 
-    /// Whether anybody asked for it.
-    pub fn is_used(&self) -> bool {
-        self.0.is_used.load(Ordering::Relaxed)
+    /// Says that there is a limit, so that it matters from now on.
+    pub fn want(&self) {
+        self.0.is_wanted.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it matters.
+    pub fn is_wanted(&self) -> bool {
+        self.0.is_wanted.load(Ordering::Relaxed)
     }
 
     /// The part of one among these lives: its slots among those of the workers of its pool, and of those of other
@@ -125,10 +129,11 @@ mod tests {
     fn clones_are_the_same_one() {
         let share = Share::default();
         let other = share.clone();
-        assert!(!share.is_used());
         assert_eq!(in_eighths(other.get()), 8);
+        assert!(!share.is_wanted());
+        other.want();
         share.set(0.5);
         assert_eq!(in_eighths(other.get()), 4);
-        assert!(share.is_used());
+        assert!(share.is_wanted());
     }
 }

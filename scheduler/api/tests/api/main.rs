@@ -26,6 +26,7 @@ mod imports;
 mod invalid;
 mod issuers;
 mod lifecycle;
+mod limits;
 mod locked;
 mod loops;
 mod memories;

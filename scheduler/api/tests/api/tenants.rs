@@ -1,4 +1,4 @@
-//! Tenants, their limits and keys.
+//! Tenants and their keys.
 
 use std::time::Duration;
 
@@ -7,7 +7,6 @@ use mainspring_shared::time::Clock as _;
 use serde_json::{Value, json};
 
 use crate::access::{ROOT, ask, locked, tenant};
-use crate::context::{answering, example};
 use crate::world::World;
 
 const NONE: Value = Value::Null;
@@ -138,33 +137,6 @@ async fn bad_members_are_named() {
             "{body}: {problem}"
         );
     }
-}
-
-#[tokio::test]
-async fn more_requests_than_the_limit_are_refused_with_the_time_to_wait() {
-    let world = World::new().await;
-    let api = locked(&world).await;
-    let (id, key) = tenant(&api, "blue", &["read"]).await;
-    let (_, other) = tenant(&api, "red", &["read"]).await;
-    let patch = json!({ "limits": { "requests_per_second": 1 } });
-    ask(&api, ROOT, "PATCH", &format!("/v1/tenants/{id}"), &patch)
-        .await
-        .ok(200);
-    ask(&api, &key, "GET", "/v1/sessions", &NONE).await.ok(200);
-    let mut refused = None;
-    for _ in 0..20 {
-        let answer = ask(&api, &key, "GET", "/v1/sessions", &NONE).await;
-        if answer.status == 429 {
-            refused = Some(answer);
-            break;
-        }
-    }
-    let refused = refused.expect("twenty requests in a row are more than one a second");
-    refused.problem(429, "limit.requests");
-    assert_eq!(refused.header("retry-after"), Some("1"));
-    ask(&api, &other, "GET", "/v1/sessions", &NONE)
-        .await
-        .ok(200);
 }
 
 #[tokio::test]
@@ -300,133 +272,6 @@ async fn the_last_use_of_a_key_is_shown() {
     assert!(shown["last_used_at"].is_string(), "{shown}");
 }
 
-/// Sets the limits of a tenant, and waits until the scheduler knows.
-async fn limit(api: &crate::world::Scheduler, id: &str, limits: &Value) {
-    let patch = json!({ "limits": limits });
-    ask(api, ROOT, "PATCH", &format!("/v1/tenants/{id}"), &patch)
-        .await
-        .ok(200);
-}
-
-#[tokio::test]
-async fn answers_say_how_much_of_a_limit_is_left() {
-    let world = World::new().await;
-    let api = locked(&world).await;
-    let (id, key) = tenant(&api, "blue", &["read"]).await;
-    limit(&api, &id, &json!({ "requests_per_second": 2 })).await;
-    let free = ask(&api, ROOT, "GET", "/v1/sessions", &NONE).await;
-    assert_eq!(free.header("ratelimit-policy"), None);
-    assert_eq!(free.header("ratelimit"), None);
-    let first = ask(&api, &key, "GET", "/v1/sessions", &NONE).await;
-    assert_eq!(first.status, 200);
-    assert_eq!(
-        first.header("ratelimit-policy"),
-        Some("\"requests\";q=2;w=1")
-    );
-    assert_eq!(first.header("ratelimit"), Some("\"requests\";r=1;t=1"));
-    for _ in 0..20 {
-        let answer = ask(&api, &key, "GET", "/v1/sessions", &NONE).await;
-        if answer.status == 429 {
-            assert_eq!(answer.header("ratelimit"), Some("\"requests\";r=0;t=1"));
-            return;
-        }
-    }
-    panic!("twenty requests in a row are more than two a second");
-}
-
-#[tokio::test]
-async fn a_tenant_has_no_more_open_sends_than_its_limit() {
-    let world = World::new().await;
-    let api = locked(&world).await;
-    let (id, key) = tenant(&api, "blue", &["read", "send"]).await;
-    let (_, other) = tenant(&api, "red", &["send"]).await;
-    limit(&api, &id, &json!({ "sends_open": 3 })).await;
-    let shown = ask(&api, ROOT, "GET", &format!("/v1/tenants/{id}"), &NONE).await;
-    assert_eq!(shown.ok(200)["limits"], json!({ "sends_open": 3 }));
-    let send = |n: u32| json!({ "input": format!("{n}"), "session": {} });
-    let keyed = |n: u32| {
-        let call = api.call("POST", "/v1/sends").json(&send(n));
-        let call = call.header("authorization", &format!("Bearer {key}"));
-        call.header("idempotency-key", &format!("send-{n}"))
-    };
-    let first = keyed(1).send().await.ok(202);
-    let batch = json!({ "sends": [send(2), send(3), send(4)] });
-    let batch = ask(&api, &key, "POST", "/v1/sends:batch", &batch).await;
-    let items = batch.ok(200)["results"].clone();
-    let codes: Vec<&Value> = (0..3).map(|n| &items[n]["problem"]["code"]).collect();
-    assert_eq!(codes, [&NONE, &NONE, &json!("limit.sends")], "{items}");
-    let refused = keyed(5).send().await;
-    refused.problem(429, "limit.sends");
-    assert_eq!(refused.header("retry-after"), Some("1"));
-    assert_eq!(
-        refused.header("ratelimit-policy"),
-        Some("\"sends-open\";q=3;qu=\"concurrent-requests\"")
-    );
-    assert_eq!(refused.header("ratelimit"), Some("\"sends-open\";r=0;t=1"));
-    // Whoever repeats a request gets its answer, and takes no place.
-    let again = keyed(1).send().await;
-    assert_eq!(again.header("idempotency-replayed"), Some("true"));
-    assert_eq!(again.ok(202)["id"], first["id"]);
-    // Others are not held to it.
-    for n in 0..5 {
-        ask(&api, &other, "POST", "/v1/sends", &send(n))
-            .await
-            .ok(202);
-    }
-    // What ends makes room; what is refused for another reason takes none.
-    let cancel = format!("/v1/sends/{}/cancel", first["id"].as_str().expect("an id"));
-    ask(&api, &key, "POST", &cancel, &NONE).await;
-    let unknown = "/v1/sessions/ses_00000000000000000000000000000001/sends";
-    for _ in 0..3 {
-        let refused = ask(&api, &key, "POST", unknown, &json!({ "input": "x" })).await;
-        refused.problem(404, "session.not_found");
-    }
-    keyed(5).send().await.ok(202);
-    keyed(6).send().await.problem(429, "limit.sends");
-    // A preview of a send that nobody has sent says so, too.
-    answering(&world, example(false));
-    let session = first["session_id"].as_str().expect("an id");
-    let path = format!("/v1/sessions/{session}/context");
-    let shown = ask(&api, &key, "POST", &path, &json!({ "input": "x" })).await;
-    assert_eq!(shown.ok(200)["limits"][0]["code"], "limit.sends");
-}
-
-#[tokio::test]
-async fn many_at_once_have_no_more_open_sends_than_the_limit() {
-    const MAX: usize = 640;
-    let world = World::new().await;
-    // Two schedulers, which take places ahead, each for itself.
-    let (one, other) = (locked(&world).await, locked(&world).await);
-    let (id, key) = tenant(&one, "blue", &["read", "send"]).await;
-    limit(&one, &id, &json!({ "sends_open": MAX })).await;
-    let body = json!({ "input": "x", "session": {} });
-    let ask = async |n: usize| {
-        let api = if n.is_multiple_of(2) { &one } else { &other };
-        let answer = ask(api, &key, "POST", "/v1/sends", &body).await;
-        answer.status == 202
-    };
-    let mut accepted = 0;
-    for begin in (0..2 * MAX).step_by(64) {
-        let at_once = futures::future::join_all((begin..begin + 64).map(&ask)).await;
-        accepted += at_once.into_iter().filter(|it| *it).count();
-        assert!(accepted <= MAX, "{accepted}");
-    }
-    // What each keeps for itself is a part of the limit in 64.
-    assert!(accepted >= MAX - 2 * MAX / 64, "{accepted}");
-    // What was kept is found by one who asks long enough.
-    let rest = async {
-        while accepted < MAX {
-            for n in 0..2 {
-                accepted += usize::from(ask(n).await);
-            }
-        }
-    };
-    let found = tokio::time::timeout(Duration::from_secs(90), rest).await;
-    found.expect("nothing is kept for long");
-    assert_eq!(accepted, MAX);
-    assert!(!ask(0).await && !ask(1).await);
-}
-
 #[tokio::test]
 async fn what_a_tenant_used_is_shown_by_day() {
     let world = World::new().await;
@@ -455,114 +300,6 @@ async fn what_a_tenant_used_is_shown_by_day() {
     // It is the operator's to see.
     let refused = ask(&api, &key, "GET", &path, &NONE).await;
     refused.problem(403, "auth.forbidden");
-}
-
-/// Sends until one is refused with this code: limits and sums are believed for some seconds.
-async fn refused(api: &crate::world::Scheduler, status: u16, code: &str) -> crate::client::Answer {
-    let body = json!({ "input": "more", "session": {} });
-    for _ in 0..150 {
-        let answer = ask(api, ROOT, "POST", "/v1/sends", &body).await;
-        if answer.status != 202 {
-            answer.problem(status, code);
-            return answer;
-        }
-        SystemClock::new().sleep(Duration::from_millis(200)).await;
-    }
-    panic!("nothing is refused with {code}");
-}
-
-#[tokio::test]
-async fn a_tenant_that_has_spent_what_it_may_is_refused() {
-    let world = World::new().await;
-    let api = locked(&world).await;
-    let keyed = |n: u32| {
-        let call = api.call("POST", "/v1/sends");
-        let call = call.json(&json!({ "input": format!("{n}"), "session": {} }));
-        let call = call.header("authorization", &format!("Bearer {ROOT}"));
-        call.header("idempotency-key", &format!("send-{n}"))
-    };
-    let first = keyed(1).send().await.ok(202);
-    let claimed = world
-        .claim(first["session_id"].as_str().expect("an id"))
-        .await;
-    world.complete_for(&claimed, 0.5).await;
-    limit(&api, "ten_1", &json!({ "usd_per_day": 0.5 })).await;
-    let answer = refused(&api, 402, "limit.money").await;
-    let wait: u64 = answer
-        .header("retry-after")
-        .and_then(|text| text.parse().ok())
-        .expect("seconds");
-    assert!((1..=86_400).contains(&wait), "{wait}");
-    // Whoever repeats a request gets its answer.
-    let again = keyed(1).send().await;
-    assert_eq!(again.header("idempotency-replayed"), Some("true"));
-    let shown = ask(&api, ROOT, "GET", "/v1/tenants/ten_1", &NONE).await;
-    assert_eq!(shown.ok(200)["limits"], json!({ "usd_per_day": 0.5 }));
-    limit(
-        &api,
-        "ten_1",
-        &json!({ "usd_per_day": 0.6, "usd_per_month": 0.5 }),
-    )
-    .await;
-    let answer = loop {
-        let answer = refused(&api, 402, "limit.money").await;
-        if answer
-            .problem(402, "limit.money")
-            .to_string()
-            .contains("in a month")
-        {
-            break answer;
-        }
-        SystemClock::new().sleep(Duration::from_millis(200)).await;
-    };
-    assert!(answer.header("retry-after").is_some());
-}
-
-#[tokio::test]
-async fn a_tenant_whose_calls_take_more_tokens_than_it_may_is_refused() {
-    let world = World::new().await;
-    let api = locked(&world).await;
-    limit(&api, "ten_1", &json!({ "tokens_per_minute": 15 })).await;
-    let body = json!({ "input": "hello", "session": {} });
-    // Until the scheduler knows the limit: then its answers are compared with the first sum.
-    SystemClock::new().sleep(Duration::from_secs(6)).await;
-    let first = ask(&api, ROOT, "POST", "/v1/sends", &body).await.ok(202);
-    let claimed = world
-        .claim(first["session_id"].as_str().expect("an id"))
-        .await;
-    world.complete_for(&claimed, 0.0).await;
-    let answer = refused(&api, 429, "limit.tokens").await;
-    assert_eq!(
-        answer.header("ratelimit-policy"),
-        Some("\"tokens\";q=15;qu=\"tokens\";w=60")
-    );
-    let wait: u64 = answer
-        .header("retry-after")
-        .and_then(|text| text.parse().ok())
-        .expect("seconds");
-    assert!((1..=60).contains(&wait), "{wait}");
-}
-
-#[tokio::test]
-async fn a_tenant_stores_no_more_bytes_than_it_may() {
-    let world = World::new().await;
-    let api = locked(&world).await;
-    let (id, key) = tenant(&api, "blue", &["read", "send", "manage"]).await;
-    limit(&api, &id, &json!({ "bytes": 10 })).await;
-    let put = async |data: &'static [u8]| {
-        let call = api
-            .call("POST", "/v1/blobs")
-            .header("content-type", "text/plain");
-        let call = call.header("authorization", &format!("Bearer {key}"));
-        call.body(data).send().await
-    };
-    put(b"eleven byte").await.problem(429, "limit.bytes");
-    put(b"ten bytes!").await.ok(201);
-    put(b"x").await.problem(429, "limit.bytes");
-    let body = json!({ "input": "hello", "session": {} });
-    let answer = ask(&api, &key, "POST", "/v1/sends", &body).await;
-    answer.problem(429, "limit.bytes");
-    assert!(answer.header("retry-after").is_some());
 }
 
 #[tokio::test]

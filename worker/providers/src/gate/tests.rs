@@ -46,7 +46,7 @@ fn guarded(failures: u32, error: Error, limits: Limits) -> Guarded<Flaky> {
             asked: Mutex::default(),
             error,
         },
-        gate: Arc::new(Gate::new(&settings, clock)),
+        gate: Arc::new(Gate::new(&settings, Share::default(), clock)),
         settings,
     }
 }

@@ -175,7 +175,7 @@ pub(super) fn body(
         temperature: request.temperature,
         top_p: request.top_p,
         stop: &request.stop,
-        reasoning_effort: request.reasoning_effort.map(effort),
+        reasoning_effort: request.reasoning_effort,
         max_tokens: most.filter(|_| dialect == Dialect::Compatible),
         max_completion_tokens: most.filter(|_| dialect == Dialect::Public),
         stream,
@@ -362,13 +362,5 @@ fn tool(tool: &ToolSpec) -> Typed<FunctionSpec<'_>> {
     Typed {
         r#type: "function",
         function,
-    }
-}
-
-/// An effort as OpenAI has it, which calls the most that there is by another name.
-pub(crate) fn effort(effort: ReasoningEffort) -> ReasoningEffort {
-    match effort {
-        ReasoningEffort::Max => ReasoningEffort::XHigh,
-        effort => effort,
     }
 }

@@ -8,7 +8,6 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Wants;
-use crate::openai::request::effort;
 use crate::signature::Signature;
 use crate::transcript::{PDF, ToolResult, Turn, file_text, has_media, not_taken, turns, wire_name};
 use mainspring_worker::llm::Error;
@@ -161,9 +160,7 @@ pub(super) fn body(request: &Request, wants: Wants) -> Result<Vec<u8>, Error> {
         max_output_tokens: request.max_tokens.max(OUTPUT_TOKENS_MIN),
         temperature: request.temperature,
         top_p: request.top_p,
-        reasoning: request.reasoning_effort.map(|wanted| Reasoning {
-            effort: effort(wanted),
-        }),
+        reasoning: request.reasoning_effort.map(|effort| Reasoning { effort }),
         text: output.map(|spec| Text {
             format: Format {
                 r#type: "json_schema",

@@ -273,18 +273,25 @@ async fn a_model_that_decides_how_much_it_thinks_is_given_an_effort_only() {
 }
 
 #[tokio::test]
-async fn openai_calls_the_most_that_there_is_by_its_own_name() {
-    let request = Request {
-        reasoning_effort: Some(ReasoningEffort::Max),
-        ..hello()
-    };
-    for kind in [Kind::OpenAi, Kind::OpenAiResponses] {
+async fn openai_is_given_each_effort_as_it_is() {
+    let efforts = [
+        (ReasoningEffort::None, "none"),
+        (ReasoningEffort::XHigh, "xhigh"),
+        (ReasoningEffort::Max, "max"),
+    ];
+    let kinds = [Kind::OpenAi, Kind::OpenAiResponses];
+    let cases = efforts.map(|effort| kinds.map(|kind| (kind, effort)));
+    for (kind, (effort, said)) in cases.into_iter().flatten() {
+        let request = Request {
+            reasoning_effort: Some(effort),
+            ..hello()
+        };
         let body = sent(kind, "/v1", true, &request).await.body;
         let body: Value = serde_json::from_slice(&body).unwrap();
         let effort = body
             .get("reasoning_effort")
             .unwrap_or(&body["reasoning"]["effort"]);
-        assert_eq!(effort, "xhigh", "{body}");
+        assert_eq!(effort, said, "{body}");
     }
 }
 
