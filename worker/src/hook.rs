@@ -13,7 +13,7 @@
 //! | [`Hook::before_calls`] | after an answer that asks for calls, before any of them is stored | answer all of them instead, refuse them all, end the send without them |
 //! | [`Hook::before_tool`] | before each call is made, or waited for; again when a call is repeated after a worker's death | change the arguments, answer instead, refuse |
 //! | [`Hook::tool_failed`] | after each call that failed, where a worker made it | have it made once more, answer instead |
-//! | [`Hook::after_tool`] | after each call that a worker made | change the result, say something behind the round's results |
+//! | [`Hook::after_tool`] | after each call that a worker made | change the result, say something behind the round's results, have the calls skipped that nobody has begun |
 //! | [`Moment::CallsOver`] | once all calls of a round have results, before the model is asked with them; again when that is repeated after a worker's death | observe |
 //! | [`Hook::before_end`] | before a send ends: with an answer, because the model has passed its turn, at the limit of rounds or the end of the budget | have it go on with a message |
 //! | [`Hook::before_fold`] | before a part of the transcript is folded | write the fold instead, let nothing be folded in this round |
@@ -239,7 +239,8 @@ pub trait Hook: fmt::Debug + Send + Sync {
     }
 
     /// A tool was called. What it adds to [`CallResult::said`] is told to the model as the user's words, behind
-    /// the results of the round, and stored with the result.
+    /// the results of the round, and stored with the result. With [`CallResult::skips`] the calls of the round
+    /// that nobody has begun are answered with `tool.denied` and that reason; those under way go on.
     async fn after_tool(
         &self,
         _at: At,

@@ -127,6 +127,9 @@ pub struct CallResult {
     /// What hooks say to the model behind the results of the round.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub said: Vec<String>,
+    /// Why a hook has the calls of the round skipped that nobody has begun, if one does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skips: Option<String>,
 }
 
 impl CallResult {
@@ -140,6 +143,7 @@ impl CallResult {
             whole_blob: None,
             value: None,
             said: Vec::new(),
+            skips: None,
         }
     }
 

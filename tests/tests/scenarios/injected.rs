@@ -165,3 +165,66 @@ async fn a_send_ends_completed_when_a_hook_lets_no_round_begin() {
     assert_eq!(roles, [Assistant, Tool]);
     world.audit().await;
 }
+
+/// Has the rest of a round skipped once `alone` has run.
+#[derive(Debug)]
+struct Skipper;
+
+#[async_trait]
+impl Hook for Skipper {
+    fn name(&self) -> &'static str {
+        "skipper"
+    }
+
+    async fn after_tool(
+        &self,
+        _at: At,
+        call: &ToolCall,
+        result: &mut CallResult,
+    ) -> Result<(), HookError> {
+        if call.name == "alone" {
+            result.skips = Some("enough is known".to_owned());
+        }
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_has_the_rest_of_a_round_skipped_whatever_dies() {
+    let calls = json!([["alone", {"n": 1}], ["put", {"n": 2}], ["act", {"n": 3}]]);
+    let text = format!("answers {}", json!([calls, "done"]));
+    let skipped = "error: this call was skipped: enough is known";
+    let expected = [
+        (Assistant, "calling"),
+        (Tool, "alone did 1"),
+        (Tool, skipped),
+        (Tool, skipped),
+        (Assistant, "done"),
+    ];
+    let faults = Fault::ALL.into_iter();
+    let plans = faults.flat_map(|fault| (0..8).map(move |at| FaultPlan { at, fault }));
+    for plan in std::iter::once(FaultPlan::NEVER).chain(plans) {
+        let mut world = World::new().await;
+        world.hooks.register(Arc::new(Skipper)).expect("a new name");
+        let tools = ["alone", "put", "act"].map(|name| ToolEntry::Named(name.into()));
+        let agent = AgentSpec {
+            tools: tools.into(),
+            ..AgentSpec::default()
+        };
+        let key = world.session(agent).await;
+        let store = Arc::new(Faulty::new(world.store.clone(), plan));
+        let id = world.send(key, &text).await;
+        let _first = world.worker("first", store.clone());
+        world.pass(Duration::from_millis(1)).await;
+        let _second = world.worker("second", world.store.clone());
+        let record = world.settle(&[id]).await.remove(0);
+        let place = format!("{plan:?}, {:?}", store.struck());
+        assert_eq!(record.status, SendStatus::Completed, "{place}: {record:#?}");
+        let said = said(&world).await;
+        let said: Vec<_> = said.iter().map(|(role, text)| (*role, &**text)).collect();
+        assert_eq!(said, expected, "{place}");
+        let acts = world.acts.all();
+        assert!(acts.iter().all(|act| act.tool == "alone"), "{place}");
+        world.audit().await;
+    }
+}

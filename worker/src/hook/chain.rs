@@ -308,9 +308,9 @@ impl Hooks {
                     "error: the hook {} could not look at the result",
                     hook.name()
                 );
-                let said = std::mem::take(&mut result.said);
                 *result = CallResult {
-                    said,
+                    said: std::mem::take(&mut result.said),
+                    skips: result.skips.take(),
                     ..CallResult::error(Code::ToolDenied, text)
                 };
                 return;

@@ -125,6 +125,21 @@ impl Round {
         }
     }
 
+    /// Settles what nobody has begun, once the result of a call says so. The reason is stored with that result, so
+    /// whoever takes the send over skips the same calls.
+    pub(super) fn skip_rest(&mut self, now: Timestamp) {
+        let results = self.records.iter().filter_map(|it| it.result.as_ref());
+        let Some(why) = results.filter_map(|it| it.skips.clone()).next() else {
+            return;
+        };
+        for place in 0..self.records.len() {
+            if self.records[place].state() == CallState::Requested {
+                let text = format!("error: this call was skipped: {why}");
+                self.settle(place, CallResult::error(Code::ToolDenied, text), now);
+            }
+        }
+    }
+
     /// Whether what changed may be stored with the next round: if it is lost, it is made again.
     pub(super) fn may_ride(&self) -> bool {
         let mut fresh = self.fresh.iter();

@@ -220,9 +220,11 @@ impl Hook for HttpPolicy {
             "tail": request.tail,
             "tools": tools,
             "max_tokens": request.max_tokens,
+            "temperature": request.temperature,
             "round": at.round,
         });
-        let answer = self.ask(at, id, asked).await?;
+        let mut answer = self.ask(at, id, asked).await?;
+        answer.change(request)?;
         match answer.action {
             Action::Answer => Ok(Verdict::Instead(answer.reply(&request.model)?)),
             _ => answer.or_inject(),
@@ -371,9 +373,9 @@ impl Hook for HttpPolicy {
             Action::Allow => Ok(OnFailure::Tell),
             Action::Retry => Ok(OnFailure::Retry),
             Action::Answer => Ok(OnFailure::Instead(answer.needed_output()?)),
-            Action::Deny | Action::End | Action::Continue | Action::Postpone => Err(HookError(
-                "it has to say allow, retry, or answer with an output".to_owned(),
-            )),
+            Action::Deny | Action::End | Action::Continue | Action::Postpone | Action::Skip => Err(
+                HookError("it has to say allow, retry, or answer with an output".to_owned()),
+            ),
         }
     }
 
@@ -391,22 +393,28 @@ impl Hook for HttpPolicy {
         let mut answer = self.ask(at, id, asked).await?;
         let said = answer.injected()?;
         match answer.action {
-            Action::Allow => {
+            Action::Allow | Action::Skip => {
+                if answer.action == Action::Skip {
+                    result.skips = Some(answer.reason());
+                }
                 if let Some(output) = answer.output() {
-                    let said = std::mem::take(&mut result.said);
-                    *result = CallResult { said, ..output };
+                    *result = CallResult {
+                        said: std::mem::take(&mut result.said),
+                        skips: result.skips.take(),
+                        ..output
+                    };
                 }
             }
             Action::Deny => {
                 let text = format!("error: this result is not to be seen: {}", answer.reason());
-                let said = std::mem::take(&mut result.said);
                 *result = CallResult {
-                    said,
+                    said: std::mem::take(&mut result.said),
+                    skips: result.skips.take(),
                     ..CallResult::error(Code::ToolDenied, text)
                 };
             }
             Action::End | Action::Continue | Action::Answer | Action::Retry | Action::Postpone => {
-                return Err(HookError("it has to say allow or deny".to_owned()));
+                return Err(HookError("it has to say allow, skip or deny".to_owned()));
             }
         }
         result.said.extend(said);

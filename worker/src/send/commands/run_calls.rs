@@ -24,6 +24,7 @@ impl Run<'_> {
     /// Begins the calls whose turn it is; settles those that nobody may make.
     pub(in crate::send) async fn run_calls(&mut self) -> Option<Event> {
         let now = self.now();
+        self.round.skip_rest(now);
         if self.move_outside(now) {
             // Stored before the children exist: their ends, however soon, find who waits.
             if let Some(event) = self.flush_results().await {
@@ -74,6 +75,7 @@ impl Run<'_> {
 
     /// Begins the next calls, or says that all are over.
     async fn begin_next(&mut self) -> Option<Event> {
+        self.round.skip_rest(self.now());
         loop {
             let (records, offers) = (&self.round.records, &self.prompt.offers);
             let (pauses, tenant) = (self.kernel.pauses.now(), self.send.record.key.tenant);

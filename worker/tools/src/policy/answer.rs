@@ -1,5 +1,6 @@
 //! What a policy answers.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use mainspring_shared::error::Code;
@@ -7,7 +8,7 @@ use mainspring_shared::message::{ContentPart, plain_text};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallResult;
 use mainspring_worker::hook::{Decision, GoOn, HookError, OnFired, Verdict};
-use mainspring_worker::llm::{Finish, Reply};
+use mainspring_worker::llm::{Finish, Reply, Request};
 use mainspring_worker::tool::Output;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -24,6 +25,7 @@ pub(super) enum Action {
     Answer,
     Retry,
     Postpone,
+    Skip,
 }
 
 /// A decision. Which members it may have beside the first two depends on the point.
@@ -56,6 +58,14 @@ pub(super) struct Answer {
     failed: bool,
     #[serde(default)]
     inject: Option<String>,
+    #[serde(default)]
+    system_prompt: Option<String>,
+    #[serde(default)]
+    tools: Option<Vec<String>>,
+    #[serde(default)]
+    max_tokens: Option<NonZeroU32>,
+    #[serde(default)]
+    temperature: Option<f64>,
 }
 
 impl Point {
@@ -63,7 +73,14 @@ impl Point {
     const fn members(self) -> &'static [&'static str] {
         match self {
             Self::Round => &["inject"],
-            Self::Model => &["content", "inject"],
+            Self::Model => &[
+                "content",
+                "inject",
+                "system_prompt",
+                "tools",
+                "max_tokens",
+                "temperature",
+            ],
             Self::Answer => &["content"],
             Self::Tool => &["arguments", "output", "failed"],
             Self::Calls | Self::Failed => &["output", "failed"],
@@ -131,7 +148,7 @@ impl Answer {
             Action::Deny => Ok(Verdict::Refuse(self.reason())),
             Action::End => Ok(Verdict::End),
             Action::Continue => Err(HookError("only an end can be continued".to_owned())),
-            Action::Answer | Action::Retry | Action::Postpone => {
+            Action::Answer | Action::Retry | Action::Postpone | Action::Skip => {
                 let action = format!("{:?}", self.action).to_lowercase();
                 Err(HookError(format!("it cannot say {action} at this point")))
             }
@@ -157,6 +174,34 @@ impl Answer {
     /// What is said behind a result.
     pub(super) fn injected(&mut self) -> Result<Option<String>, HookError> {
         words(self.inject.take(), "inject")
+    }
+
+    /// Changes what a model is asked as it says. Of the tools it may take some away: what a model may call is
+    /// decided by the agent, and has been vetted.
+    pub(super) fn change(&mut self, request: &mut Request) -> Result<(), HookError> {
+        let system = words(self.system_prompt.take(), "system_prompt")?;
+        let (tools, most) = (self.tools.take(), self.max_tokens.take());
+        let warmth = self.temperature.take();
+        let changes = system.is_some() || tools.is_some() || most.is_some() || warmth.is_some();
+        if changes && self.action != Action::Allow {
+            return Err(HookError("only with allow is a request changed".to_owned()));
+        }
+        if warmth.is_some_and(|warmth| !(0.0..=2.0).contains(&warmth)) {
+            return Err(HookError("its temperature is not from 0 to 2".to_owned()));
+        }
+        if let Some(names) = &tools {
+            let unknown = |name: &&String| !request.tools.iter().any(|tool| tool.name == **name);
+            if let Some(name) = names.iter().find(unknown) {
+                return Err(HookError(format!("the request has no tool {name:?}")));
+            }
+            request.tools.retain(|tool| names.contains(&tool.name));
+        }
+        request.system = system.or(request.system.take());
+        request.temperature = warmth.or(request.temperature);
+        if let Some(most) = most {
+            request.max_tokens = request.max_tokens.min(most.get());
+        }
+        Ok(())
     }
 
     /// The answer that it gives in the place of a model.
@@ -205,9 +250,9 @@ impl Answer {
                 message: needed(self.message, "message")?,
                 rounds: self.rounds,
             })),
-            Action::Deny | Action::Answer | Action::Retry | Action::Postpone => Err(HookError(
-                "it has to say allow, or continue with a message".to_owned(),
-            )),
+            Action::Deny | Action::Answer | Action::Retry | Action::Postpone | Action::Skip => Err(
+                HookError("it has to say allow, or continue with a message".to_owned()),
+            ),
         }
     }
 

@@ -223,6 +223,7 @@ async fn another_service_judges_results_and_failures() {
         r#"{"action":"allow","inject":"mind the date"}"#,
         r#"{"action":"allow","output":"redacted"}"#,
         r#"{"action":"deny","reason":"private"}"#,
+        r#"{"action":"skip","reason":"found it"}"#,
         r#"{"action":"end"}"#,
     ])
     .await;
@@ -245,6 +246,9 @@ async fn another_service_judges_results_and_failures() {
     assert_eq!((done, result.code), (Ok(()), Some(Code::ToolDenied)));
     assert!(result.whole_text().contains("private"));
     assert_eq!(result.said, ["mind the date"], "another hook said it");
+    assert_eq!(result.skips, None);
+    let done = policy.after_tool(place(), &look(), &mut result).await;
+    assert_eq!((done, result.skips.as_deref()), (Ok(()), Some("found it")));
     assert!(
         policy
             .after_tool(place(), &look(), &mut result)
@@ -449,4 +453,88 @@ async fn another_service_judges_what_a_timer_fired() {
     ] {
         assert!(asked[0].contains(part), "{part}: {}", asked[0]);
     }
+}
+
+fn request() -> Request {
+    let spec = |name: &str| {
+        Arc::new(mainspring_worker::tool::ToolSpec {
+            name: name.into(),
+            description: String::new(),
+            parameters: any_object(),
+        })
+    };
+    Request {
+        model: "m".into(),
+        system: Some("be brief".into()),
+        messages: Vec::new(),
+        settled: 0,
+        settled_before: None,
+        max_tokens: 100,
+        tail: None,
+        cache_key: None,
+        background: mainspring_shared::model::InBackground::No,
+        temperature: None,
+        top_p: None,
+        stop: Vec::new(),
+        reasoning_effort: None,
+        thinking_tokens: None,
+        adaptive: false,
+        tools: vec![spec("look"), spec("erase")],
+        images_max_edge: None,
+        output: None,
+    }
+}
+
+#[tokio::test]
+async fn another_service_changes_what_a_model_is_asked() {
+    let (url, served) = service(vec![
+        r#"{"action":"allow","system_prompt":"be exact","tools":["look"],"max_tokens":50,"temperature":0.5}"#,
+        r#"{"action":"allow","inject":"it is Friday","max_tokens":1000}"#,
+        r#"{"action":"allow","tools":[]}"#,
+        r#"{"action":"allow","tools":["read"]}"#,
+        r#"{"action":"allow","max_tokens":0}"#,
+        r#"{"action":"allow","temperature":3}"#,
+        r#"{"action":"allow","system_prompt":" "}"#,
+        r#"{"action":"deny","tools":[]}"#,
+        r#"{"action":"skip"}"#,
+    ])
+    .await;
+    let policy = HttpPolicy::before_model("policy", &url, &caller());
+    let mut changed = request();
+    let said = policy.before_model(place(), &mut changed).await;
+    assert_eq!(said, Ok(Verdict::Go));
+    let expected = Request {
+        system: Some("be exact".into()),
+        tools: request().tools[..1].to_vec(),
+        max_tokens: 50,
+        temperature: Some(0.5),
+        ..request()
+    };
+    assert_eq!(changed, expected);
+    let mut same = request();
+    let said = policy.before_model(place(), &mut same).await;
+    let words = vec![ContentPart::text("it is Friday")];
+    assert_eq!((said, same), (Ok(Verdict::Say(words)), request()));
+    let mut bare = request();
+    let said = policy.before_model(place(), &mut bare).await;
+    assert_eq!((said, bare.tools.len()), (Ok(Verdict::Go), 0));
+    for wrong in [
+        "no tool \"read\"",
+        "no decision",
+        "temperature",
+        "system_prompt is empty",
+        "only with allow",
+        "cannot say skip",
+    ] {
+        let said = policy.before_model(place(), &mut request()).await;
+        let error = said.expect_err(wrong);
+        assert!(error.0.contains(wrong), "{wrong}: {error}");
+    }
+    let asked = served.await.expect("served");
+    assert!(asked[0].contains(r#""temperature":null"#), "{}", asked[0]);
+    assert!(
+        asked[0].contains(r#""tools":["look","erase"]"#),
+        "{}",
+        asked[0]
+    );
 }
