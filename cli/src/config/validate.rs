@@ -86,6 +86,9 @@ impl Config {
             let detail = "is a matter of Postgres: unset it, or use postgres://";
             add("config.unsupported", "row_security", detail);
         }
+        if let Some(detail) = self.wrong_databases() {
+            add("config.unsupported", "databases", detail);
+        }
         if self.retry.base > self.retry.cap {
             add(
                 "config.invalid_value",
