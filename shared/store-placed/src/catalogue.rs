@@ -155,7 +155,8 @@ impl Catalogue {
         }
     }
 
-    fn is_believed(&self) -> bool {
+    /// Whether what was read is relied on still.
+    pub(crate) fn is_believed(&self) -> bool {
         let until = self.state().until;
         until.is_some_and(|until| Instant::now() < until)
     }

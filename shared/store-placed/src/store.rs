@@ -131,7 +131,13 @@ impl PlacedStore {
                     }
                     known = now;
                 }
-                answer => return answer,
+                answer if self.catalogue.is_believed() => return answer,
+                // It took longer than the catalogue is relied on: the tenant may have gone meanwhile, and what is said of
+                // it where it was is no answer then.
+                answer => match self.catalogue.find(tenant).await {
+                    Ok(now) if now.place != known.place => known = now,
+                    Ok(_) | Err(_) => return answer,
+                },
             }
         }
     }
@@ -231,8 +237,10 @@ impl PlacedStore {
         let mut parts: Vec<Vec<(usize, I)>> = Vec::new();
         parts.resize_with(self.places.len(), Vec::new);
         let mut outcomes: Vec<Option<O>> = vec![None; tenants.len()];
+        let mut asked: Vec<usize> = Vec::with_capacity(tenants.len());
         for (n, item) in items.into_iter().enumerate() {
             let known = self.catalogue.find(tenants[n]).await?;
+            asked.push(known.place);
             match &later {
                 Some(later) if known.phase.is_frozen() => outcomes[n] = Some(later.clone()),
                 Some(_) | None => parts[known.place].push((n, item)),
@@ -278,6 +286,15 @@ impl PlacedStore {
                     for n in of {
                         outcomes[n] = Some(later.clone());
                     }
+                }
+            }
+        }
+        if !self.catalogue.is_believed() {
+            // As in `at`.
+            for (n, place) in asked.into_iter().enumerate() {
+                let now = self.catalogue.find(tenants[n]).await;
+                if now.is_ok_and(|now| now.place != place) {
+                    outcomes[n] = Some(later.clone().ok_or(Elsewhere)?);
                 }
             }
         }
