@@ -248,8 +248,8 @@ impl Moving<'_, '_> {
         }
     }
 
-    fn tell(&mut self, step: Step) -> Result<(), MoveError> {
-        if (self.watch)(&step) {
+    fn tell(&mut self, step: &Step) -> Result<(), MoveError> {
+        if (self.watch)(step) {
             Ok(())
         } else {
             Err(MoveError::Stopped)
@@ -279,7 +279,7 @@ impl Moving<'_, '_> {
             phase: Phase::Copying,
         };
         let row = home.change_placement(change).await?;
-        self.tell(Step::Begun)?;
+        self.tell(&Step::Begun)?;
         row.ok_or(MoveError::Contended)
     }
 
@@ -295,12 +295,12 @@ impl Moving<'_, '_> {
         // First there: what is half copied is never taken for the tenant.
         target.leave(tenant, version, true).await?;
         source.leave(tenant, version, false).await?;
-        self.tell(Step::Frozen)?;
+        self.tell(&Step::Frozen)?;
         if !source.drained(DRAINS_IN).await? || !target.drained(DRAINS_IN).await? {
             self.mover.abort(tenant).await?;
             return Err(MoveError::Busy(row.place.clone()));
         }
-        self.tell(Step::Drained)?;
+        self.tell(&Step::Drained)?;
         if to != HOME && !target.put_tenant(self.mover.home()?, tenant).await? {
             self.mover.abort(tenant).await?;
             return Err(MoveError::UnknownTenant(tenant));
@@ -308,12 +308,12 @@ impl Moving<'_, '_> {
         let copied = target.copy_tenant(source, tenant, version).await?;
         self.rows = copied.rows();
         self.bytes = copied.bytes;
-        self.tell(Step::Copied(copied))?;
+        self.tell(&Step::Copied(copied))?;
         // Every process knows by then that the tenant moves, and looks again in short intervals.
         tokio::time::sleep_until(frozen_at + KNOWN_IN).await;
         let from = Some(row.place.clone());
         let arrived = self.mover.change(&row, to, from, Phase::Arrived).await?;
-        self.tell(Step::Arrived)?;
+        self.tell(&Step::Arrived)?;
         Ok(arrived)
     }
 
@@ -325,7 +325,7 @@ impl Moving<'_, '_> {
         if let Some(since) = self.frozen_since.take() {
             self.frozen = since.elapsed();
         }
-        self.tell(Step::Thawed)?;
+        self.tell(&Step::Thawed)?;
         let (place, other) = (row.place.clone(), row.other.clone());
         self.mover.change(&row, place, other, Phase::Erasing).await
     }
@@ -341,10 +341,10 @@ impl Moving<'_, '_> {
                 break;
             }
         }
-        self.tell(Step::Erased(removed))?;
+        self.tell(&Step::Erased(removed))?;
         let place = row.place.clone();
         let settled = self.mover.change(&row, place, None, Phase::Settled).await?;
-        self.tell(Step::Settled)?;
+        self.tell(&Step::Settled)?;
         Ok(settled)
     }
 }
