@@ -9,6 +9,7 @@ mod model;
 mod money;
 mod mysql;
 mod pause;
+mod places;
 mod removals;
 mod runs;
 mod stores;
