@@ -7,9 +7,11 @@ use mainspring_shared::store::placements::{Elsewhere, Phase, Placements as _};
 use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{AcceptOutcome, CompleteOutcome, ListSessions, ReadMessages};
 use mainspring_store_placed::{MoveError, Step};
-use sqlx::{Connection as _, Executor as _, PgConnection, Row as _};
+use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection, Row as _};
 
-use crate::world::{World, accept, answer, claim, complete, new_session, to, together, with_world};
+use crate::world::{
+    World, accept, answer, claim, complete, moment, new_session, to, together, with_world,
+};
 
 /// What clients see of a tenant's sessions.
 async fn seen(world: &World, tenant: TenantId) -> Vec<(String, usize)> {
@@ -221,6 +223,37 @@ async fn every_table_with_rows_of_tenants_refuses_those_that_are_away() {
              GROUP BY t.tgrelid HAVING count(*) = 3";
         assert_eq!(names(fenced).await, expected);
         connection.close().await.expect("closes");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_being_written_when_a_move_began_goes_along() {
+    with_world("drained", async |world| {
+        let tenant = world.tenant("nomad").await;
+        let key = world.session(tenant).await;
+        let mut connection = PgConnection::connect(&world.urls[0])
+            .await
+            .expect("connects");
+        let mut tx = connection.begin().await.expect("begins");
+        let late = format!(
+            "UPDATE sessions SET updated_at = 77 WHERE session_id = '{}'",
+            key.session.0
+        );
+        tx.execute(AssertSqlSafe(late)).await.expect("writes");
+        let (told, mut steps) = tokio::sync::mpsc::unbounded_channel();
+        let mut watch = |step: &Step| told.send(step.clone()).is_ok();
+        let moving = world.mover.take(tenant, "b", &mut watch);
+        let ends = async {
+            while steps.recv().await != Some(Step::Frozen) {}
+            moment().await;
+            assert!(steps.try_recv().is_err(), "it is waited for");
+            tx.commit().await.expect("commits");
+        };
+        let (moved, ()) = tokio::join!(moving, ends);
+        moved.expect("moves");
+        let session = world.placed.get_session(key).await.expect("reads");
+        assert_eq!(session.expect("is there").updated_at.0, 77);
     })
     .await;
 }
