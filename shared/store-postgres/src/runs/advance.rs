@@ -69,6 +69,11 @@ fn sessions(item: &AdvanceRun) -> impl Iterator<Item = SessionKey> + Clone {
     told.chain(existing(item))
 }
 
+/// Whether an item may be refused for its tenant's bound.
+fn is_bounded(item: &AdvanceRun) -> bool {
+    item.leaves_max.is_some() && !item.start.is_empty()
+}
+
 /// The sessions that leaves of an item go on in.
 fn existing(item: &AdvanceRun) -> impl Iterator<Item = SessionKey> + Clone {
     item.start.iter().filter_map(|send| match &send.target {
@@ -190,14 +195,17 @@ impl Advance<'_> {
         connection: &mut PgConnection,
         left: &[usize],
     ) -> std::result::Result<Vec<(usize, AdvanceOutcome)>, Fault> {
-        let bounded = self.items.iter().enumerate();
-        let bounded = bounded.filter(|(n, _)| !left.contains(n));
-        let bounded = bounded.filter(|(_, i)| i.leaves_max.is_some() && !i.start.is_empty());
-        let bounded: Vec<(usize, RunKey)> = bounded.map(|(n, item)| (n, item.run.key)).collect();
-        if bounded.is_empty() {
+        let asked = self.items.iter().enumerate();
+        let asked = asked.filter(|(n, _)| !left.contains(n));
+        let tenants = asked.clone().filter(|(_, item)| is_bounded(item));
+        let tenants: BTreeSet<i32> = tenants.map(|(_, item)| item.run.key.tenant.0).collect();
+        // What the others of such a tenant start and end counts for those behind them.
+        let judged = asked.filter(|(_, item)| tenants.contains(&item.run.key.tenant.0));
+        let judged: Vec<usize> = judged.map(|(n, _)| n).collect();
+        if tenants.is_empty() {
             return Ok(Vec::new());
         }
-        let tenants: Vec<i32> = bounded.iter().map(|(_, key)| key.tenant.0).collect();
+        let tenants: Vec<i32> = tenants.into_iter().collect();
         let query = if self.waits {
             sql!("runs/lock_bound")
         } else {
@@ -209,38 +217,45 @@ impl Advance<'_> {
             .map(|row| Fields::new(row, "runs").take("tenant"));
         let held: BTreeSet<i32> = held.collect::<Result<_>>()?;
         // A statement of its own sees what the holder before stored.
-        let live = Live::read(connection, bounded.iter().map(|(_, key)| *key)).await?;
-        let everyone = bounded.iter().map(|(n, _)| *n).collect();
-        let full = self.full(&bounded, &held, live.clone(), &everyone);
+        let keys = judged.iter().map(|n| self.items[*n].run.key);
+        let live = Live::read(connection, keys).await?;
+        let full = self.full(&judged, &held, live.clone(), None);
         if full.iter().all(|(_, why)| *why != AdvanceOutcome::NoRoom) {
             return Ok(full);
         }
         // An item that is lost anyway takes nobody's room, and is not told of it.
         let owned = self.owned(connection).await?;
-        Ok(self.full(&bounded, &held, live, &owned))
+        Ok(self.full(&judged, &held, live, Some(&owned)))
     }
 
-    /// What becomes of those of the `bounded` items that come to nothing: of each that is not among the
-    /// `owned` ones, and of each without room behind those before it.
+    /// What becomes of those of the `judged` items that come to nothing: of each that is not among the
+    /// `owned` ones, and of each without room behind those before it. Where it is not known which are owned, nobody
+    /// is believed to give room back: whoever has room then has it in any case.
     fn full(
         &self,
-        bounded: &[(usize, RunKey)],
+        judged: &[usize],
         held: &BTreeSet<i32>,
         mut live: Live,
-        owned: &BTreeSet<usize>,
+        owned: Option<&BTreeSet<usize>>,
     ) -> Vec<(usize, AdvanceOutcome)> {
         let mut full = Vec::new();
-        for (index, key) in bounded {
+        for index in judged {
             let item = &self.items[*index];
-            let (all, own) = live.of(*key);
-            if !held.contains(&key.tenant.0) {
+            let key = item.run.key;
+            let (all, own) = live.of(key);
+            // Leaves of a run that has ended are nobody's.
+            let live_then = u64::from(item.run.counts.live);
+            let then = live_then * u64::from(!item.run.status.is_final());
+            if is_bounded(item) && !held.contains(&key.tenant.0) {
                 full.push((*index, AdvanceOutcome::Locked));
-            } else if !owned.contains(index) {
+            } else if owned.is_some_and(|owned| !owned.contains(index)) {
                 full.push((*index, AdvanceOutcome::Lost));
             } else if passes_bound(item, all, own) {
                 full.push((*index, AdvanceOutcome::NoRoom));
+            } else if owned.is_some() {
+                live.set(key, then);
             } else {
-                live.set(*key, u64::from(item.run.counts.live));
+                live.set(key, then.max(own));
             }
         }
         full
