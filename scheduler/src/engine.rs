@@ -222,7 +222,7 @@ impl Run {
         });
         let starter = self.record.options.starter.as_ref();
         let given = starter.and_then(|starter| starter.wall()).map(|wall| {
-            let detail = "the time that its starter had is up";
+            let detail = "the deadline of the send that started this run has passed";
             (wall, Failure::new(Code::BudgetExceeded, detail))
         });
         let first = own

@@ -377,7 +377,7 @@ pub enum Short {
     #[error("the time is up")]
     Wall,
     /// The answer reached the tokens that were left.
-    #[error("the answer reached what was left and stands cut")]
+    #[error("the response was truncated at the remaining token budget")]
     Cut,
     /// Money is limited, and nobody knows what the model costs.
     #[error("the budget is in dollars, and the workers' price table lacks the model")]

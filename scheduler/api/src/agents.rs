@@ -259,7 +259,7 @@ async fn read_version(app: &App, key: AgentKey, n: i32) -> Result<AgentVersion, 
     Err(no_version())
 }
 
-/// Archives an agent: what has it keeps it, and nothing new gets it
+/// Archives an agent: existing sessions keep it; new ones cannot use it
 #[utoipa::path(
     delete,
     path = "/v1/agents/{name}",

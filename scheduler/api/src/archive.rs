@@ -271,7 +271,7 @@ impl Reader {
         let header = self.header.ok_or_else(Error::internal)?;
         let beyond = |fold: &Fold| fold.to_seq > self.transcript.count as i64;
         if header.folds.iter().any(beyond) {
-            let detail = "must not stand for messages that are not there";
+            let detail = "must not cover messages missing from the archive";
             return on(1, Err(Error::invalid("/session/folds", detail)));
         }
         Ok(Archive {

@@ -190,7 +190,7 @@ pub(super) async fn create(
     {
         return Err(Error::new(
             Code::AuthBinding,
-            "the API key is bound: the namespace must be that of its binding or below it",
+            "the namespace must be the API key's own (its binding) or one below it",
         )
         .into());
     }

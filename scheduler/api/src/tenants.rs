@@ -51,7 +51,7 @@ pub(super) struct TenantView {
     name: String,
     /// What it may use.
     limits: Limits,
-    /// How many of its sessions have their turn for each of a tenant with weight 1, while both have some that wait.
+    /// Scheduling weight relative to other tenants, 1 to 1000, while several have sessions waiting.
     weight: u32,
     /// For how long what it has is kept.
     retention: Retention,

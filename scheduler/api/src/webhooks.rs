@@ -158,7 +158,7 @@ impl JsonBody for WebhookChangeBody {
 #[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RotateWebhookBody {
-    /// How long the secret before signs, too; `24h` if absent, at most `30d`.
+    /// How long the previous secret remains valid for signing; `24h` if absent, at most `30d`.
     #[schema(value_type = Option<String>)]
     overlap: Option<Span>,
     /// The new secret; made up if absent.

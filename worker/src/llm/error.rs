@@ -34,7 +34,7 @@ pub enum Hold {
     Outage,
     /// It would refuse: its limits, or those of the configuration, are reached.
     Rate,
-    /// What is left of the tenant's money is set aside for its other calls.
+    /// The tenant's remaining budget is reserved by its calls in flight.
     Money,
 }
 
@@ -72,11 +72,11 @@ pub enum Error {
         /// How long it asked us to wait.
         retry_after: Option<Duration>,
     },
-    /// The provider was not asked, and is not to be asked for a while. This is no attempt.
-    #[error("the provider is not asked for another {}: {}", Span(*.wait), match .why {
+    /// The call was held: the provider was not called, which does not count as an attempt.
+    #[error("calls to the provider are held for another {}: {}", Span(*.wait), match .why {
         Hold::Outage => "it was not available",
         Hold::Rate => "its rate limit is reached",
-        Hold::Money => "what is left of the tenant's money is set aside for other calls",
+        Hold::Money => "the tenant's remaining budget is reserved by calls in flight",
     })]
     Held {
         /// Why.

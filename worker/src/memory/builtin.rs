@@ -128,7 +128,7 @@ pub(super) async fn vectors_aside(
     let cost = Cost { most, least: most };
     let aside = money.set_aside(tenant, cost).await;
     aside.map_err(|why| match why {
-        NoMoney::Busy => "what is left of the tenant's money is set aside for other calls",
+        NoMoney::Busy => "the tenant's remaining budget is reserved by calls in flight",
         NoMoney::Spent(..) => "the tenant has spent what its calls may cost",
     })
 }

@@ -243,7 +243,7 @@ pub(super) fn child(
     }
     let depth = depth_of(session) + 1;
     if depth > DEPTH_MAX {
-        let text = format!("agents may stand {DEPTH_MAX} steps below the first one, not more");
+        let text = format!("sub-agents can be nested at most {DEPTH_MAX} levels deep");
         return Err(refuse(Code::LimitExceeded, text));
     }
     let known = task.session_id.as_ref().map(|text| {

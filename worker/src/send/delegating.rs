@@ -254,8 +254,8 @@ impl Run<'_> {
         CallResult {
             value: Some(value),
             ..CallResult::text(format!(
-                "The agent works in the background as {send}. Its result will be told to you when it \
-                 is there; go on with something else, or end your turn."
+                "The agent works in the background as {send}. You will receive its result when it \
+                 finishes; continue with something else or end your turn."
             ))
         }
     }

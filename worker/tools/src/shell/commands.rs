@@ -393,7 +393,7 @@ impl Commands {
         let call_id = format!("{}_lost", entry.kind.as_deref().unwrap_or_default());
         self.write(key, &call_id, change).await?;
         Ok(format!(
-            "Command {id}, lost: its worker is gone, and it with it: {}",
+            "Command {id} was lost because its worker terminated: {}",
             entry.text
         ))
     }

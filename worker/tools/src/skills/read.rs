@@ -163,10 +163,10 @@ fn text(
         Some(text) => Ok(text),
         None => Err(ToolError::reply(match place {
             Some(place) => {
-                format!("{path} is no text: {bytes} bytes, which lie at {place}/{path}")
+                format!("{path} is a binary file ({bytes} bytes), available at {place}/{path}")
             }
             None => format!(
-                "{path} of the skill {} is no text: {bytes} bytes",
+                "{path} of the skill {} is a binary file ({bytes} bytes)",
                 record.name
             ),
         })),
