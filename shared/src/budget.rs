@@ -99,7 +99,7 @@ impl Budget {
             faults.push(("rounds", "must be at least 1"));
         }
         if self.wall.is_some_and(|wall| wall.0.is_zero()) {
-            faults.push(("wall", "must be longer than nothing"));
+            faults.push(("wall", "must be longer than zero"));
         }
         if *self == Self::default() {
             faults.push(("", "names none of tokens, usd, rounds and wall"));

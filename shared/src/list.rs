@@ -259,7 +259,7 @@ pub enum Refusal {
         max: usize,
     },
     /// No room.
-    #[error("all {max} places are taken: remove or merge what is no longer needed")]
+    #[error("the limit of {max} entries is reached: remove or merge what is no longer needed")]
     Full {
         /// What it holds.
         max: u32,

@@ -83,7 +83,7 @@ pub struct Filter(String);
 
 /// A text that is no filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("is no event type like send.completed, no prefix like send.*, and not *")]
+#[error("is not an event type like send.completed, a prefix like send.*, or *")]
 pub struct ParseFilterError;
 
 impl Filter {

@@ -117,7 +117,7 @@ impl Replayer {
             .as_ref()
             .and_then(|shown| shown.memory.as_ref());
         if memory.is_some_and(|memory| !memory.entries.is_empty() && memory.text.is_none()) {
-            let why = "what it was shown of the memory is not kept";
+            let why = "the memory entries that it was shown are not stored";
             return Err(ReplayError::Changed(why));
         }
         self.rounds(record, None).await

@@ -108,7 +108,7 @@ impl Chat {
                     continue;
                 }
                 word if word.starts_with('/') && !word.starts_with("//") => {
-                    output::note(&format!("there is no {word}; /help shows what there is"));
+                    output::note(&format!("unknown command {word}; /help lists the commands"));
                     continue;
                 }
                 _ => line.strip_prefix('/').unwrap_or(line),

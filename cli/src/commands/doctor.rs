@@ -152,7 +152,7 @@ fn configuration(config: &Config) -> Vec<Finding> {
         Finding::bad(
             "configuration",
             detail,
-            "`--print-config` shows what is in force",
+            "`--print-config` shows the effective settings",
         )
     });
     findings.collect()
@@ -245,7 +245,7 @@ async fn workers(store: &dyn Store, now: Timestamp) -> Finding {
         }
     }
     if pools.is_empty() {
-        let next = "`mainspring worker` starts one; what is sent until then waits";
+        let next = "`mainspring worker` starts one; sends wait until then";
         return Finding::bad("workers", "none is alive", next).only_a_warning();
     }
     let pools = pools
@@ -431,7 +431,7 @@ async fn probed(wired: &Providers, name: &str, shown: &str) -> Finding {
     };
     let mut detail = format!("{shown} answers; it {}", of(true));
     if of(false).is_empty() {
-        detail.push_str(", and nothing was found that it does not");
+        detail.push_str(", and no unsupported feature was found");
     } else {
         detail = format!("{detail}; not: {}", of(false));
     }

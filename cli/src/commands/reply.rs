@@ -128,7 +128,7 @@ fn listed(format: Format, mut waiting: Vec<Value>) -> Vec<Value> {
 }
 
 fn choose<'a>(id: &str, waiting: &'a [Value], call: Option<&str>) -> Result<&'a Value, Failure> {
-    let list = format!("`mainspring sends answer {id}` lists what waits");
+    let list = format!("`mainspring sends answer {id}` lists the pending calls");
     match (call, waiting) {
         (Some(call), _) => {
             let found = waiting.iter().find(|one| one["call_id"] == call);

@@ -216,7 +216,7 @@ impl Base {
         while !self.lifecycle.is_stopping() {
             tokio::select! {
                 () = self.signals.next() => {
-                    tracing::info!("stopping; a second signal ends at once");
+                    tracing::info!("stopping; a second signal exits immediately");
                     self.lifecycle.stop();
                 }
                 ended = running.join_next() => {
@@ -239,7 +239,7 @@ impl Base {
             Exit::Failure,
             "not everything could be finished",
         )
-        .next("nothing that was accepted is lost: others go on with it")))
+        .next("accepted work is not lost: other processes continue it")))
     }
 }
 
@@ -280,7 +280,7 @@ pub(super) async fn bind(address: &str, flag: &str) -> Result<TcpListener, Failu
             format!("{address} cannot be listened on: {error}"),
         )
         .next(format!(
-            "stop what listens there, or name another address with {flag}"
+            "stop the process that listens there, or set another address with {flag}"
         ))
     })
 }

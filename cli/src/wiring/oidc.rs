@@ -101,8 +101,8 @@ impl Issuer {
         let issuer = settings.issuer.clone();
         let issuer = issuer.ok_or(("has to say who signs", "give its issuer"))?;
         if settings.audience.is_empty() {
-            let advice = "give its audience: what tokens for this installation say in aud";
-            return Err(("has to say whom tokens are for", advice));
+            let advice = "set the audience: the `aud` claim of tokens for this installation";
+            return Err(("must contain the intended audience of tokens", advice));
         }
         let named = settings.scopes.iter().map(|name| Scope::parse(name));
         let scopes: Option<_> = named.collect();
@@ -113,7 +113,7 @@ impl Issuer {
         let scopes = Scopes(scopes.ok_or(unknown)?);
         if settings.scope_claim.is_some() != scopes.0.is_empty() {
             let advice = "give one of scope_claim and scopes";
-            return Err(("has to say once what tokens allow", advice));
+            return Err(("set exactly one of scope_claim and scopes", advice));
         }
         let source = Source::new(&issuer, settings.jwks_url.as_deref())?;
         Ok(Self {
@@ -136,7 +136,7 @@ impl Issuer {
             return Err(invalid("it is not signed with a private key"));
         }
         if header.crit.is_some() {
-            return Err(invalid("it asks for what is not known here"));
+            return Err(invalid("it requires an unsupported extension"));
         }
         let kid = header.kid.as_deref();
         let key = match self.keys.find(kid, header.alg).await {

@@ -86,7 +86,7 @@ fn a_worker_a_failed_call_a_failed_send_and_a_stop_have_a_line_each() {
     let sent = ask(&dev.url, &words);
     assert_eq!(sent.code, 7);
     assert!(
-        sent.stderr.contains("nosuchtool is no built-in tool"),
+        sent.stderr.contains("nosuchtool is not a built-in tool"),
         "{}",
         sent.stderr
     );

@@ -364,7 +364,7 @@ fn fold_faults(folds: &[Fold]) -> impl Iterator<Item = Option<(&'static str, &'s
         } else if fold.covered_by.is_some_and(|by| !covers(by)) {
             Some((
                 "covered_by",
-                "must name a later fold that stands for the same messages",
+                "must name a later fold that covers the same messages",
             ))
         } else {
             None

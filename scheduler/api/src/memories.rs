@@ -296,7 +296,7 @@ async fn search(
 ) -> Result<Response, Problem> {
     let namespace = query.namespace.clone().ok_or_else(Error::internal)?;
     if query.cursor.is_some() {
-        return Err(Error::invalid("?cursor", "has no meaning beside q").into());
+        return Err(Error::invalid("?cursor", "cannot be combined with q").into());
     }
     let question = SearchMemories::new(tenant, namespace, words, query.limit.0);
     let found = app.store.search_memories(question).await?;
@@ -399,7 +399,7 @@ pub(super) async fn erase(
     _: Json<Nothing>,
 ) -> Result<Response, Problem> {
     let Some(namespace) = query.namespace else {
-        return Err(Error::invalid("?namespace", "must name what to erase").into());
+        return Err(Error::invalid("?namespace", "is required: the namespace to erase").into());
     };
     let narrowed = narrow(&caller, Some(namespace)).and_then(Narrowed::into_inner);
     let Some(namespace) = narrowed else {

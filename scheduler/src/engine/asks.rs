@@ -164,7 +164,7 @@ impl Run {
         }
         for above in self.above(slot) {
             if self.state(above) == NodeState::Blocked || self.state(above) == NodeState::Skipped {
-                return Err(not_now("what is around the node has not run".to_owned()));
+                return Err(not_now("the node's parent has not run".to_owned()));
             }
         }
         self.revive();

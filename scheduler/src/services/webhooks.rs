@@ -19,8 +19,9 @@ use crate::app::App;
 use crate::error::Error;
 
 /// Why no secret can be kept, and what to do.
-const NO_SEALER: &str = "the server has no key to seal secrets with: its operator sets MAINSPRING_SECRETS_KEY, or \
-     MAINSPRING_SECRETS_KEY_FILE, to what `openssl rand -base64 32` prints, on every scheduler and every worker";
+const NO_SEALER: &str = "the server has no key to encrypt secrets: set MAINSPRING_SECRETS_KEY, or \
+                         MAINSPRING_SECRETS_KEY_FILE, to the output of `openssl rand -base64 32` \
+                         on every scheduler and worker";
 
 /// What a scheduler needs to tell endpoints. Without a poster nothing is posted; without a sealer no
 /// endpoint can be created, and none that there is can be told.

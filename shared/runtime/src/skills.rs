@@ -74,7 +74,7 @@ impl Files {
                 return;
             }
             let Some(name) = entry.file_name().to_str().map(str::to_owned) else {
-                self.fault(path, "holds a file whose name is no text");
+                self.fault(path, "contains a file whose name is not valid UTF-8");
                 continue;
             };
             if is_ignored(&name) {

@@ -70,7 +70,7 @@ impl OutputSpec {
             .keys()
             .find(|name| !MEMBERS.contains(&name.as_str()))
         {
-            let detail = format!("beside `schema` stand only `name` and `strict`, not {other:?}");
+            let detail = format!("only `schema`, `name` and `strict` are allowed, not {other:?}");
             return Err(fault("", detail));
         }
         let name = match members.get("name") {

@@ -218,7 +218,7 @@ fn check_files(files: &BTreeMap<String, Vec<u8>>) -> Vec<SkillFault> {
         if let Some(file) = above.find(|folder| files.contains_key(*folder)) {
             faults.push(SkillFault::of(
                 path,
-                format!("lies below {file}, which is a file"),
+                format!("is below {file}, which is a file"),
             ));
         }
     }

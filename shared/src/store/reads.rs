@@ -111,7 +111,7 @@ pub struct ListSessions {
     pub tenant: TenantId,
     /// Only those with this status.
     pub status: Option<SessionStatus>,
-    /// Only those whose agent has this name.
+    /// Only sessions whose agent has this name.
     pub agent: Option<String>,
     /// Only those whose metadata has these members with these texts.
     pub metadata: BTreeMap<String, String>,

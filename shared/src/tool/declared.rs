@@ -271,7 +271,7 @@ pub fn check(tools: &[ToolEntry]) -> Vec<ToolFault> {
                     fault(&format!("/parameters{}", inner.pointer), inner.detail);
                 }
                 if tool.timeout.is_some_and(|timeout| timeout.0.is_zero()) {
-                    fault("/timeout", "must be longer than nothing".to_owned());
+                    fault("/timeout", "must be longer than zero".to_owned());
                 }
                 if let Some(detail) = tool.digest.as_deref().and_then(digest_fault) {
                     fault("/digest", detail);

@@ -129,7 +129,7 @@ pub(super) async fn vectors_aside(
     let aside = money.set_aside(tenant, cost).await;
     aside.map_err(|why| match why {
         NoMoney::Busy => "the tenant's remaining budget is reserved by calls in flight",
-        NoMoney::Spent(..) => "the tenant has spent what its calls may cost",
+        NoMoney::Spent(..) => "the tenant has reached its spending limit",
     })
 }
 

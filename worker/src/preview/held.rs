@@ -49,7 +49,7 @@ pub(super) fn pauses(
         let others = if send.agent.fallback.is_empty() {
             ""
         } else {
-            ", unless one of the agent's other models stands in for this one"
+            ", unless one of the agent's fallback models is available"
         };
         let detail = format!(
             "the provider {} is paused: the call waits{others}",

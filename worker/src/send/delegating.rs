@@ -313,7 +313,7 @@ impl Asks<'_> {
         {
             return refuse(
                 Code::SessionNotFound,
-                "that session is no child of this one",
+                "that session is not a child of this one",
             );
         }
         if child.existing.is_some()
@@ -324,7 +324,8 @@ impl Asks<'_> {
         // One that a crash left behind counts already.
         if there.is_none() && self.store.open_children(self.key).await? >= CHILDREN_MAX {
             let text = format!(
-                "{CHILDREN_MAX} agents of this session work at once already; wait for some of them"
+                "{CHILDREN_MAX} agents of this session are already working; wait for some of them \
+                 to finish"
             );
             return refuse(Code::LimitExceeded, &text);
         }

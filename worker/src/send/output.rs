@@ -142,7 +142,7 @@ impl Output {
         }
         let _ = write!(
             text,
-            "{}\nAnswer again with the whole JSON value and nothing else.",
+            "{}\nAnswer again with the complete JSON value and nothing else.",
             capitalised(&fault.said("\n- ", "\n- "))
         );
         let schema = self.spec.schema.to_string();

@@ -11,8 +11,8 @@ use crate::failure::{Failure, usage_text};
 /// What the names of such files end with.
 pub(super) const KINDS: [&str; 4] = ["json", "toml", "yaml", "yml"];
 
-const WANTED: &str = "an agent is written like {\"name\": \"reviewer\", \"system_prompt\": …}, and several \
-                      stand in a list `agents`";
+const WANTED: &str = "an agent is written like {\"name\": \"reviewer\", \"system_prompt\": …}; \
+                      several go into a list `agents`";
 
 /// An agent of a file.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ fn agent(file: &Path, value: &Value) -> Result<AgentFile, Failure> {
     let shown = file.display();
     let Value::Object(members) = value else {
         return Err(usage_text(
-            format!("{shown}: an agent is no object"),
+            format!("{shown}: an agent must be an object"),
             WANTED,
         ));
     };

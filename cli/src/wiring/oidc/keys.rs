@@ -55,7 +55,8 @@ impl Source {
     pub(super) fn new(issuer: &str, keys: Option<&str>) -> Result<Self, Fault> {
         let insecure = (
             "has an address that is not https",
-            "keys that anyone on the way can replace prove nothing; http is for this machine alone",
+            "keys fetched over plain http can be replaced in transit; http is for this machine \
+             only",
         );
         let text = if let Some(keys) = keys {
             keys.to_owned()

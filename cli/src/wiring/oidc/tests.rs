@@ -385,7 +385,7 @@ async fn only_the_issuers_private_keys_sign() {
     header.crit = Some(vec!["b64".to_owned()]);
     let token = encode(&header, &claims, &rsa.key).expect("signs");
     world
-        .refuses(&token, "it asks for what is not known here")
+        .refuses(&token, "it requires an unsupported extension")
         .await;
 }
 
@@ -443,21 +443,21 @@ fn settings_that_make_no_sense_are_said() {
                 audience: Vec::new(),
                 ..good.clone()
             },
-            "whom tokens are for",
+            "intended audience of tokens",
         ),
         (
             OidcIssuer {
                 scopes: Vec::new(),
                 ..good.clone()
             },
-            "what tokens allow",
+            "exactly one of scope_claim and scopes",
         ),
         (
             OidcIssuer {
                 scope_claim: Some("scope".to_owned()),
                 ..good.clone()
             },
-            "what tokens allow",
+            "exactly one of scope_claim and scopes",
         ),
         (
             OidcIssuer {

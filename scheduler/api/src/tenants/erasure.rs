@@ -104,7 +104,7 @@ pub(super) async fn begin(
             respond::json(StatusCode::ACCEPTED, &ErasureView::from(erasure))
         }
         BeginErasureOutcome::Held => {
-            let detail = "nothing of this tenant is removed while its retention is on hold";
+            let detail = "the tenant is on legal hold: nothing can be deleted";
             Err(Error::new(Code::TenantHeld, detail).into())
         }
         BeginErasureOutcome::NotFound => Err(no_tenant().into()),

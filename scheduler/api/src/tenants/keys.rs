@@ -122,7 +122,8 @@ impl JsonBody for NewKeyBody {
         if let Some(binding) = &self.binding {
             check_binding(checks, binding);
             if self.scopes.contains(&Scope::Admin) {
-                let detail = "must not have admin beside a binding: it makes keys without one";
+                let detail = "must not combine admin with a binding: admin keys can create \
+                              unbound keys";
                 checks.refuse("/scopes", detail);
             }
         }

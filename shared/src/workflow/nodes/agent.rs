@@ -70,9 +70,10 @@ pub struct Continuation {
 impl Node for Agent {
     fn object() -> Object {
         let spec = json!({"anyOf": [of("agent_spec"), {"type": "string", "description": "The same as a text of JSON."}]});
-        let input = json!({"type": "string", "default": "{{input}}", "description": "What it is told, a template."});
+        let input = json!({"type": "string", "default": "{{input}}", "description": "Its input, a \
+                            template."});
         let texts = json!({"type": "array", "items": {"type": "string"},
-            "description": "Earlier nodes whose texts are put behind the input."});
+            "description": "Earlier nodes whose texts are appended to the input."});
         let agent = json!({"type": "string", "minLength": 1,
             "description": "A published agent in place of `spec`: NAME, NAME@VERSION or NAME@ALIAS."});
         let variables = json!({"type": "object",
@@ -234,7 +235,7 @@ impl NamedLeaf {
         let members = at.members;
         if !members.map.contains_key("agent") {
             if members.map.contains_key("variables") {
-                let message = "`variables` are those of a published agent";
+                let message = "`variables` requires a published agent";
                 reader.member_problem(members, "variables", "variables", message);
             }
             return None;
@@ -264,7 +265,7 @@ impl NamedLeaf {
             .granted
             .is_some_and(|granted| !granted.allows(&agent))
         {
-            let message = format!("whoever starts this may not start the agent {text:?}");
+            let message = format!("the caller may not start the agent {text:?}");
             let hint = "write a `spec`, or name an agent that is allowed";
             reader.problem(members.pointer("agent"), "agent", message, hint);
         }

@@ -28,7 +28,7 @@ impl Node for Branch {
             .hinted(
                 "on",
                 label("What decides: `node` or `node.key`."),
-                "name what decides: \"node\" or \"node.key\"",
+                "name the value to branch on: \"node\" or \"node.key\"",
             )
             .hinted("cases", cases, "write cases: {\"yes\": node, \"no\": node}")
             .with("default", maybe("node"))

@@ -147,7 +147,7 @@ fn continued(reader: &mut Reader<'_>, at: NodeAt<'_>) -> Vec<NodeIx> {
             // The node is there, but its own faults were reported already.
             None if inside.is_none() && reader.lost.contains(id) => {}
             None => {
-                let message = format!("{id:?} is no agent that this loop repeats by itself");
+                let message = format!("{id:?} is not an agent directly in this loop");
                 let hint = "name agents of the body that are in no further loop or foreach";
                 reader.problem(pointer, "unknown_reference", message, hint);
             }

@@ -37,7 +37,7 @@ impl Reader<'_> {
         let (rule, message, hint) = match reason {
             Unresolved::Unknown => {
                 let near = nearest(name, known.iter().copied());
-                let message = format!("nothing is called {name:?} here");
+                let message = format!("{name:?} is not defined here");
                 let hint = near.map_or(reachable, |near| format!("write {near:?}"));
                 ("unknown_reference", message, hint)
             }

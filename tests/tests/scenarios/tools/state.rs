@@ -208,7 +208,7 @@ async fn a_full_list_of_notes_refuses_or_drops_as_the_agent_says() {
     for (when_full, last) in [
         (
             WhenFull::Reject,
-            "error: all 1 places are taken: remove or merge what is no longer needed",
+            "error: the limit of 1 entries is reached: remove or merge what is no longer needed",
         ),
         (
             WhenFull::Fifo,

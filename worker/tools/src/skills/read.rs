@@ -177,12 +177,12 @@ fn text(
 fn page(text: &str, path: &str, offset: usize) -> String {
     let chars = text.chars().count();
     if offset > 0 && offset >= chars {
-        return format!("[{path} has {chars} characters: nothing is behind {offset}]");
+        return format!("[{path} has {chars} characters, none after {offset}]");
     }
     let page: String = text.chars().skip(offset).take(PAGE_CHARS).collect();
     let end = offset + page.chars().count();
     if end < chars {
-        format!("{page}\n[characters {offset} to {end} of {chars}; go on with offset {end}]")
+        format!("{page}\n[characters {offset} to {end} of {chars}; continue with offset {end}]")
     } else {
         page.trim_end().to_owned()
     }
