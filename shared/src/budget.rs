@@ -27,7 +27,7 @@ use crate::usage::Usage;
 /// An answer that has room for fewer tokens is not asked for.
 pub const ANSWER_TOKENS_MIN: u64 = 16;
 
-/// Spending limits, as users write them. What is absent is not limited.
+/// Spending limits, as users write them. Absent members are unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(from = "StoredBudget")]
 pub struct Budget {
@@ -37,7 +37,7 @@ pub struct Budget {
     /// US dollars, by the price table of the workers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usd: Option<f64>,
-    /// Model answers, those of children included.
+    /// Model calls, including those of children.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rounds: Option<u32>,
     /// From the start of a send, including waits.

@@ -108,7 +108,7 @@ impl JsonBody for NewAgentBody {
     }
 }
 
-/// Publishes a version of an agent: 201, or 200 where its newest one is the same
+/// Publishes a version of an agent: 201, or 200 if its newest one is the same
 #[utoipa::path(
     post,
     path = "/v1/agents",

@@ -125,8 +125,8 @@ pub(super) struct PostedResults {
 pub(super) struct PostedResult {
     /// The call.
     call_id: String,
-    /// `accepted`, `already_settled`, `not_waiting`, `unknown`, or `locked`: something else has been
-    /// at work on its session for long; nothing was stored, post it again in a while.
+    /// `accepted`, `already_settled`, `not_waiting`, `unknown`, or `locked`: another transaction has held its session
+    /// for long; nothing was stored, post it again later.
     status: &'static str,
 }
 

@@ -62,7 +62,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewMemoryBody {
-    /// Where it belongs: a path like `user/42`.
+    /// Its namespace: a path like `user/42`.
     namespace: String,
     /// What is remembered.
     text: String,
@@ -239,7 +239,7 @@ pub(super) struct MemoriesQuery {
     q: Option<String>,
 }
 
-/// Entries, newest first; with `q` those of a namespace that fit it best, the best first
+/// Entries, newest first; with `q` the best matching ones of a namespace, best first
 #[utoipa::path(
     get,
     path = "/v1/memories",

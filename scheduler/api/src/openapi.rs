@@ -74,7 +74,7 @@ const TAGS: [(&str, &str); 13] = [
         "skills",
         "Instructions for special tasks, with resources and scripts.",
     ),
-    ("memories", "What agents remember beyond a session."),
+    ("memories", "What agents remember across sessions."),
     ("blobs", "Content by its SHA-256."),
     ("keys", "API keys of a tenant."),
     (

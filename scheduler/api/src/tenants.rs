@@ -86,7 +86,7 @@ pub(super) struct NewTenantBody {
     /// What it may use; everything when absent.
     #[serde(default)]
     limits: Limits,
-    /// Its share of the workers' turns beside other tenants, from 1 to 1000.
+    /// Scheduling weight relative to other tenants, from 1 to 1000.
     #[serde(default = "one")]
     #[schema(default = 1)]
     weight: u32,
@@ -124,7 +124,7 @@ pub(super) struct TenantChangeBody {
     name: Option<String>,
     /// Replaces all limits.
     limits: Option<Limits>,
-    /// Its share of the workers' turns beside other tenants, from 1 to 1000.
+    /// Scheduling weight relative to other tenants, from 1 to 1000.
     weight: Option<u32>,
     /// Replaces all of its retention.
     retention: Option<Retention>,

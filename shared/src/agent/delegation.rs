@@ -275,7 +275,7 @@ fn named_in(wanted: &McpTools, prefix: &str, name: &str) -> bool {
 }
 
 impl ToolEntry {
-    /// Whether a person is asked before each call.
+    /// Whether a person has to approve each call.
     fn approval(&self) -> bool {
         match self {
             Self::Named(_) => false,

@@ -255,7 +255,7 @@ pub struct ScalingStats {
     pub ready: u64,
     /// Sessions that a worker holds.
     pub running: u64,
-    /// Worker slots that would serve all of it at once: `ready + running`.
+    /// Worker slots needed to serve everything concurrently: `ready + running`.
     pub demand: u64,
 }
 
@@ -273,7 +273,7 @@ pub struct ServerInfo {
 /// What calls of one model for one purpose cost.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelUsage {
-    /// The model as it was asked for.
+    /// The requested model.
     pub model: String,
     /// What it was asked for.
     pub purpose: Purpose,

@@ -11,8 +11,8 @@ use crate::message::{ContentPart, NewMessage, Role, plain_text};
 use crate::send::{SendRecord, SendStatus, WaitingOn};
 use crate::time::Timestamp;
 
-/// What a second execution of the same call does to the world. After a worker's death this alone
-/// decides what happens to a call that may have been made.
+/// The effect of executing the same call twice. After a worker crash this alone decides what happens to a call that may
+/// have been made.
 #[derive(
     Debug,
     Clone,

@@ -98,10 +98,10 @@ pub struct HttpTool {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub timeout: Option<Span>,
-    /// Whether it may run beside other calls of its round.
+    /// Whether it may run in parallel with other calls of its round.
     #[serde(default = "yes")]
     pub parallel: bool,
-    /// Whether a person is asked before each call.
+    /// Whether a person has to approve each call.
     #[serde(default)]
     pub approval: bool,
     /// A template of `arguments` and `output` that says in one line what is left of a call once it is old.
@@ -132,7 +132,7 @@ pub struct ExternalTool {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub deadline: Option<Span>,
-    /// Whether a person is asked before each call.
+    /// Whether a person has to approve each call.
     #[serde(default)]
     pub approval: bool,
     /// The workers that sends of an agent with it run on.
@@ -149,7 +149,7 @@ pub struct ExternalTool {
 pub struct WorkerTool {
     /// A preset (`core`, `explore`, `full`) or the name of a tool that the workers have.
     pub name: String,
-    /// Whether a person is asked before each call.
+    /// Whether a person has to approve each call.
     #[serde(default)]
     pub approval: bool,
     /// The workers that sends of an agent with it run on.
@@ -172,7 +172,7 @@ pub struct McpTools {
     /// Put before each tool's name.
     #[serde(default)]
     pub prefix: String,
-    /// Whether a person is asked before each call.
+    /// Whether a person has to approve each call.
     #[serde(default)]
     pub approval: bool,
     /// The workers that are configured with it; sends of an agent with it run there.

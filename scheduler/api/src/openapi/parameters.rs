@@ -83,7 +83,7 @@ pub(super) fn parameter(operation: &Operation, name: &str) -> Value {
         ),
         "versions" => (
             "query",
-            "Whether its versions and their files go, too, even from sessions that have them.",
+            "Whether to delete its versions and their files too, even for sessions that have them.",
             json!({ "type": "boolean", "default": false }),
         ),
         "cursor" => (
@@ -163,7 +163,7 @@ pub(super) fn parameter(operation: &Operation, name: &str) -> Value {
         ),
         "q" => (
             "query",
-            "What to look for, in plain words: the entries that fit it best, the best first.",
+            "A query in plain words: the best matching entries, best first.",
             json!({ "type": "string" }),
         ),
         "prefix" => (

@@ -40,7 +40,7 @@ pub(super) struct ErasureView {
     removed: BTreeMap<String, u64>,
     /// Blobs that are still to be removed with their bytes.
     blobs_left: u64,
-    /// What could not be removed at the last attempt; it is tried again.
+    /// What could not be removed at the last attempt; it is retried.
     failed: Option<String>,
 }
 
@@ -77,7 +77,7 @@ impl JsonBody for EraseTenantBody {
     }
 }
 
-/// Erases a tenant: ends its work, and removes everything that it has in the background
+/// Erases a tenant: ends its work, and removes all its data in the background
 #[utoipa::path(
     post,
     path = "/v1/tenants/{id}/erase",

@@ -129,7 +129,7 @@ pub(in crate::workflow) static AGENT_SPEC: LazyLock<Object> = LazyLock::new(|| {
         .with(
             "isolation",
             json!({"enum": ["none", "process"], "default": "none",
-                "description": "Where its tools run that reach beyond the database."}),
+                "description": "Where those of its tools run that reach beyond the database."}),
         )
         .hinted("skills", skills::schema(), skills::HINT)
 });
