@@ -44,7 +44,7 @@ const SLOT_RETRY_DOUBLINGS: u32 = 4;
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// It was accepted in a newer version of the language.
-    #[error("the spec is written in version {0} of the language")]
+    #[error("the spec uses version {0} of the language")]
     Version(i32),
     /// Its spec does not pass the validator.
     #[error("the stored spec is invalid: {0}")]

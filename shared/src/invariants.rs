@@ -233,10 +233,7 @@ pub const INVARIANTS: &[(&str, &str)] = &[
         "sessions, runs, timers that have not ended, published agents, skills and memories \
          belong to a tenant that exists",
     ),
-    (
-        "blob.held",
-        "every reference to a blob is to a stored one",
-    ),
+    ("blob.held", "every reference to a blob is to a stored one"),
     (
         "projection.of_send",
         "a stored digest covers exactly the messages of a final send that no fold covers",

@@ -253,7 +253,7 @@ pub enum Refusal {
     #[error("the text is empty")]
     Empty,
     /// Too many words.
-    #[error("the text has more than {max} characters: say it shorter")]
+    #[error("the text has more than {max} characters: shorten it")]
     TooLong {
         /// What it may have.
         max: usize,
@@ -265,7 +265,7 @@ pub enum Refusal {
         max: u32,
     },
     /// No room, and nothing that may go.
-    #[error("all {max} places are taken by pinned entries: unpin or remove one")]
+    #[error("all {max} entries are pinned: unpin or remove one")]
     AllPinned {
         /// What it holds.
         max: u32,
@@ -277,7 +277,7 @@ pub enum Refusal {
         id: i64,
     },
     /// Someone else changed it.
-    #[error("entry {id} was changed meanwhile and is of version {version} now: read it again")]
+    #[error("entry {id} was changed meanwhile and now has version {version}: read it again")]
     Changed {
         /// The entry.
         id: i64,

@@ -114,7 +114,7 @@ impl fmt::Debug for SkillHash {
 
 /// A text that is no hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("64 hex digits in lower case are expected")]
+#[error("64 lower-case hex digits are expected")]
 pub struct ParseHashError;
 
 impl FromStr for SkillHash {

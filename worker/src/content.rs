@@ -115,7 +115,7 @@ impl Content {
             }),
             Ok(None) => Ok(absent(part, "its content is gone")),
             Err(blob::Error::Corrupt { .. }) => {
-                tracing::error!(blob.sha256 = %sha256, "the blob store gave other content");
+                tracing::error!(blob.sha256 = %sha256, "the blob store returned other content");
                 metrics::blob_corrupt();
                 Ok(absent(part, "its content is damaged"))
             }

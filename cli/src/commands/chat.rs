@@ -104,7 +104,7 @@ impl Chat {
                 }
                 "/session" => {
                     let id = self.session.as_ref().map(|(id, _)| id.as_str());
-                    output::note(id.unwrap_or("none yet: the first message makes one"));
+                    output::note(id.unwrap_or("none yet: the first message creates one"));
                     continue;
                 }
                 word if word.starts_with('/') && !word.starts_with("//") => {
@@ -333,7 +333,7 @@ fn left(attended: bool, send: &str) -> Result<(), Failure> {
         output::note(&next);
         return Ok(());
     }
-    Err(Failure::new(Exit::Failure, "the agent asks, and the input is at its end").next(next))
+    Err(Failure::new(Exit::Failure, "the agent asks, and the input has ended").next(next))
 }
 
 /// Whether an event of the session is about this send.

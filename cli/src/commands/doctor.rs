@@ -145,7 +145,7 @@ fn configuration(config: &Config) -> Vec<Finding> {
     };
     let problems = config.validate(purpose);
     if problems.is_empty() {
-        return vec![Finding::good("configuration", "every value makes sense")];
+        return vec![Finding::good("configuration", "all values are valid")];
     }
     let findings = problems.into_iter().map(|problem| {
         let detail = format!("{} {}", problem.origin, problem.detail);
@@ -194,7 +194,7 @@ async fn schema(store: &dyn Store, version: i64) -> Finding {
             Some(first) => {
                 let SchemaObject { kind, name, .. } = &first.needed;
                 let detail = format!(
-                    "version {version}, but of {} things the first, the {kind} {name}, is not as it should be",
+                    "version {version}, but {} objects differ, first the {kind} {name}",
                     faults.len()
                 );
                 Finding::bad(
@@ -394,7 +394,7 @@ async fn provider_finding(
         let how = if probe {
             "needs no network"
         } else {
-            "not asked; --probe does"
+            "not called; --probe calls it"
         };
         return Finding::good("provider", format!("{shown}: model {model}, {how}"));
     }

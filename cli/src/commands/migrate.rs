@@ -47,7 +47,7 @@ async fn verify(config: &Config) -> Result<(), Failure> {
     let count = faults.len();
     Err(Failure::new(
         Exit::Failure,
-        format!("{database}: {count} things are not as the schema needs them"),
+        format!("{database}: {count} objects differ from the schema"),
     )
     .next(
         "run the printed statements as the tables' owner, then `mainspring migrate --verify` \

@@ -54,7 +54,7 @@ pub(crate) async fn run(args: &SendArgs, format: Format, client: Client) -> Resu
 fn not_accepted_in_time(limit: Duration, key: &str) -> Failure {
     let message = format!("the server did not accept the send within {}", Span(limit));
     Failure::new(Exit::Unavailable, message).next(format!(
-        "whether it did is not known: with --idempotency-key {key} the same command is harmless"
+        "the outcome is unknown: repeating the command with --idempotency-key {key} is safe"
     ))
 }
 
@@ -228,7 +228,7 @@ pub(super) fn choices(agent: &AgentArgs) -> Result<Choices, Failure> {
         let tools = members.entry("tools").or_insert_with(|| json!([]));
         let Value::Array(tools) = tools else {
             return Err(usage_text(
-                "the agent's tools are no list",
+                "the agent's tools are not a list",
                 "with --tool, leave them out of the file or make them a list",
             ));
         };

@@ -55,7 +55,7 @@ impl Base {
         // had; connections beyond it are refused later.
         match rlimit::increase_nofile_limit(FILES) {
             Ok(files) => tracing::debug!(files, "open files allowed"),
-            Err(error) => tracing::debug!(%error, "the limit of open files stays"),
+            Err(error) => tracing::debug!(%error, "the open file limit is unchanged"),
         }
         let metrics =
             Metrics::install().map_err(|error| Failure::new(Exit::Failure, causes(&error)))?;
@@ -197,7 +197,7 @@ impl Base {
         let dirs = config.skills.dirs.iter().map(Into::into).collect();
         let mut mounted = MountedSkills::new(dirs, config.skills.reload_interval);
         if let Err(error) = mounted.publish(store.as_ref()).await {
-            tracing::warn!(%error, "skills are not published now, tried again later");
+            tracing::warn!(%error, "skills are not published; will retry");
         }
         let (store, clock) = (store.clone(), self.clock.clone());
         let stopping = self.lifecycle.stopping();
@@ -248,8 +248,8 @@ fn warn_of_strangers(address: SocketAddr) {
     if !address.ip().is_loopback() {
         tracing::warn!(
             %address,
-            "everyone who reaches this address can use everything here, without an API key: let \
-             only an authenticating proxy reach it, or set MAINSPRING_ROOT_KEY"
+            "anyone who can reach this address has full access without an API key: allow only an \
+             authenticating proxy to reach it, or set MAINSPRING_ROOT_KEY"
         );
     }
 }

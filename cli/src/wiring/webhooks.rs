@@ -58,7 +58,7 @@ fn read(file: &Path) -> Result<String, Failure> {
     std::fs::read_to_string(file).map_err(|error| {
         usage_text(
             format!("{} cannot be read: {error}", file.display()),
-            "secrets_key_file names a file with the key that secrets are sealed under",
+            "secrets_key_file names a file with the key that encrypts secrets",
         )
     })
 }

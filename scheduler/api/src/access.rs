@@ -258,7 +258,7 @@ impl Gatekeeper {
     async fn identified(&self, app: &App, identity: Identity) -> Result<Caller, Error> {
         let tenant = self.keys.named(app, &identity.tenant).await?;
         let unknown = || {
-            let detail = "no tenant has the name that the token says";
+            let detail = "no tenant has the name in the token";
             Error::new(Code::AuthTenantUnknown, detail)
         };
         Ok(Caller {

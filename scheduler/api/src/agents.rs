@@ -391,7 +391,7 @@ async fn set_alias(app: &App, path: AgentPath, version: Option<i32>) -> Result<R
         }
         AliasOutcome::NotFound => Err(Error::new(
             Code::AgentNotFound,
-            "no published agent in use has this name",
+            "no active published agent has this name",
         )
         .into()),
         AliasOutcome::NoVersion => {

@@ -253,7 +253,7 @@ pub(super) async fn list(
     Query(mut query): Query<MemoriesQuery>,
 ) -> Result<Response, Problem> {
     if query.q.is_some() && query.namespace.is_none() {
-        let detail = "must name where to search when q is given";
+        let detail = "is required with q: the namespace to search";
         return Err(Error::invalid("?namespace", detail).into());
     }
     let Some(narrowed) = narrow(&caller, query.namespace) else {

@@ -91,7 +91,7 @@ impl WebhookParts {
         now: mainspring_shared::time::Timestamp,
     ) -> Result<Vec<SigningKey>, String> {
         let sealer = self.sealer.as_deref();
-        let sealer = sealer.ok_or("this scheduler has no key that opens secrets")?;
+        let sealer = sealer.ok_or("this scheduler has no key to decrypt secrets")?;
         let context = seal_context(webhook.tenant, webhook.id);
         let keys = webhook.signing(now).map(|sealed| {
             let opened = sealer.open(&context, sealed);

@@ -193,7 +193,7 @@ impl MountedSkills {
                 () = &mut stopping => return,
             }
             if let Err(error) = self.publish(store.as_ref()).await {
-                tracing::warn!(%error, "skills are not published now, tried again later");
+                tracing::warn!(%error, "skills are not published; will retry");
             }
         }
     }

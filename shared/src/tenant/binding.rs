@@ -73,9 +73,10 @@ impl fmt::Display for Outside {
             Self::Namespace => {
                 f.write_str("the agent's memory must be in the namespace of its binding")
             }
-            Self::Unknown => {
-                f.write_str("a newer release made its binding, and only that one can judge it")
-            }
+            Self::Unknown => f.write_str(
+                "its binding was created by a newer release, which this one cannot \
+                             check",
+            ),
         }
     }
 }

@@ -209,7 +209,7 @@ pub fn pool_fault(pool: &str, tools: &[ToolEntry]) -> Option<String> {
         return Some(POOL_RULE.to_owned());
     }
     let needed = pool_of(tools).filter(|needed| *needed != pool)?;
-    Some(format!("must be {needed}, which one of the tools needs"))
+    Some(format!("must be {needed}, which one of the tools requires"))
 }
 
 const POOL_RULE: &str = "must have 1 to 40 of the characters a-z, 0-9 and -";
@@ -295,7 +295,7 @@ pub fn check(tools: &[ToolEntry]) -> Vec<ToolFault> {
         if !is_name(name) {
             fault(member, NAME_RULE.to_owned());
         } else if member != "/server" && !names.insert(name.as_str()) {
-            fault(member, format!("{name:?} is there already"));
+            fault(member, format!("{name:?} already exists"));
         }
     }
     faults

@@ -387,7 +387,7 @@ async fn the_model_recalls_by_send_by_number_and_by_what_was_said() {
     assert!(said[5].contains("there is no send"), "{}", said[5]);
     assert_eq!(said[6], "nothing was found");
     assert!(
-        said[7].contains("no conversation that this one started"),
+        said[7].contains("not a conversation that this one started"),
         "{}",
         said[7]
     );

@@ -62,7 +62,7 @@ pub enum Error {
         limit: Duration,
     },
     /// The time for an answer, over all attempts and the waits between them, passed.
-    #[error("no model has answered within the time for all attempts (retry.total_timeout)")]
+    #[error("no model answered within the time limit of all attempts (retry.total_timeout)")]
     TotalTimeout,
     /// The provider asks for fewer requests.
     #[error("the provider limits the rate: {message}")]
@@ -122,7 +122,7 @@ pub enum Error {
         message: String,
     },
     /// The answer is not the provider's protocol, or larger than any answer may be.
-    #[error("the provider's answer makes no sense: {message}")]
+    #[error("the provider's response is invalid: {message}")]
     BadResponse {
         /// What is wrong with it.
         message: String,

@@ -93,7 +93,7 @@ impl Builtin {
             biased;
             made = embedder.embed(texts) => made,
             () = self.clock.sleep(*limit) => {
-                let why = "the embeddings did not answer in time";
+                let why = "the embedding provider did not respond in time";
                 return without_vector(why, account);
             }
         };
@@ -195,7 +195,7 @@ impl Memory for Builtin {
             }
             SaveMemoryOutcome::Known(_) => Ok(id.to_string()),
             SaveMemoryOutcome::Gone | SaveMemoryOutcome::Mismatch => Err(MemoryError::Refused {
-                why: "this was kept before, and forgotten since".to_owned(),
+                why: "this was saved before and has been deleted since".to_owned(),
             }),
         }
     }

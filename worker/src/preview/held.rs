@@ -89,10 +89,10 @@ pub(super) fn gate(
         Hold::Rate => "its rate limit is reached",
         Hold::Outage => "it was down a moment ago",
         // No transport says so.
-        Hold::Money => "the tenant has no money for it now",
+        Hold::Money => "the tenant's remaining budget is reserved by calls in flight",
     };
     let detail = format!(
-        "the provider {} is not asked by this worker for {wait:?}: {what}",
+        "this worker holds calls to the provider {} for {wait:?}: {what}",
         model.provider
     );
     Some(PreviewLimit {

@@ -167,12 +167,12 @@ impl Run<'_> {
                 return Event::Replied(Answer::Cut);
             }
             OnTruncation::Fail => "",
-            OnTruncation::Continue if asks => ", and the calls that it asks for are not made",
-            OnTruncation::Continue if !part.said => ", and has no text that could go on",
+            OnTruncation::Continue if asks => ", and its tool calls are not made",
+            OnTruncation::Continue if !part.said => ", and has no text to continue",
             OnTruncation::Continue
                 if self.bill.totals.rounds.unsigned_abs() + parts >= self.rules.rounds_max =>
             {
-                ", and no rounds are left to go on"
+                ", and no rounds are left to continue it"
             }
             OnTruncation::Continue => {
                 self.asking.partial = Some(Partial { reply, parts });
@@ -180,7 +180,7 @@ impl Run<'_> {
             }
         };
         self.asking.reply = Some(reply);
-        let message = format!("the answer was cut at its token limit{why}");
+        let message = format!("the answer was truncated at its token limit{why}");
         self.cannot(Failure::new(Code::LlmTruncated, message))
     }
 

@@ -278,7 +278,7 @@ impl Asks<'_> {
         let Some(session) = self.store.get_session(self.key).await? else {
             return refuse(
                 Code::SessionNotFound,
-                "this conversation takes no more work",
+                "this conversation accepts no more work",
             );
         };
         let parent = ParentSend {
@@ -294,7 +294,7 @@ impl Asks<'_> {
                 let text = query.to_string();
                 let found = self.store.find_agents(self.key.tenant, vec![query]).await?;
                 let Some(found) = found.into_iter().next().flatten() else {
-                    let text = format!("no published agent in use is meant by {text:?}");
+                    let text = format!("{text:?} matches no active published agent");
                     return refuse(Code::AgentNotFound, &text);
                 };
                 Some(found)
@@ -350,10 +350,10 @@ async fn accept_child(parts: &Parts, boot: BootId, item: AcceptSend) -> StoreRes
         }),
         Some(AcceptOutcome::Refused(RefuseReason::QueueFull)) => refuse(
             Code::LimitExceeded,
-            "too much waits in that session already",
+            "that session already has too much queued",
         ),
         Some(AcceptOutcome::Mismatch | AcceptOutcome::Refused(_)) | None => {
-            refuse(Code::SessionNotFound, "that session takes no more work")
+            refuse(Code::SessionNotFound, "that session accepts no more work")
         }
     }
 }

@@ -114,7 +114,7 @@ impl Asks<'_> {
         let mut agents = BTreeMap::new();
         for (query, found) in names.into_iter().zip(found) {
             let Some(version) = found else {
-                let text = format!("error: no published agent in use is meant by \"{query}\"");
+                let text = format!("error: \"{query}\" matches no active published agent");
                 return refuse(Code::AgentNotFound, text);
             };
             agents.insert(query, version.into());
@@ -176,7 +176,7 @@ impl Asks<'_> {
                 Ok(Ok(detached.then(|| receipt(key))))
             }
             Some(CreateRunOutcome::Mismatch | CreateRunOutcome::SessionNotFound) | None => {
-                let text = "error: this conversation takes no more work".to_owned();
+                let text = "error: this conversation accepts no more work".to_owned();
                 refuse(Code::SessionNotFound, text)
             }
         }

@@ -87,7 +87,7 @@ pub(super) fn object(file: &Path) -> Result<Map<String, Value>, Failure> {
     match (documents.pop(), documents.is_empty()) {
         (Some(Value::Object(members)), true) => Ok(members),
         _ => Err(usage_text(
-            format!("{shown} does not hold one object"),
+            format!("{shown} does not contain exactly one object"),
             wanted,
         )),
     }
@@ -170,7 +170,7 @@ mod tests {
             ("x.toml", "= 1", "is not TOML"),
             ("x.yaml", "a: [", "is not YAML"),
             ("x.yaml", "a: 1\na: 2", "is not YAML"),
-            ("x.json", "7", "an agent is no object"),
+            ("x.json", "7", "an agent must be an object"),
             ("x.json", "{\"model\": \"m\"}", "an agent has no name"),
             ("x.json", "{\"name\": \"a b\"}", "\"a b\""),
             ("x.json", "{\"agents\": []}", "holds no agent"),

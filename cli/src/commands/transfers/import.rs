@@ -133,7 +133,7 @@ impl Importing<'_> {
                 }
                 Line::End(counts) if counts == self.read => return Ok(()),
                 Line::End(_) => {
-                    let what = "counts other lines than there are: some are missing";
+                    let what = "has other counts than the file: lines are missing";
                     return Err(self.lines.wrong(what));
                 }
             }

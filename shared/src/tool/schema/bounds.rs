@@ -387,7 +387,7 @@ impl<'a> Weigher<'a> {
 
 fn too_deep(at: &str) -> SchemaFault {
     let detail = format!(
-        "more than {APPLIED_DEPTH_MAX} subschemas apply to one value, each because of the one before"
+        "more than {APPLIED_DEPTH_MAX} subschemas apply to one value, nested in each other"
     );
     fault(at, detail)
 }

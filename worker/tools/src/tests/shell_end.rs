@@ -112,7 +112,7 @@ async fn the_model_may_ask_for_another_time_within_bounds() {
     let told = bed
         .refused("shell", json!({"command": "sleep 1000", "timeout": 1}))
         .await;
-    assert!(told.starts_with("the command was ended after 1s"), "{told}");
+    assert!(told.starts_with("the command timed out after 1s"), "{told}");
 }
 
 #[tokio::test]

@@ -137,7 +137,7 @@ pub(in crate::workflow) static AGENT_SPEC: LazyLock<Object> = LazyLock::new(|| {
 const BUDGET_HINT: &str = "write {\"tokens\": …}";
 
 static BUDGET: LazyLock<Object> = LazyLock::new(|| {
-    object("What it may use in all.", &["tokens"]).hinted(
+    object("Its total limits.", &["tokens"]).hinted(
         "tokens",
         whole(1, i64::MAX as u64, Value::Null),
         BUDGET_HINT,
@@ -278,7 +278,7 @@ impl Lifecycle {
         }
         let wanted = wanted.map(|place| Self::ALL[place]).unwrap_or_default();
         if wanted == Self::Detached && reader.granted.is_some() {
-            let message = "an agent's run leaves no sessions behind";
+            let message = "leaves of a run started by an agent cannot be detached";
             let hint = "write \"linked\", or leave it out";
             reader.problem(members.pointer("lifecycle"), "lifecycle", message, hint);
         }
