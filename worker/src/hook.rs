@@ -4,29 +4,19 @@
 //! | point | when | may |
 //! |---|---|---|
 //! | [`Moment::SendStarted`] | a worker starts running a send, once per grant | observe |
-//! | [`Hook::timer_fired`] | before a timer's send starts, and before anything of it is stored | change the input,
-//! postpone, deny, end the send without an answer |
-//! | [`Hook::memory_recalled`] | entries were recalled for a send, before anything of it is stored | change the shown
-//! entries, show none |
+//! | [`Hook::timer_fired`] | before a timer's send starts, and before anything of it is stored | change the input, postpone, deny, end the send without an answer |
+//! | [`Hook::memory_recalled`] | entries were recalled for a send, before anything of it is stored | change the shown entries, show none |
 //! | [`Moment::RoundStarted`] | before the first model call of a round | observe |
 //! | [`Hook::round_started`] | the same, once per grant | inject a message, deny, end the send |
-//! | [`Hook::before_model`] | before each attempt of a model call | change the request, inject a message, answer
-//! instead, deny, end the send |
-//! | [`Hook::after_model`] | after each answer, before anything of it is stored | change the answer, deny, end the send
-//! with it |
-//! | [`Hook::before_calls`] | after an answer that requests calls, before any of them is stored | answer all of them
-//! instead, deny them all, end the send without them |
-//! | [`Hook::before_tool`] | before each call is made, or waited for; again when a call is repeated after a worker
-//! crash | change the arguments, answer instead, deny |
+//! | [`Hook::before_model`] | before each attempt of a model call | change the request, inject a message, answer instead, deny, end the send |
+//! | [`Hook::after_model`] | after each answer, before anything of it is stored | change the answer, deny, end the send with it |
+//! | [`Hook::before_calls`] | after an answer that requests calls, before any of them is stored | answer all of them instead, deny them all, end the send without them |
+//! | [`Hook::before_tool`] | before each call is made, or waited for; again when a call is repeated after a worker crash | change the arguments, answer instead, deny |
 //! | [`Hook::tool_failed`] | after each failed call that a worker made | have it repeated, answer instead |
-//! | [`Hook::after_tool`] | after each call that a worker made | change the result, inject a message after the round's
-//! results, skip calls that have not started |
-//! | [`Moment::CallsOver`] | once all calls of a round have results, before the model gets them; again when that is
-//! repeated after a worker crash | observe |
-//! | [`Hook::before_end`] | before a send ends: with an answer, because the model has passed its turn, at the round
-//! limit or the end of the budget | continue it with a message |
-//! | [`Hook::before_fold`] | before a part of the transcript is folded | write the fold instead, deny folding in this
-//! round |
+//! | [`Hook::after_tool`] | after each call that a worker made | change the result, inject a message after the round's results, skip calls that have not started |
+//! | [`Moment::CallsOver`] | once all calls of a round have results, before the model gets them; again when that is repeated after a worker crash | observe |
+//! | [`Hook::before_end`] | before a send ends: with an answer, because the model has passed its turn, at the round limit or the end of the budget | continue it with a message |
+//! | [`Hook::before_fold`] | before a part of the transcript is folded | write the fold instead, deny folding in this round |
 //! | [`Moment::FoldStored`] | a fold is durable | observe |
 //! | [`Moment::MessagesStored`] | messages of the send are durable | observe |
 //! | [`Moment::RoundStored`] | after each round with calls is durable | observe |
