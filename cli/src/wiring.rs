@@ -187,7 +187,7 @@ pub(crate) fn store_failure(config: &Config, error: &store::Error) -> Failure {
             let cause = causes(source.as_ref());
             return Failure::new(exit, format!("{folder} cannot be used: {cause} ({code})"))
                 .code(code)
-                .next("a folder is needed that can be made and written to: --data-dir names it");
+                .next("a writable folder is needed: --data-dir names it");
         }
         _ => format!("{}: {said} ({code})", database(config)),
     };
@@ -196,7 +196,9 @@ pub(crate) fn store_failure(config: &Config, error: &store::Error) -> Failure {
             "stop that process, or use another folder with --data-dir".to_owned()
         }
         store::Error::SchemaMissing { found: 0, .. } if config.database_url.is_none() => {
-            "`mainspring dev` makes one there; --data-dir or --database-url name another".to_owned()
+            "`mainspring dev` creates one there; --data-dir or --database-url name \
+             another"
+                .to_owned()
         }
         store::Error::Unavailable { source } if source.is::<TooManyConnections>() => {
             "raise the server's max_connections, or lower database_writers, database_claimers, \
@@ -207,7 +209,9 @@ pub(crate) fn store_failure(config: &Config, error: &store::Error) -> Failure {
             "is the database running, and is the address right?".to_owned()
         }
         store::Error::Refused { .. } => {
-            "these are the database's own words; Postgres 15, MySQL 8.0.21 or MariaDB 10.6, or newer, is needed".to_owned()
+            "this is the database's own message; Postgres 15, MySQL 8.0.21 or MariaDB 10.6, or \
+             newer, is required"
+                .to_owned()
         }
         _ => next_of(code),
     };
@@ -277,7 +281,7 @@ pub(crate) fn redis(
         let pem = std::fs::read(file).map_err(|error| {
             usage_text(
                 format!("redis_ca_file {} cannot be read: {error}", file.display()),
-                "name a PEM file with the certificate authorities of the Redis server",
+                "set it to a PEM file with the certificate authorities of the Redis server",
             )
         })?;
         address = address.trusting(pem);

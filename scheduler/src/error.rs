@@ -208,7 +208,7 @@ impl Error {
     pub fn outside(outside: &Outside) -> Self {
         Self::new(
             Code::AuthBinding,
-            format!("the API key is bound: {outside}"),
+            format!("the API key is bound to other resources: {outside}"),
         )
     }
 

@@ -108,13 +108,13 @@ pub struct Limits {
     /// Requests per second that each scheduler takes; unlimited when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests_per_second: Option<u32>,
-    /// Sends at a time that its requests made and that have not ended; unlimited when absent.
+    /// Maximum unfinished sends created by its requests; unlimited when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sends_open: Option<u32>,
-    /// Sends in flight at once, over all workers, leaves of runs included; more wait. Unlimited when absent.
+    /// Maximum sends in flight on all workers together, leaves of runs included; others wait. Unlimited when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sends_running: Option<u32>,
-    /// Leaves of runs in flight at once; more wait. Unlimited when absent.
+    /// Maximum leaves of runs in flight; others wait. Unlimited when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leaves_running: Option<u32>,
     /// Tokens that its model calls may take in a minute before its sends are refused; unlimited when absent.
@@ -204,7 +204,7 @@ pub struct Tenant {
     pub name: String,
     /// What it may use.
     pub limits: Limits,
-    /// How many of its sessions have their turn for each of a tenant with weight 1.
+    /// Scheduling weight relative to other tenants, 1 to 1000.
     pub weight: u32,
     /// For how long what it has is kept.
     pub retention: Retention,

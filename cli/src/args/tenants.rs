@@ -35,7 +35,7 @@ pub(crate) enum TenantsCommand {
         #[command(flatten)]
         terms: TermsArgs,
     },
-    /// Shows what a tenant used, by day
+    /// Shows a tenant's usage by day
     Usage {
         /// The tenant
         id: String,
@@ -54,7 +54,7 @@ pub(crate) enum TenantsCommand {
 pub(crate) struct TermsArgs {
     #[command(flatten)]
     pub(crate) limits: LimitsArgs,
-    /// How many of its sessions have their turn for each of a tenant with weight 1
+    /// Scheduling weight relative to other tenants (1 to 1000)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) weight: Option<u32>,
     #[command(flatten)]
@@ -64,16 +64,16 @@ pub(crate) struct TermsArgs {
 /// Those that are not named are as the installation has them.
 #[derive(Debug, Args)]
 pub(crate) struct RetentionArgs {
-    /// How long sends are kept after their end, like 30d
+    /// How long to keep finished sends, like 30d
     #[arg(long, value_name = "DURATION")]
     pub(crate) keep_sends: Option<String>,
-    /// How long runs are kept after their end
+    /// How long to keep finished runs
     #[arg(long, value_name = "DURATION")]
     pub(crate) keep_runs: Option<String>,
-    /// How long sessions are kept in which nothing happens
+    /// How long to keep idle sessions
     #[arg(long, value_name = "DURATION")]
     pub(crate) keep_sessions: Option<String>,
-    /// Nothing is removed, neither by age nor by a request
+    /// Legal hold: block all deletion, by retention or on request
     #[arg(long, value_name = "BOOL")]
     pub(crate) hold: Option<bool>,
 }
@@ -83,25 +83,25 @@ pub(crate) struct LimitsArgs {
     /// Requests per second that each scheduler accepts from the tenant; 0 for no limit
     #[arg(long, value_name = "N")]
     pub(crate) requests_per_second: Option<u32>,
-    /// Sends at a time that requests of the tenant made and that have not ended; 0 for no limit
+    /// Maximum unfinished sends created by the tenant's requests; 0 for no limit
     #[arg(long, value_name = "N")]
     pub(crate) sends_open: Option<u32>,
-    /// Sends in flight at once, over all workers; more wait; 0 for no limit
+    /// Maximum sends in flight on all workers together; others wait; 0 for no limit
     #[arg(long, value_name = "N")]
     pub(crate) sends_running: Option<u32>,
-    /// Leaves of runs in flight at once; more wait; 0 for no limit
+    /// Maximum leaves of runs in flight; others wait; 0 for no limit
     #[arg(long, value_name = "N")]
     pub(crate) leaves_running: Option<u32>,
-    /// Tokens that its model calls may take in a minute; 0 for no limit
+    /// Tokens per minute of its model calls; 0 for no limit
     #[arg(long, value_name = "N")]
     pub(crate) tokens_per_minute: Option<u64>,
-    /// US dollars that its sends of a day may cost; 0 for no limit
+    /// US dollars that its model calls may cost per day; 0 for no limit
     #[arg(long, value_name = "USD", value_parser = dollars)]
     pub(crate) usd_per_day: Option<f64>,
-    /// US dollars that its sends of a calendar month may cost; 0 for no limit
+    /// US dollars that its model calls may cost per calendar month; 0 for no limit
     #[arg(long, value_name = "USD", value_parser = dollars)]
     pub(crate) usd_per_month: Option<f64>,
-    /// Bytes of its blobs; 0 for no limit
+    /// Maximum bytes of its blobs; 0 for no limit
     #[arg(long, value_name = "N")]
     pub(crate) bytes: Option<u64>,
 }
@@ -118,10 +118,10 @@ pub(crate) struct BindingArgs {
     /// Binds the key to sessions of this published agent; may be repeated
     #[arg(long = "agent", value_name = "NAME")]
     pub(crate) agents: Vec<String>,
-    /// Binds the key to sessions with this metadata, which those that it creates get; may be repeated
+    /// Binds the key to sessions with this metadata, and sets it on sessions that it creates; may be repeated
     #[arg(long, value_name = "NAME=TEXT", value_parser = pair)]
     pub(crate) metadata: Vec<(String, String)>,
-    /// Binds the key to this namespace of the memory, with all below it
+    /// Binds the key to this memory namespace and all below it
     #[arg(long, value_name = "PATH")]
     pub(crate) namespace: Option<String>,
 }
@@ -143,7 +143,7 @@ pub(crate) enum KeysCommand {
         scopes: Vec<String>,
         #[command(flatten)]
         binding: BindingArgs,
-        /// Time from which it is refused, like 2027-01-31T08:00:00Z
+        /// Expiry time, like 2027-01-31T08:00:00Z
         #[arg(long, value_name = "TIME")]
         expires_at: Option<String>,
     },
@@ -151,7 +151,7 @@ pub(crate) enum KeysCommand {
     Rotate {
         /// The key, like key_…
         id: String,
-        /// How long the key before is still accepted [default: 24h]
+        /// How long the previous key remains valid [default: 24h]
         #[arg(long, value_name = "DURATION")]
         overlap: Option<String>,
     },

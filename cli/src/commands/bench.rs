@@ -13,7 +13,7 @@ pub(crate) async fn run(args: &BenchArgs) -> Result<(), Failure> {
             .try_for_each(|(name, what)| output::line(&format!("{name:<14} {what}")));
     };
     if !WORKLOADS.iter().any(|(name, _)| name == workload) {
-        let message = format!("there is no workload {workload}");
+        let message = format!("unknown workload {workload}");
         return Err(usage_text(message, "`mainspring bench` lists them"));
     }
     let binary = match &args.binary {

@@ -145,14 +145,14 @@ fn configuration(config: &Config) -> Vec<Finding> {
     };
     let problems = config.validate(purpose);
     if problems.is_empty() {
-        return vec![Finding::good("configuration", "every value makes sense")];
+        return vec![Finding::good("configuration", "all values are valid")];
     }
     let findings = problems.into_iter().map(|problem| {
         let detail = format!("{} {}", problem.origin, problem.detail);
         Finding::bad(
             "configuration",
             detail,
-            "`--print-config` shows what is in force",
+            "`--print-config` shows the effective settings",
         )
     });
     findings.collect()
@@ -194,7 +194,7 @@ async fn schema(store: &dyn Store, version: i64) -> Finding {
             Some(first) => {
                 let SchemaObject { kind, name, .. } = &first.needed;
                 let detail = format!(
-                    "version {version}, but of {} things the first, the {kind} {name}, is not as it should be",
+                    "version {version}, but {} objects differ, first the {kind} {name}",
                     faults.len()
                 );
                 Finding::bad(
@@ -245,7 +245,7 @@ async fn workers(store: &dyn Store, now: Timestamp) -> Finding {
         }
     }
     if pools.is_empty() {
-        let next = "`mainspring worker` starts one; what is sent until then waits";
+        let next = "`mainspring worker` starts one; sends wait until then";
         return Finding::bad("workers", "none is alive", next).only_a_warning();
     }
     let pools = pools
@@ -394,7 +394,7 @@ async fn provider_finding(
         let how = if probe {
             "needs no network"
         } else {
-            "not asked; --probe does"
+            "not called; --probe calls it"
         };
         return Finding::good("provider", format!("{shown}: model {model}, {how}"));
     }
@@ -431,7 +431,7 @@ async fn probed(wired: &Providers, name: &str, shown: &str) -> Finding {
     };
     let mut detail = format!("{shown} answers; it {}", of(true));
     if of(false).is_empty() {
-        detail.push_str(", and nothing was found that it does not");
+        detail.push_str(", and no unsupported feature was found");
     } else {
         detail = format!("{detail}; not: {}", of(false));
     }

@@ -55,7 +55,7 @@ impl Base {
         // had; connections beyond it are refused later.
         match rlimit::increase_nofile_limit(FILES) {
             Ok(files) => tracing::debug!(files, "open files allowed"),
-            Err(error) => tracing::debug!(%error, "the limit of open files stays"),
+            Err(error) => tracing::debug!(%error, "the open file limit is unchanged"),
         }
         let metrics =
             Metrics::install().map_err(|error| Failure::new(Exit::Failure, causes(&error)))?;
@@ -197,7 +197,7 @@ impl Base {
         let dirs = config.skills.dirs.iter().map(Into::into).collect();
         let mut mounted = MountedSkills::new(dirs, config.skills.reload_interval);
         if let Err(error) = mounted.publish(store.as_ref()).await {
-            tracing::warn!(%error, "skills are not published now, tried again later");
+            tracing::warn!(%error, "skills are not published; will retry");
         }
         let (store, clock) = (store.clone(), self.clock.clone());
         let stopping = self.lifecycle.stopping();
@@ -216,7 +216,7 @@ impl Base {
         while !self.lifecycle.is_stopping() {
             tokio::select! {
                 () = self.signals.next() => {
-                    tracing::info!("stopping; a second signal ends at once");
+                    tracing::info!("stopping; a second signal exits immediately");
                     self.lifecycle.stop();
                 }
                 ended = running.join_next() => {
@@ -239,7 +239,7 @@ impl Base {
             Exit::Failure,
             "not everything could be finished",
         )
-        .next("nothing that was accepted is lost: others go on with it")))
+        .next("accepted work is not lost: other processes continue it")))
     }
 }
 
@@ -248,8 +248,8 @@ fn warn_of_strangers(address: SocketAddr) {
     if !address.ip().is_loopback() {
         tracing::warn!(
             %address,
-            "everyone who reaches this address can use everything here, without an API key: let \
-             only an authenticating proxy reach it, or set MAINSPRING_ROOT_KEY"
+            "anyone who can reach this address has full access without an API key: allow only an \
+             authenticating proxy to reach it, or set MAINSPRING_ROOT_KEY"
         );
     }
 }
@@ -280,7 +280,7 @@ pub(super) async fn bind(address: &str, flag: &str) -> Result<TcpListener, Failu
             format!("{address} cannot be listened on: {error}"),
         )
         .next(format!(
-            "stop what listens there, or name another address with {flag}"
+            "stop the process that listens there, or set another address with {flag}"
         ))
     })
 }

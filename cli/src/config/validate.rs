@@ -71,8 +71,8 @@ impl Config {
                 add("config.missing", "database_url", detail);
             }
             Backend::Sqlite if distributed => {
-                let detail = "SQLite takes one process, but a scheduler and its workers are \
-                              several: run `mainspring serve`, or use postgres:// or mysql://";
+                let detail = "SQLite supports one process only, but a scheduler and its workers \
+                              are several: run `mainspring serve`, or use postgres:// or mysql://";
                 add("config.unsupported", "database_url", detail);
             }
             Backend::Postgres | Backend::Mysql if distributed && self.redis_url.is_none() => {
@@ -83,7 +83,7 @@ impl Config {
             Backend::Postgres | Backend::Sqlite | Backend::Mysql => {}
         }
         if self.row_security && self.backend() != Backend::Postgres {
-            let detail = "is a matter of Postgres: unset it, or use postgres://";
+            let detail = "only works with Postgres: unset it, or use postgres://";
             add("config.unsupported", "row_security", detail);
         }
         if self.retry.base > self.retry.cap {
@@ -95,8 +95,8 @@ impl Config {
         }
         for entry in &self.prices {
             if Price::parse_entry(entry).is_none() {
-                let detail = "takes entries like gpt-5-mini=0.25/2/0.025: a model, and US dollars for a \
-                              million tokens read, written and cached";
+                let detail = "takes entries like gpt-5-mini=0.25/2/0.025: a model, and US dollars \
+                              per million input, output and cached tokens";
                 add("config.invalid_value", "prices", detail);
             }
         }
@@ -115,7 +115,7 @@ impl Config {
         }
         // What answers by itself is for trying things out, never for people who expect a model.
         if matches!(purpose, Purpose::Worker | Purpose::Serve) && self.has_no_provider() {
-            let detail = "a provider of models is needed: set OPENAI_API_KEY, ANTHROPIC_API_KEY or \
+            let detail = "a model provider is required: set OPENAI_API_KEY, ANTHROPIC_API_KEY or \
                           MAINSPRING_LLM_BASE_URL; --provider demo answers without a model";
             add("config.missing", "llm", detail);
         }
@@ -126,12 +126,12 @@ impl Config {
                     let detail = if section == "llm" {
                         format!(
                             "a key is needed: set {usual} or MAINSPRING_LLM_API_KEY (or base_url, \
-                             MAINSPRING_LLM_BASE_URL, for an endpoint of your own)"
+                             MAINSPRING_LLM_BASE_URL, for your own endpoint)"
                         )
                     } else {
                         format!(
                             "a key is needed: set {usual}, or api_key or api_key_env there (or \
-                             base_url for an endpoint of your own)"
+                             base_url for your own endpoint)"
                         )
                     };
                     add("config.missing", &section, &detail);

@@ -18,7 +18,7 @@ use crate::failure::{Failure, usage, usage_text};
 const KEY_FILE: &str = "secrets.key";
 
 /// How to make a key.
-const HOW: &str = "`openssl rand -base64 32` makes one";
+const HOW: &str = "`openssl rand -base64 32` generates one";
 
 /// The poster, and the keys that secrets are sealed under if there are any.
 pub(crate) fn webhooks(config: &Config, clock: &Arc<dyn Clock>) -> Result<WebhookParts, Failure> {
@@ -58,7 +58,7 @@ fn read(file: &Path) -> Result<String, Failure> {
     std::fs::read_to_string(file).map_err(|error| {
         usage_text(
             format!("{} cannot be read: {error}", file.display()),
-            "secrets_key_file names a file with the key that secrets are sealed under",
+            "secrets_key_file names a file with the key that encrypts secrets",
         )
     })
 }
@@ -84,7 +84,7 @@ pub(crate) fn with_own_key(config: &Config, entropy: &dyn Entropy) -> Result<Con
     });
     if let Err(error) = made {
         // Without one it serves all the same, and says so where a secret is to be kept.
-        tracing::warn!(file = %file.display(), %error, "no key for secrets could be made");
+        tracing::warn!(file = %file.display(), %error, "no key for secrets could be created");
         return Ok(config);
     }
     config.secrets_key = Some(Secret::new(read(&file)?.trim()));

@@ -266,11 +266,16 @@ fn a_redis_that_is_not_there_is_warned_of_once() {
     serves(port);
     let read = || std::fs::read_to_string(&log).expect("can be read");
     eventually("the warning", || {
-        read().contains("redis is away").then_some(())
+        read().contains("redis is unavailable").then_some(())
     });
     // An answer of the database comes between it and whatever else is said.
     for _ in 0..3 {
         ask(&format!("http://127.0.0.1:{port}"), &["queue"]);
     }
-    assert_eq!(read().matches("redis is away").count(), 1, "{}", read());
+    assert_eq!(
+        read().matches("redis is unavailable").count(),
+        1,
+        "{}",
+        read()
+    );
 }

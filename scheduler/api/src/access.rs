@@ -159,7 +159,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
 pub(crate) async fn refuse_held(app: &App, tenant: TenantId) -> Result<(), Error> {
     let found = app.store.get_tenant(tenant).await?;
     if found.is_some_and(|tenant| tenant.retention.hold) {
-        let detail = "nothing of this tenant is removed while its retention is on hold";
+        let detail = "the tenant is on legal hold: nothing can be deleted";
         return Err(Error::new(Code::TenantHeld, detail));
     }
     Ok(())
@@ -258,7 +258,7 @@ impl Gatekeeper {
     async fn identified(&self, app: &App, identity: Identity) -> Result<Caller, Error> {
         let tenant = self.keys.named(app, &identity.tenant).await?;
         let unknown = || {
-            let detail = "no tenant has the name that the token says";
+            let detail = "no tenant has the name in the token";
             Error::new(Code::AuthTenantUnknown, detail)
         };
         Ok(Caller {
@@ -289,7 +289,7 @@ impl Gatekeeper {
         };
         let found = found.ok_or_else(no_tenant)?;
         if found.erasing_at.is_some() {
-            let detail = "the tenant is being erased: nothing acts for it any more";
+            let detail = "the tenant is being erased and accepts no requests";
             return Err(Error::new(Code::TenantErasing, detail));
         }
         Ok(found.id)

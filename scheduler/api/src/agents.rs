@@ -108,7 +108,7 @@ impl JsonBody for NewAgentBody {
     }
 }
 
-/// Publishes a version of an agent: 201, or 200 where its newest one is the same
+/// Publishes a version of an agent: 201, or 200 if its newest one is the same
 #[utoipa::path(
     post,
     path = "/v1/agents",
@@ -259,7 +259,7 @@ async fn read_version(app: &App, key: AgentKey, n: i32) -> Result<AgentVersion, 
     Err(no_version())
 }
 
-/// Archives an agent: what has it keeps it, and nothing new gets it
+/// Archives an agent: existing sessions keep it; new ones cannot use it
 #[utoipa::path(
     delete,
     path = "/v1/agents/{name}",
@@ -391,7 +391,7 @@ async fn set_alias(app: &App, path: AgentPath, version: Option<i32>) -> Result<R
         }
         AliasOutcome::NotFound => Err(Error::new(
             Code::AgentNotFound,
-            "no published agent in use has this name",
+            "no active published agent has this name",
         )
         .into()),
         AliasOutcome::NoVersion => {

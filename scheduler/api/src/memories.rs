@@ -62,7 +62,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewMemoryBody {
-    /// Where it belongs: a path like `user/42`.
+    /// Its namespace: a path like `user/42`.
     namespace: String,
     /// What is remembered.
     text: String,
@@ -190,7 +190,7 @@ pub(super) async fn create(
     {
         return Err(Error::new(
             Code::AuthBinding,
-            "the API key is bound: the namespace must be that of its binding or below it",
+            "the namespace must be the API key's own (its binding) or one below it",
         )
         .into());
     }
@@ -239,7 +239,7 @@ pub(super) struct MemoriesQuery {
     q: Option<String>,
 }
 
-/// Entries, newest first; with `q` those of a namespace that fit it best, the best first
+/// Entries, newest first; with `q` the best matching ones of a namespace, best first
 #[utoipa::path(
     get,
     path = "/v1/memories",
@@ -253,7 +253,7 @@ pub(super) async fn list(
     Query(mut query): Query<MemoriesQuery>,
 ) -> Result<Response, Problem> {
     if query.q.is_some() && query.namespace.is_none() {
-        let detail = "must name where to search when q is given";
+        let detail = "is required with q: the namespace to search";
         return Err(Error::invalid("?namespace", detail).into());
     }
     let Some(narrowed) = narrow(&caller, query.namespace) else {
@@ -296,7 +296,7 @@ async fn search(
 ) -> Result<Response, Problem> {
     let namespace = query.namespace.clone().ok_or_else(Error::internal)?;
     if query.cursor.is_some() {
-        return Err(Error::invalid("?cursor", "has no meaning beside q").into());
+        return Err(Error::invalid("?cursor", "cannot be combined with q").into());
     }
     let question = SearchMemories::new(tenant, namespace, words, query.limit.0);
     let found = app.store.search_memories(question).await?;
@@ -399,7 +399,7 @@ pub(super) async fn erase(
     _: Json<Nothing>,
 ) -> Result<Response, Problem> {
     let Some(namespace) = query.namespace else {
-        return Err(Error::invalid("?namespace", "must name what to erase").into());
+        return Err(Error::invalid("?namespace", "is required: the namespace to erase").into());
     };
     let narrowed = narrow(&caller, Some(namespace)).and_then(Narrowed::into_inner);
     let Some(namespace) = narrowed else {

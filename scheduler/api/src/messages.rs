@@ -67,7 +67,7 @@ impl fmt::Display for Seq {
 pub(super) enum Entry {
     /// A message.
     Message(Message),
-    /// What the model is shown in the place of the messages before.
+    /// The text that the model sees instead of the earlier messages.
     Fold(FoldEntry),
 }
 
@@ -78,7 +78,7 @@ enum FoldRole {
     Fold,
 }
 
-/// What the model is shown in the place of the messages before.
+/// The text that the model sees instead of the earlier messages.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub(super) struct FoldEntry {
     /// Tells it from messages.

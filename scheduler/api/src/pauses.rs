@@ -38,7 +38,7 @@ pub(super) struct PauseView {
     /// Whose agent or tool it is, or the tenant; absent for providers and pools, which are everybody's.
     #[serde(skip_serializing_if = "Option::is_none")]
     tenant: Option<String>,
-    /// Why, as whoever paused it said.
+    /// The reason given when it was paused.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     /// Since when.
@@ -262,7 +262,7 @@ pub(super) async fn resume_agent(
     resume(&app, key).await
 }
 
-/// Pauses a provider of models, for all tenants: it is not asked
+/// Pauses a model provider for all tenants: it is not called
 #[utoipa::path(
     post,
     path = "/v1/providers/{name}/pause",

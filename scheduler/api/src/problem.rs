@@ -192,7 +192,7 @@ struct MemberDocument {
     /// A JSON pointer into the body, preceded by `LINE:` in a body of JSON lines; for a query parameter or a
     /// header, its name preceded by `?` or `#`.
     pointer: String,
-    /// What is wrong, for people.
+    /// A message for people.
     detail: String,
 }
 

@@ -112,7 +112,7 @@ pub(super) struct ProviderKeysQuery {
     cursor: Option<String>,
 }
 
-/// The providers that the tenant has keys of its own for
+/// The providers for which the tenant has its own key
 #[utoipa::path(
     get,
     path = "/v1/provider-keys",

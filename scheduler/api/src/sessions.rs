@@ -75,7 +75,7 @@ pub(super) async fn create(
 pub(super) fn too_slow() -> Error {
     Error::new(
         Code::StoreUnavailable,
-        "the archive did not arrive in time; nothing of it was kept",
+        "the archive did not arrive in time; nothing was imported",
     )
 }
 

@@ -56,7 +56,7 @@ pub(super) struct SkillView {
     /// Its licence.
     #[serde(skip_serializing_if = "Option::is_none")]
     license: Option<String>,
-    /// What it needs of its surroundings.
+    /// Its requirements on the environment.
     #[serde(skip_serializing_if = "Option::is_none")]
     compatibility: Option<String>,
     /// Its author's data.
@@ -69,7 +69,7 @@ pub(super) struct SkillView {
     allowed_tools: Option<Value>,
     /// Its files in the byte order of their paths.
     files: Vec<SkillFile>,
-    /// What was accepted although the format does not allow it.
+    /// Deviations from the format that were accepted.
     warnings: Vec<String>,
     /// All versions of the name, newest first, at most a hundred; in answers that show one skill.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -187,7 +187,7 @@ impl From<BrokenSkill> for BrokenView {
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub(super) struct SkillList {
     data: Vec<SkillSummary>,
-    /// What the next question passes as `cursor`; null at the end.
+    /// The `cursor` of the next page; null at the end.
     next_cursor: Option<String>,
     /// The mounted skills that were left out, and why.
     warnings: Vec<BrokenView>,

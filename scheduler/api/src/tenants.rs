@@ -51,7 +51,7 @@ pub(super) struct TenantView {
     name: String,
     /// What it may use.
     limits: Limits,
-    /// How many of its sessions have their turn for each of a tenant with weight 1, while both have some that wait.
+    /// Scheduling weight relative to other tenants, 1 to 1000, while several have sessions waiting.
     weight: u32,
     /// For how long what it has is kept.
     retention: Retention,
@@ -86,7 +86,7 @@ pub(super) struct NewTenantBody {
     /// What it may use; everything when absent.
     #[serde(default)]
     limits: Limits,
-    /// Its share of the workers' turns beside other tenants, from 1 to 1000.
+    /// Scheduling weight relative to other tenants, from 1 to 1000.
     #[serde(default = "one")]
     #[schema(default = 1)]
     weight: u32,
@@ -124,7 +124,7 @@ pub(super) struct TenantChangeBody {
     name: Option<String>,
     /// Replaces all limits.
     limits: Option<Limits>,
-    /// Its share of the workers' turns beside other tenants, from 1 to 1000.
+    /// Scheduling weight relative to other tenants, from 1 to 1000.
     weight: Option<u32>,
     /// Replaces all of its retention.
     retention: Option<Retention>,

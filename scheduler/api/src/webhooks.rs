@@ -44,20 +44,20 @@ pub(super) struct WebhookView {
     id: WebhookId,
     /// Where events are posted.
     url: String,
-    /// What it is told of: event types like `send.completed`, prefixes like `send.*`, or `*`.
+    /// Event filters: types like `send.completed`, prefixes like `send.*`, or `*`.
     #[schema(value_type = Vec<String>)]
     events: Vec<Filter>,
-    /// What verifies the signatures. Only in the response that creates or rotates it.
+    /// The secret that verifies the signatures. Only in the response that creates or rotates it.
     #[serde(skip_serializing_if = "Option::is_none")]
     secret: Option<String>,
-    /// Whether it gets nothing.
+    /// Whether it is disabled.
     disabled: bool,
-    /// Why it gets nothing.
+    /// Why it is disabled.
     disabled_reason: Option<String>,
-    /// Since when it gets nothing.
+    /// When it was disabled.
     #[schema(value_type = Option<String>, format = DateTime)]
     disabled_at: Option<Timestamp>,
-    /// Until when the secret before the last rotation signs, too.
+    /// Until when messages are also signed with the previous secret.
     #[schema(value_type = Option<String>, format = DateTime)]
     previous_until: Option<Timestamp>,
     /// When it was created.
@@ -86,11 +86,11 @@ impl From<WebhookRecord> for WebhookView {
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewWebhookBody {
-    /// Where events are posted, `http` or `https`; a public address unless the operator allows others.
+    /// URL that events are posted to, `http` or `https`; a public address unless the operator allows others.
     url: String,
-    /// What it is told of: event types like `send.completed`, prefixes like `send.*`, or `*`.
+    /// Event filters: types like `send.completed`, prefixes like `send.*`, or `*`.
     events: Vec<String>,
-    /// What signs the messages: `whsec_` and the base64 of 24 to 64 bytes; made up if absent.
+    /// The signing secret: `whsec_` and the base64 of 24 to 64 bytes; generated if absent.
     secret: Option<String>,
 }
 
@@ -121,11 +121,11 @@ impl JsonBody for NewWebhookBody {
 pub(super) struct WebhookChangeBody {
     /// Where events are posted.
     url: Option<String>,
-    /// What it is told of.
+    /// Its event filters.
     events: Option<Vec<String>>,
-    /// Whether it gets nothing. What was on its way then goes on when it is enabled again.
+    /// Whether it is disabled. Pending deliveries continue when it is enabled again.
     disabled: Option<bool>,
-    /// What signs the messages from now on; the one before signs, too, for 24 hours.
+    /// The new signing secret; messages are also signed with the previous one for 24 hours.
     secret: Option<String>,
 }
 
@@ -158,7 +158,7 @@ impl JsonBody for WebhookChangeBody {
 #[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RotateWebhookBody {
-    /// How long the secret before signs, too; `24h` if absent, at most `30d`.
+    /// How long the previous secret remains valid for signing; `24h` if absent, at most `30d`.
     #[schema(value_type = Option<String>)]
     overlap: Option<Span>,
     /// The new secret; made up if absent.

@@ -212,9 +212,6 @@ fn is_about_agents(code: Code) -> bool {
 }
 
 fn not_found(query: &AgentQuery) -> Error {
-    let detail = format!(
-        "no published agent in use is meant by {:?}",
-        query.to_string()
-    );
+    let detail = format!("{:?} matches no active published agent", query.to_string());
     Error::new(Code::AgentNotFound, detail)
 }

@@ -124,7 +124,7 @@ impl From<blob::Error> for Error {
             );
         }
         if code == Code::BlobUnavailable {
-            tracing::warn!(error = causes(&error), "the blob store is away");
+            tracing::warn!(error = causes(&error), "the blob store is unavailable");
         }
         Self::new(code, error.to_string())
     }

@@ -177,7 +177,7 @@ async fn new_among(app: &App, items: &[AcceptSend]) -> Result<Vec<SendId>, Error
 }
 
 fn too_many(max: u32) -> Error {
-    let detail = format!("the tenant may have {max} open sends at a time");
+    let detail = format!("the tenant may have at most {max} open sends");
     let quota = Quota {
         name: "sends-open",
         unit: Some("concurrent-requests"),

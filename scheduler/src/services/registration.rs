@@ -57,7 +57,7 @@ pub async fn keep(app: &App, closing: CancellationToken) {
     if let Some(id) = app.registration.id()
         && let Err(error) = app.store.stop_boot(id).await
     {
-        tracing::debug!(error = %error, "the boot could not be ended, its lease will run out");
+        tracing::debug!(error = %error, "the boot could not be ended; its lease will expire");
     }
 }
 

@@ -354,7 +354,7 @@ fn no_tokens(max: u64, reset: Duration) -> Error {
 
 fn no_room(stored: u64, max: u64) -> Error {
     let detail = format!(
-        "the tenant stores {stored} bytes of the {max} that it may: delete sessions or timers that name \
+        "the tenant stores {stored} of at most {max} bytes: delete sessions or timers that use \
          them, or raise `limits.bytes`"
     );
     Error::new(Code::LimitBytes, detail).after(MINUTE)

@@ -86,7 +86,7 @@ impl fmt::Display for Denial {
         f.write_str(match self {
             Self::Login => "the database refuses the login",
             Self::Database => "the server has no database of this name",
-            Self::Rights => "the database's user lacks a right",
+            Self::Rights => "the database user lacks a privilege",
         })
     }
 }

@@ -160,7 +160,7 @@ pub struct NewTenant {
     pub name: String,
     /// What it may use.
     pub limits: Limits,
-    /// How many of its sessions have their turn for each of a tenant with weight 1.
+    /// Scheduling weight relative to other tenants, 1 to 1000.
     pub weight: u32,
     /// For how long what it has is kept.
     pub retention: Retention,

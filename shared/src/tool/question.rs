@@ -66,7 +66,7 @@ impl Question {
                 let default = self.default.as_ref()?;
                 let answer = Value::String(default.clone());
                 let fits = self.answer(&answer).is_ok();
-                (!fits).then_some("`default` is no answer to the question")
+                (!fits).then_some("`default` is not a valid answer to the question")
             }
         }
     }
@@ -105,7 +105,7 @@ impl Question {
 /// What a call gets that nobody outside answered in time.
 pub fn expired(call: &CallRecord) -> CallResult {
     if call.approval == Approval::Asked {
-        let text = "error: nobody permitted this call in time; it was not made";
+        let text = "error: nobody approved this call in time; it was not made";
         return CallResult::error(Code::ToolDenied, text);
     }
     match Question::of(&call.name, &call.arguments) {
@@ -113,10 +113,10 @@ pub fn expired(call: &CallRecord) -> CallResult {
             default: Some(default),
             ..
         }) => CallResult::text(format!(
-            "Nobody answered in time; go on with what you said would hold then: {default}"
+            "Nobody answered in time; continue with the default that you gave: {default}"
         )),
         Some(_) => {
-            let text = "error: nobody answered in time; go on without an answer";
+            let text = "error: nobody answered in time; continue without an answer";
             CallResult::error(Code::ToolTimeout, text)
         }
         None => CallResult::error(Code::ToolTimeout, "no result came in time"),

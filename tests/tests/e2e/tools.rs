@@ -400,7 +400,7 @@ async fn tools_run_in_a_child_that_knows_nothing_of_the_worker() -> Result<()> {
     // A child that goes away in the middle takes its call along, not the send.
     let kill = r#"!tool shell {"command": "kill -KILL $PPID; sleep 30"} !then !tool read_file {"path": "a.txt"}"#;
     let said = results_of(&mut caller, &session, kill).await?;
-    ensure!(said[0].contains("how far it came is not known"), "{said:?}");
+    ensure!(said[0].contains("how far it got is not known"), "{said:?}");
     ensure!(said[1].contains("two"), "{said:?}");
     Ok(())
 }

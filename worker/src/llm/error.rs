@@ -34,7 +34,7 @@ pub enum Hold {
     Outage,
     /// It would refuse: its limits, or those of the configuration, are reached.
     Rate,
-    /// What is left of the tenant's money is set aside for its other calls.
+    /// The tenant's remaining budget is reserved by its calls in flight.
     Money,
 }
 
@@ -62,7 +62,7 @@ pub enum Error {
         limit: Duration,
     },
     /// The time for an answer, over all attempts and the waits between them, passed.
-    #[error("no model has answered within the time for all attempts (retry.total_timeout)")]
+    #[error("no model answered within the time limit of all attempts (retry.total_timeout)")]
     TotalTimeout,
     /// The provider asks for fewer requests.
     #[error("the provider limits the rate: {message}")]
@@ -72,11 +72,11 @@ pub enum Error {
         /// How long it asked us to wait.
         retry_after: Option<Duration>,
     },
-    /// The provider was not asked, and is not to be asked for a while. This is no attempt.
-    #[error("the provider is not asked for another {}: {}", Span(*.wait), match .why {
+    /// The call was held: the provider was not called, which does not count as an attempt.
+    #[error("calls to the provider are held for another {}: {}", Span(*.wait), match .why {
         Hold::Outage => "it was not available",
         Hold::Rate => "its rate limit is reached",
-        Hold::Money => "what is left of the tenant's money is set aside for other calls",
+        Hold::Money => "the tenant's remaining budget is reserved by calls in flight",
     })]
     Held {
         /// Why.
@@ -122,7 +122,7 @@ pub enum Error {
         message: String,
     },
     /// The answer is not the provider's protocol, or larger than any answer may be.
-    #[error("the provider's answer makes no sense: {message}")]
+    #[error("the provider's response is invalid: {message}")]
     BadResponse {
         /// What is wrong with it.
         message: String,

@@ -93,7 +93,7 @@ impl Builtin {
             biased;
             made = embedder.embed(texts) => made,
             () = self.clock.sleep(*limit) => {
-                let why = "the embeddings did not answer in time";
+                let why = "the embedding provider did not respond in time";
                 return without_vector(why, account);
             }
         };
@@ -128,8 +128,8 @@ pub(super) async fn vectors_aside(
     let cost = Cost { most, least: most };
     let aside = money.set_aside(tenant, cost).await;
     aside.map_err(|why| match why {
-        NoMoney::Busy => "what is left of the tenant's money is set aside for other calls",
-        NoMoney::Spent(..) => "the tenant has spent what its calls may cost",
+        NoMoney::Busy => "the tenant's remaining budget is reserved by calls in flight",
+        NoMoney::Spent(..) => "the tenant has reached its spending limit",
     })
 }
 
@@ -195,7 +195,7 @@ impl Memory for Builtin {
             }
             SaveMemoryOutcome::Known(_) => Ok(id.to_string()),
             SaveMemoryOutcome::Gone | SaveMemoryOutcome::Mismatch => Err(MemoryError::Refused {
-                why: "this was kept before, and forgotten since".to_owned(),
+                why: "this was saved before and has been deleted since".to_owned(),
             }),
         }
     }

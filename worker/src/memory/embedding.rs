@@ -139,10 +139,11 @@ async fn one(
     let made = AssertUnwindSafe(embedder.embed(texts)).catch_unwind();
     let made = tokio::select! {
         biased;
-        made = made => made.unwrap_or_else(|_| Embedded::nothing(away("the embeddings failed badly"))),
+        made = made => made.unwrap_or_else(|_| Embedded::nothing(away("the embedding provider \
+                                                                       crashed"))),
         () = parts.clock.sleep(LIMIT) => Embedded {
             paid: Some(expected),
-            ..Embedded::nothing(away("the embeddings did not answer in time"))
+            ..Embedded::nothing(away("the embedding provider did not respond in time"))
         },
     };
     if let Some(aside) = aside {
@@ -150,7 +151,7 @@ async fn one(
     }
     let vector = made.vectors.and_then(|vectors| {
         let first = vectors.into_iter().next();
-        first.ok_or_else(|| away("the embeddings made no vector"))
+        first.ok_or_else(|| away("the embedding provider returned no vector"))
     });
     let (embedding, failed) = match vector {
         Ok(embedding) => (Some(embedding), None),

@@ -18,8 +18,8 @@ use crate::llm::{self, Reply};
 use crate::metrics;
 
 /// What is said of an answer that had to be short for the tenant's sake.
-const MONEY_CUT: &str = "the answer reached what the tenant may still spend (limits.usd_per_day, \
-                         limits.usd_per_month) and stands cut";
+const MONEY_CUT: &str = "the response was truncated at the tenant's spending limit \
+                         (limits.usd_per_day, limits.usd_per_month)";
 
 /// How often the wait for the tenant's money is doubled: to eight seconds.
 const MONEY_DOUBLINGS_MAX: u32 = 5;
@@ -167,12 +167,12 @@ impl Run<'_> {
                 return Event::Replied(Answer::Cut);
             }
             OnTruncation::Fail => "",
-            OnTruncation::Continue if asks => ", and the calls that it asks for are not made",
-            OnTruncation::Continue if !part.said => ", and has no text that could go on",
+            OnTruncation::Continue if asks => ", and its tool calls are not made",
+            OnTruncation::Continue if !part.said => ", and has no text to continue",
             OnTruncation::Continue
                 if self.bill.totals.rounds.unsigned_abs() + parts >= self.rules.rounds_max =>
             {
-                ", and no rounds are left to go on"
+                ", and no rounds are left to continue it"
             }
             OnTruncation::Continue => {
                 self.asking.partial = Some(Partial { reply, parts });
@@ -180,7 +180,7 @@ impl Run<'_> {
             }
         };
         self.asking.reply = Some(reply);
-        let message = format!("the answer was cut at its token limit{why}");
+        let message = format!("the answer was truncated at its token limit{why}");
         self.cannot(Failure::new(Code::LlmTruncated, message))
     }
 

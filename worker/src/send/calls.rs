@@ -323,10 +323,7 @@ fn over(given: Given, call_id: &str, traits: Traits) -> Over {
         }
         Ok(Err(ToolError::Abort { message })) => return Over::Abort(message),
         Ok(Err(ToolError::Lost { message })) => return Over::Lost(message),
-        Err(_) => CallResult::error(
-            Code::ToolFailed,
-            "error: the tool broke off by a defect of its own",
-        ),
+        Err(_) => CallResult::error(Code::ToolFailed, "error: the tool crashed because of a bug"),
     };
     Over::Result(bounded(result, call_id, traits.output_chars_max))
 }

@@ -254,8 +254,8 @@ impl Run<'_> {
         CallResult {
             value: Some(value),
             ..CallResult::text(format!(
-                "The agent works in the background as {send}. Its result will be told to you when it \
-                 is there; go on with something else, or end your turn."
+                "The agent works in the background as {send}. You will receive its result when it \
+                 finishes; continue with something else or end your turn."
             ))
         }
     }
@@ -278,7 +278,7 @@ impl Asks<'_> {
         let Some(session) = self.store.get_session(self.key).await? else {
             return refuse(
                 Code::SessionNotFound,
-                "this conversation takes no more work",
+                "this conversation accepts no more work",
             );
         };
         let parent = ParentSend {
@@ -294,7 +294,7 @@ impl Asks<'_> {
                 let text = query.to_string();
                 let found = self.store.find_agents(self.key.tenant, vec![query]).await?;
                 let Some(found) = found.into_iter().next().flatten() else {
-                    let text = format!("no published agent in use is meant by {text:?}");
+                    let text = format!("{text:?} matches no active published agent");
                     return refuse(Code::AgentNotFound, &text);
                 };
                 Some(found)
@@ -313,7 +313,7 @@ impl Asks<'_> {
         {
             return refuse(
                 Code::SessionNotFound,
-                "that session is no child of this one",
+                "that session is not a child of this one",
             );
         }
         if child.existing.is_some()
@@ -324,7 +324,8 @@ impl Asks<'_> {
         // One that a crash left behind counts already.
         if there.is_none() && self.store.open_children(self.key).await? >= CHILDREN_MAX {
             let text = format!(
-                "{CHILDREN_MAX} agents of this session work at once already; wait for some of them"
+                "{CHILDREN_MAX} agents of this session are already working; wait for some of them \
+                 to finish"
             );
             return refuse(Code::LimitExceeded, &text);
         }
@@ -349,10 +350,10 @@ async fn accept_child(parts: &Parts, boot: BootId, item: AcceptSend) -> StoreRes
         }),
         Some(AcceptOutcome::Refused(RefuseReason::QueueFull)) => refuse(
             Code::LimitExceeded,
-            "too much waits in that session already",
+            "that session already has too much queued",
         ),
         Some(AcceptOutcome::Mismatch | AcceptOutcome::Refused(_)) | None => {
-            refuse(Code::SessionNotFound, "that session takes no more work")
+            refuse(Code::SessionNotFound, "that session accepts no more work")
         }
     }
 }

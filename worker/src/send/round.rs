@@ -17,9 +17,9 @@ use super::plan;
 use super::vet::Vetted;
 use crate::hook::ToolCall;
 
-/// What a call gets that is not made, or not waited for, because a message came in between.
-const INTERRUPTED: &str = "error: a message came in between; this call was not made or its result is \
-                           not waited for";
+/// What a call gets that is not made, or not waited for, because a message interrupted it.
+const INTERRUPTED: &str = "error: a message interrupted it; this call was not made or its result \
+                           is not waited for";
 
 /// The calls of the round that is open.
 #[derive(Debug, Default)]

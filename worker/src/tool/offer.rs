@@ -23,7 +23,7 @@ pub struct Offer {
     pub schema: Schema,
     /// What the tool promises and needs.
     pub traits: Traits,
-    /// Whether a person is asked before each call.
+    /// Whether a person has to approve each call.
     pub approval: bool,
     /// Where its calls are made.
     pub place: Executor,

@@ -73,7 +73,7 @@ fn spawn_agent() -> ToolSpec {
             "properties": {
                 "task": {"type": "string", "minLength": 1},
                 "agent": {"type": "string", "minLength": 1,
-                    "description": "A published agent that you may start, by its name, instead of a new one."},
+                    "description": "Name of a published agent to start instead of a new one."},
                 "variables": {"type": "object", "description": "Values of that agent's variables."},
                 "name": {"type": "string", "minLength": 1, "maxLength": 64},
                 "system_prompt": {"type": "string", "minLength": 1},

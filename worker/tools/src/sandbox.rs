@@ -439,7 +439,7 @@ impl Isolated {
         }
         ToolError::Reply {
             code: Code::ToolUnknownOutcome,
-            message: "the sandbox ended while the tool ran; how far it came is not known".into(),
+            message: "the sandbox ended while the tool ran; how far it got is not known".into(),
         }
     }
 }

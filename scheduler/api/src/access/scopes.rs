@@ -103,8 +103,8 @@ impl Needs {
         if self.operator && !caller.operates {
             return Err(Error::new(
                 Code::AuthForbidden,
-                "only keys of the default tenant, and the root key, see and change the system as \
-                 a whole",
+                "only the root key and keys of the default tenant can perform system-wide \
+                 operations",
             ));
         }
         Ok(())

@@ -83,7 +83,7 @@ pub(super) fn parameter(operation: &Operation, name: &str) -> Value {
         ),
         "versions" => (
             "query",
-            "Whether its versions and their files go, too, even from sessions that have them.",
+            "Whether to delete its versions and their files too, even for sessions that have them.",
             json!({ "type": "boolean", "default": false }),
         ),
         "cursor" => (
@@ -112,12 +112,12 @@ pub(super) fn parameter(operation: &Operation, name: &str) -> Value {
         ),
         "agent" => (
             "query",
-            "Only those whose agent has this name.",
+            "Only sessions whose agent has this name.",
             json!({ "type": "string" }),
         ),
         "metadata" => (
             "query",
-            "`metadata[NAME]=TEXT`, or `metadata.NAME=TEXT`: only those whose metadata say so.",
+            "`metadata[NAME]=TEXT`, or `metadata.NAME=TEXT`: only sessions with this metadata.",
             json!({
                 "type": "object", "propertyNames": { "minLength": 1 },
                 "additionalProperties": { "type": "string" },
@@ -138,7 +138,7 @@ pub(super) fn parameter(operation: &Operation, name: &str) -> Value {
         ),
         "folded" => (
             "query",
-            "Whether folds are shown in their places, behind the messages that they stand for.",
+            "Whether to include folds, each after the messages that it covers.",
             json!({ "type": "boolean", "default": false }),
         ),
         "request" => (
@@ -163,7 +163,7 @@ pub(super) fn parameter(operation: &Operation, name: &str) -> Value {
         ),
         "q" => (
             "query",
-            "What to look for, in plain words: the entries that fit it best, the best first.",
+            "A query in plain words: the best matching entries, best first.",
             json!({ "type": "string" }),
         ),
         "prefix" => (

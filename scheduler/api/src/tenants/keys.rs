@@ -52,7 +52,7 @@ pub(super) struct KeyView {
     scopes: Scopes,
     /// The part of its tenant that it sees and changes; all of it if null.
     binding: Option<Binding>,
-    /// What its token begins with.
+    /// The prefix of its token.
     prefix: String,
     /// The token. Only in the response that creates or rotates it: it is stored nowhere.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -122,7 +122,8 @@ impl JsonBody for NewKeyBody {
         if let Some(binding) = &self.binding {
             check_binding(checks, binding);
             if self.scopes.contains(&Scope::Admin) {
-                let detail = "must not have admin beside a binding: it makes keys without one";
+                let detail = "must not combine admin with a binding: admin keys can create \
+                              unbound keys";
                 checks.refuse("/scopes", detail);
             }
         }

@@ -100,7 +100,7 @@ impl<'de> Deserialize<'de> for Days {
     }
 }
 
-/// What a tenant's sends used, by day: as far as they are still stored
+/// A tenant's usage by day, from sends that are still stored
 #[utoipa::path(
     get,
     path = "/v1/tenants/{id}/usage",

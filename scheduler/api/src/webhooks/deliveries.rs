@@ -37,11 +37,11 @@ pub(super) struct DeliveryView {
     /// When the event happened.
     #[schema(value_type = String, format = DateTime)]
     timestamp: Timestamp,
-    /// Where the delivery stands.
+    /// The status of the delivery.
     status: DeliveryStatus,
     /// Attempts so far.
     attempts: u32,
-    /// When it is tried next, or when the attempt under way is given up.
+    /// When the next attempt is due, or when the one in flight times out.
     #[schema(value_type = Option<String>, format = DateTime)]
     next_attempt_at: Option<Timestamp>,
     /// The HTTP status of the last answer.

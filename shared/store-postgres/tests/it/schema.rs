@@ -127,7 +127,7 @@ async fn a_login_a_database_and_a_right_that_are_refused_have_words_of_their_own
 
         let (said, code, cause) = poor;
         assert_eq!(code, Code::StoreDenied, "{said}: {cause}");
-        assert_eq!(said, "the database's user lacks a right");
+        assert_eq!(said, "the database user lacks a privilege");
         assert_eq!(cause, "permission denied for schema public");
 
         // Others will give their connections back: that passes.

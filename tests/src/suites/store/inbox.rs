@@ -176,7 +176,7 @@ pub async fn an_interrupt_settles_what_is_waited_for(store: &dyn Inspect) {
     let taken = delivered(store, 30, item("a", 1, OnBusy::Interrupt)).await;
     assert_eq!(taken.enqueue.expect("it goes on").ready_since, time(30));
     let calls = calls_of(store, &claimed, 0).await;
-    let interrupted = CallResult::error(Code::ToolInterrupted, "a message came in between");
+    let interrupted = CallResult::error(Code::ToolInterrupted, "a message interrupted it");
     let interrupted = Some(interrupted);
     let expected = [
         &interrupted,

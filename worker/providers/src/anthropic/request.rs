@@ -241,7 +241,7 @@ pub(super) fn body(request: &Request, way: Way) -> Result<Vec<u8>, Error> {
         push_tail(&mut body.messages, tail);
     }
     serde_json::to_vec(&body).map_err(|error| Error::InvalidRequest {
-        message: format!("it is no JSON: {error}"),
+        message: format!("it is not JSON: {error}"),
     })
 }
 

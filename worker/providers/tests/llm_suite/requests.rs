@@ -466,7 +466,7 @@ async fn pictures_and_files_are_parts_of_chat_completions() {
         json!({"role": "tool", "tool_call_id": "call_2", "content": "no"})
     );
     let shown = json!([
-        {"type": "text", "text": "[what the call call_1 gave besides its text]"},
+        {"type": "text", "text": "[non-text output of the call call_1]"},
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,BBBB"}},
     ]);
     assert_eq!(messages[4], json!({"role": "user", "content": shown}));

@@ -306,8 +306,8 @@ fn unsay(item: &mut CompleteSend, results_too: bool) {
 fn summary(code: Code) -> &'static str {
     match code {
         Code::SendDeadline => "the deadline passed before the send ended",
-        Code::LimitExceeded => "messages interrupted one round too often",
-        Code::SendWorkerCrashLimit => "workers died under this send too often",
+        Code::LimitExceeded => "too many messages interrupted one round",
+        Code::SendWorkerCrashLimit => "workers crashed too often while running this send",
         _ => "the send could not be answered",
     }
 }

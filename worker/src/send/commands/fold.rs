@@ -520,6 +520,6 @@ fn in_the_way(request: &Request, fold_end: i64, budget: u64) -> String {
     if let Some((tokens, seq)) = longest {
         let _ = write!(text, " (the longest is #{seq} with {tokens})");
     }
-    let _ = write!(text, ", what is shown behind them {tail}");
+    let _ = write!(text, ", tail {tail}");
     text
 }

@@ -14,7 +14,8 @@ use crate::workflow::validate::reader::{Members, Reader};
 
 /// The schema of the list.
 pub(super) fn schema() -> Value {
-    json!({"description": "Skills that its model may read, NAME or NAME@HASH; null for those of whoever started the run.",
+    json!({"description": "Skills that its model may read, NAME or NAME@HASH; null for those of \
+            the run's caller.",
         "anyOf": [{"type": "null"}, {"type": "array", "items": {"type": "string"}, "maxItems": AGENT_SKILLS_MAX}]})
 }
 
@@ -39,7 +40,7 @@ pub(super) fn read(reader: &mut Reader<'_>, members: Members<'_>) -> Option<Vec<
                 format!("{} is named twice", skill.name)
             }
             Ok(skill) if reader.granted.is_some_and(|granted| !has(granted, &skill)) => {
-                format!("whoever starts this has no skill {text:?}")
+                format!("the caller has no skill {text:?}")
             }
             Ok(skill) => {
                 skills.push(skill);

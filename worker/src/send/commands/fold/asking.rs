@@ -87,7 +87,7 @@ impl Run<'_> {
         Box::pin(async move {
             tokio::select! {
                 written = AssertUnwindSafe(writing).catch_unwind() => written.unwrap_or_else(|_| {
-                    Err(Fault::Service("it broke off by a defect of its own".to_owned()))
+                    Err(Fault::Service("it crashed because of a bug".to_owned()))
                 })?.fitting(&span),
                 () = clock.sleep(limit) => Err(Fault::Model(Error::TotalTimeout)),
             }
