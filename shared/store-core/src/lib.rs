@@ -58,5 +58,4 @@ mod runs;
 
 pub use row::Row;
 pub use store::SqlStore;
-pub use tenant_erasures::REMOVE_ROWS;
 pub use value::Value;
