@@ -4,9 +4,9 @@ use std::fmt::Debug;
 use std::sync::LazyLock;
 
 use futures::future::BoxFuture;
-use mainspring_shared::store::SchemaFault;
+pub use mainspring_shared::store::SchemaFault;
 use mainspring_shared::store::columns::expand;
-use mainspring_shared::time::Timestamp;
+pub use mainspring_shared::time::Timestamp;
 
 use crate::fault::Result;
 use crate::row::Row;
@@ -132,6 +132,9 @@ impl Done {
     }
 }
 
+/// What a connection does, until it is done.
+pub type Doing<'c, T> = BoxFuture<'c, Result<T>>;
+
 /// Decides about the next row: false ends a scan.
 pub type Visit<'v> = &'v mut (dyn FnMut(&Row) -> bool + Send);
 
@@ -160,6 +163,44 @@ pub trait Connection: Debug + Send {
 
     /// The database's clock.
     fn clock(&mut self) -> BoxFuture<'_, Result<Timestamp>>;
+}
+
+/// Implements [`Connection`] for a type by functions of the module: `run`, `scan`, `server`, `faults` and `clock` on what
+/// the driver takes for a connection.
+#[macro_export]
+macro_rules! connection {
+    ($type:ty, $self:ident => $conn:expr) => {
+        impl $crate::db::Connection for $type {
+            fn run<'c>(
+                &'c mut $self,
+                statement: &'static $crate::db::Statement,
+                arguments: Vec<$crate::Value>,
+            ) -> $crate::db::Doing<'c, $crate::db::Done> {
+                Box::pin(run($conn, statement, arguments))
+            }
+
+            fn scan<'c>(
+                &'c mut $self,
+                statement: &'static $crate::db::Statement,
+                arguments: Vec<$crate::Value>,
+                visit: $crate::db::Visit<'c>,
+            ) -> $crate::db::Doing<'c, ()> {
+                Box::pin(scan($conn, statement, arguments, visit))
+            }
+
+            fn server(&mut $self) -> $crate::db::Doing<'_, $crate::db::Server> {
+                Box::pin(server($conn))
+            }
+
+            fn schema_faults(&mut $self) -> $crate::db::Doing<'_, Vec<$crate::db::SchemaFault>> {
+                Box::pin(faults($conn))
+            }
+
+            fn clock(&mut $self) -> $crate::db::Doing<'_, $crate::db::Timestamp> {
+                Box::pin(clock($conn))
+            }
+        }
+    };
 }
 
 /// A connection with an open transaction. Dropped without an end, it is rolled back.
