@@ -4,6 +4,7 @@
 // The port to a database.
 pub mod db;
 pub mod fault;
+mod migrations;
 mod query;
 mod row;
 mod value;
@@ -56,7 +57,7 @@ mod lists;
 mod rows;
 mod runs;
 
-pub use row::Row;
+pub use migrations::ddl;
+pub use row::{Columns, Row};
 pub use store::SqlStore;
-pub use tenant_erasures::REMOVE_ROWS;
 pub use value::Value;

@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use futures::TryStreamExt;
 use futures::future::{BoxFuture, FutureExt};
-use mainspring_shared::store::SchemaFault;
 use mainspring_shared::time::Timestamp;
 use mainspring_store_core::db::{
     Commit, Conn, Connection, Database, Done, Server, Statement, Transaction, Visit,
 };
 use mainspring_store_core::fault::Result;
-use mainspring_store_core::{Row, Value};
+use mainspring_store_core::{Columns, Row, Value, connection};
 use sqlx::pool::PoolConnection;
 use sqlx::query::Query;
 use sqlx::sqlite::{SqliteArguments, SqliteRow};
@@ -23,7 +22,7 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 use crate::fault::fault;
 use crate::lock::DirLock;
 use crate::migrate::{self, MigratePolicy};
-use crate::schema;
+use crate::schema::faults;
 
 /// How often a transaction is begun while another program holds the file. Each attempt waits for
 /// the connection's busy timeout.
@@ -249,41 +248,6 @@ async fn direct(conn: &mut SqliteConnection, sql: &'static str) -> Result<()> {
     Ok(())
 }
 
-macro_rules! connection {
-    ($type:ty, $self:ident => $conn:expr) => {
-        impl Connection for $type {
-            fn run<'c>(
-                &'c mut $self,
-                statement: &'static Statement,
-                arguments: Vec<Value>,
-            ) -> BoxFuture<'c, Result<Done>> {
-                run($conn, statement, arguments).boxed()
-            }
-
-            fn scan<'c>(
-                &'c mut $self,
-                statement: &'static Statement,
-                arguments: Vec<Value>,
-                visit: Visit<'c>,
-            ) -> BoxFuture<'c, Result<()>> {
-                scan($conn, statement, arguments, visit).boxed()
-            }
-
-            fn server(&mut $self) -> BoxFuture<'_, Result<Server>> {
-                server($conn).boxed()
-            }
-
-            fn schema_faults(&mut $self) -> BoxFuture<'_, Result<Vec<SchemaFault>>> {
-                schema::faults($conn).boxed()
-            }
-
-            fn clock(&mut $self) -> BoxFuture<'_, Result<Timestamp>> {
-                clock($conn).boxed()
-            }
-        }
-    };
-}
-
 connection!(Write, self => &mut self.0.conn);
 connection!(Read, self => &mut self.0);
 connection!(Snapshot, self => &mut self.0);
@@ -315,7 +279,7 @@ async fn run(
     while let Some(result) = results.try_next().await.map_err(fault)? {
         match result {
             Either::Left(result) => done.affected += result.rows_affected(),
-            Either::Right(row) => done.rows.push(columns.row(&row)?),
+            Either::Right(row) => done.rows.push(read(&mut columns, &row)?),
         }
     }
     Ok(done)
@@ -330,27 +294,17 @@ async fn scan(
     let mut columns = Columns::default();
     let mut rows = bound(statement, arguments).fetch(conn);
     while let Some(row) = rows.try_next().await.map_err(fault)? {
-        if !visit(&columns.row(&row)?) {
+        if !visit(&read(&mut columns, &row)?) {
             break;
         }
     }
     Ok(())
 }
 
-/// The names of a statement's columns, shared by its rows.
-#[derive(Debug, Default)]
-struct Columns(Option<Arc<[String]>>);
-
-impl Columns {
-    fn row(&mut self, row: &SqliteRow) -> Result<Row> {
-        let names = self.0.get_or_insert_with(|| {
-            let names = row.columns().iter();
-            names.map(|column| column.name().to_owned()).collect()
-        });
-        let values = (0..row.len()).map(|index| value(row, index));
-        let values = values.collect::<sqlx::Result<Vec<_>>>().map_err(fault)?;
-        Ok(Row::new(names.clone(), values))
-    }
+fn read(columns: &mut Columns, row: &SqliteRow) -> Result<Row> {
+    let values = (0..row.len()).map(|index| value(row, index));
+    let names = || row.columns().iter().map(Column::name);
+    columns.row(names, values).map_err(fault)
 }
 
 fn value(row: &SqliteRow, index: usize) -> sqlx::Result<Value> {
