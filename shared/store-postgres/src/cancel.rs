@@ -11,7 +11,7 @@ use mainspring_shared::time::Timestamp;
 use sqlx::{Connection, PgConnection};
 
 use crate::group::{Group, Unheard, drive};
-use crate::ledger::{Active, Ledger};
+use crate::ledger::Ledger;
 use crate::retry::{Attempts, Fault, Pool, Verdict, fetch, sql};
 use crate::rows::{Fields, send_columns};
 
@@ -141,10 +141,7 @@ fn cancel_one(
             Some(step) if status == SendStatus::Cancelled => CancelOutcome::Cancelled {
                 send,
                 step: *step,
-                enqueue: ledger
-                    .hot
-                    .get(&key)
-                    .and_then(crate::ledger::Hot::ready_session),
+                enqueue: ledger.hot.get(&key).and_then(|hot| hot.row.ready()),
             },
             _ => CancelOutcome::AlreadyFinal(send),
         };
@@ -157,7 +154,7 @@ fn cancel_one(
                 send.alarm_at = watched(send, lease_until);
             });
             if let Some(hot) = ledger.hot.get_mut(&key) {
-                hot.signals |= SIGNAL_CANCEL;
+                hot.row.signals |= SIGNAL_CANCEL;
             }
             let send = Box::new(ledger.sends[&(tenant, id)].clone());
             return CancelOutcome::Signalled { send, owner };
@@ -240,7 +237,7 @@ async fn resume_once(
     let waits = ledger
         .hot
         .get(&key)
-        .is_some_and(|hot| hot.active == Active::Waits);
+        .is_some_and(|hot| hot.active == Some(SendStatus::Waiting));
     if !waits {
         tx.rollback().await?;
         return Ok(None);

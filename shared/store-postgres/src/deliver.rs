@@ -151,7 +151,7 @@ impl DeliverState {
         if let Some(outcome) = self.known(index, item) {
             return outcome;
         }
-        match ledger.hot.get(&item.key).map(|hot| hot.lifecycle) {
+        match ledger.hot.get(&item.key).map(|hot| hot.row.lifecycle) {
             None | Some(Lifecycle::Deleted) => return DeliverOutcome::NotFound,
             Some(Lifecycle::Closed) => return DeliverOutcome::Closed,
             Some(Lifecycle::Open) => {}

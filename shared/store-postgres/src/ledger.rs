@@ -21,7 +21,7 @@ use crate::retry::{Fault, sql};
 use crate::rows::{Fields, key_columns, send_columns};
 
 pub(crate) use end::Writer;
-pub(crate) use hot::{Active, Hot};
+pub(crate) use hot::Hot;
 pub(crate) use outside::{NewItem, Told};
 use write::{CallKey, ItemRow, StepRow};
 
@@ -129,7 +129,7 @@ impl Ledger {
         let now = now(connection, at).await?;
         let hot = rows.iter().map(|row| {
             let hot = Hot::read(&mut Fields::new(row, "session_hot"))?;
-            Ok((hot.key, hot))
+            Ok((hot.row.key, hot))
         });
         let hot: BTreeMap<SessionKey, Hot> = hot.collect::<Result<_>>()?;
         Ok(Self {
@@ -172,7 +172,7 @@ impl Ledger {
             .sends
             .values()
             .filter(|send| send.status == SendStatus::Running);
-        let owners = running.filter_map(|send| self.hot.get(&send.key)?.owner);
+        let owners = running.filter_map(|send| self.hot.get(&send.key)?.row.owner);
         let owners: BTreeSet<BootId> = owners.collect();
         if owners.is_empty() {
             return Ok(());
@@ -199,7 +199,7 @@ impl Ledger {
     /// The boot that runs a session and until when its lease goes on; none where it is dead. The
     /// owners have to be read.
     pub(crate) fn runner(&self, key: SessionKey) -> Option<(BootId, Timestamp)> {
-        let owner = self.hot.get(&key)?.owner?;
+        let owner = self.hot.get(&key)?.row.owner?;
         Some((owner, *self.leases.get(&owner)?))
     }
 
@@ -284,7 +284,7 @@ impl Ledger {
         connection: &mut PgConnection,
     ) -> std::result::Result<(), Fault> {
         let (tenants, sessions) = key_columns(self.hot.keys().copied());
-        let seqs: Vec<i64> = self.hot.values().map(|hot| hot.next_seq - 1).collect();
+        let seqs: Vec<i64> = self.hot.values().map(|hot| hot.row.next_seq - 1).collect();
         let rows = sql!("ledger/last_messages")
             .bind(tenants)
             .bind(sessions)

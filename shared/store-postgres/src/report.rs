@@ -186,7 +186,7 @@ async fn due(
 fn tell_parent(ledger: &mut Ledger, due: &Due) -> Option<ReportOutcome> {
     let (parent, round) = due.parent?;
     let hot = ledger.hot.get(&parent)?;
-    if hot.lifecycle == Lifecycle::Deleted {
+    if hot.row.lifecycle == Lifecycle::Deleted {
         return None;
     }
     let call_id = due.send.reports_to.as_deref()?;

@@ -19,7 +19,7 @@ use uuid::Uuid;
 use crate::accept::lookup;
 use crate::columns::{KeyColumns, ParentColumns, json, maybe_text, metadata, text};
 use crate::group::{Group, drive};
-use crate::ledger::{Active, Ledger, now};
+use crate::ledger::{Ledger, now};
 use crate::retry::{Attempts, Fault, Pool, Verdict, sql};
 use crate::rows::{Fields, key_columns};
 use crate::store::PostgresStore;
@@ -273,17 +273,17 @@ async fn update_once(
     let mut ledger = Ledger::lock(&mut tx, at, nobody, [key]).await?;
     let now = ledger.now;
     let hot = ledger.hot.get_mut(&key);
-    let Some(hot) = hot.filter(|hot| hot.lifecycle != Lifecycle::Deleted) else {
+    let Some(hot) = hot.filter(|hot| hot.row.lifecycle != Lifecycle::Deleted) else {
         tx.rollback().await?;
         return Ok(UpdateOutcome::NotFound);
     };
     if let Some(agent) = &patch.agent {
-        hot.pool = text(agent.pool()).into_owned();
+        hot.row.pool = text(agent.pool()).into_owned();
     }
-    hot.lifecycle = match patch.closed {
+    hot.row.lifecycle = match patch.closed {
         Some(true) => Lifecycle::Closed,
         Some(false) => Lifecycle::Open,
-        None => hot.lifecycle,
+        None => hot.row.lifecycle,
     };
     ledger.write(&mut tx).await?;
     let name = patch.agent.as_ref().and_then(|agent| agent.name.as_deref());
@@ -333,7 +333,7 @@ async fn prune_once(
     let nobody = BootId(Uuid::nil());
     let ledger = Ledger::lock(&mut tx, at, nobody, [key]).await?;
     let hot = ledger.hot.get(&key);
-    let Some(hot) = hot.filter(|hot| hot.lifecycle != Lifecycle::Deleted) else {
+    let Some(hot) = hot.filter(|hot| hot.row.lifecycle != Lifecycle::Deleted) else {
         tx.rollback().await?;
         return Ok(PruneOutcome::NotFound);
     };
@@ -346,7 +346,7 @@ async fn prune_once(
     let before: i64 = fields.take("first_seq")?;
     let first_kept = item
         .to
-        .first_kept(before, hot.next_seq, fields.take("active_from")?);
+        .first_kept(before, hot.row.next_seq, fields.take("active_from")?);
     let until = begins(&mut tx, key, first_kept).await?;
     let page = before.saturating_add(i64::from(item.limit.max(1)));
     let mut first_seq = until;
@@ -442,20 +442,20 @@ async fn delete_once(
         tx.rollback().await?;
         return Ok(DeleteOutcome::NotFound);
     };
-    if hot.lifecycle == Lifecycle::Deleted {
+    if hot.row.lifecycle == Lifecycle::Deleted {
         tx.rollback().await?;
         // An earlier attempt deleted it; what it ended can be read from the steps.
         return Ok(if was_lost {
             DeleteOutcome::Deleted {
                 cancelled: Vec::new(),
                 owner: None,
-                last_step: hot.next_step - 1,
+                last_step: hot.row.next_step - 1,
             }
         } else {
             DeleteOutcome::NotFound
         });
     }
-    let owner = hot.owner;
+    let owner = hot.row.owner;
     let at_once = ERASED_AT_ONCE as usize;
     let limit = i64::from(ERASED_AT_ONCE) + 1;
     let mut cancelled = ledger.read_last_open_sends(&mut tx, key, limit).await?;
@@ -478,7 +478,7 @@ async fn delete_once(
     }
     cancelled.reverse();
     end_all(&mut ledger, key, &cancelled);
-    let last_step = ledger.hot.get(&key).map_or(0, |hot| hot.next_step - 1);
+    let last_step = ledger.hot.get(&key).map_or(0, |hot| hot.row.next_step - 1);
     let now = ledger.now;
     ledger.write(&mut tx).await?;
     runs::cancel_of(&mut tx, now, key).await?;
@@ -506,8 +506,8 @@ fn end_last(ledger: &mut Ledger, key: SessionKey, last: &[SendId]) -> i64 {
     let Some(hot) = ledger.hot.get_mut(&key) else {
         return 0;
     };
-    hot.lifecycle = Lifecycle::Closed;
-    hot.next_step - 1
+    hot.row.lifecycle = Lifecycle::Closed;
+    hot.row.next_step - 1
 }
 
 /// Ends open sends under one grant and leaves the hot row as a tombstone.
@@ -518,12 +518,12 @@ fn end_all(ledger: &mut Ledger, key: SessionKey, open: &[SendId]) {
         ledger.finish(key, *id, end, writer, StepRefs::default());
     }
     if let Some(hot) = ledger.hot.get_mut(&key) {
-        hot.lifecycle = Lifecycle::Deleted;
-        hot.owner = None;
-        hot.token = None;
-        hot.ready_since = None;
-        hot.pending = 0;
-        hot.active = Active::None;
-        hot.signals = 0;
+        hot.row.lifecycle = Lifecycle::Deleted;
+        hot.row.owner = None;
+        hot.row.token = None;
+        hot.row.ready_since = None;
+        hot.row.pending = 0;
+        hot.active = None;
+        hot.row.signals = 0;
     }
 }

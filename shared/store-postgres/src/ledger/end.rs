@@ -9,7 +9,7 @@ use mainspring_shared::store::ReadySession;
 use mainspring_shared::tool::{answers, cancelled_call};
 
 use super::write::StepRow;
-use super::{Active, Hot, Ledger};
+use super::{Hot, Ledger};
 
 /// Under which grant something is written, and by whom.
 #[derive(Debug, Clone, Copy)]
@@ -28,9 +28,9 @@ impl Ledger {
             .get(&(key.tenant, id))
             .is_some_and(|send| send.position.is_some());
         if let Some(hot) = self.hot.get_mut(&key) {
-            hot.pending -= i64::from(had_place);
-            if hot.pending == 0 && hot.active == Active::None {
-                hot.ready_since = None;
+            hot.row.pending -= i64::from(had_place);
+            if hot.row.pending == 0 && hot.active.is_none() {
+                hot.row.ready_since = None;
             }
         }
         let writer = Writer {
@@ -73,7 +73,7 @@ impl Ledger {
     ) -> (i64, Option<ReadySession>) {
         let unsaid = self.end_calls(key, id);
         if let Some(hot) = self.hot.get_mut(&key) {
-            hot.writes += 1;
+            hot.row.writes += 1;
         }
         self.finish_open(key, id, SendResult::cancelled(), writer, unsaid)
     }
@@ -81,8 +81,8 @@ impl Ledger {
     /// Makes a grant that begins and ends in this transaction.
     pub(crate) fn grant(&mut self, key: SessionKey) -> Writer {
         let epoch = self.hot.get_mut(&key).map_or(0, |hot| {
-            hot.epoch += 1;
-            hot.epoch
+            hot.row.epoch += 1;
+            hot.row.epoch
         });
         Writer {
             epoch,
@@ -158,12 +158,12 @@ impl Ledger {
         }
         let n = self.finish(key, id, result, writer, refs);
         let enqueue = self.hot.get_mut(&key).and_then(|hot| {
-            hot.active = Active::None;
-            hot.signals &= SIGNAL_INBOX;
-            hot.owner = None;
-            hot.token = None;
-            hot.ready_since = (hot.pending > 0).then_some(now);
-            hot.ready_session()
+            hot.active = None;
+            hot.row.signals &= SIGNAL_INBOX;
+            hot.row.owner = None;
+            hot.row.token = None;
+            hot.row.ready_since = (hot.row.pending > 0).then_some(now);
+            hot.row.ready()
         });
         (n, enqueue)
     }

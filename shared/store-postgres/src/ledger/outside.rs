@@ -193,8 +193,8 @@ impl Ledger {
     /// Raises signals; returns the boot that holds the session.
     fn raise(&mut self, key: SessionKey, signals: i32) -> Option<BootId> {
         let hot = self.hot.get_mut(&key)?;
-        hot.signals |= signals;
-        hot.owner
+        hot.row.signals |= signals;
+        hot.row.owner
     }
 
     /// Lets the send that waits go on: it has to be enqueued.
@@ -202,8 +202,8 @@ impl Ledger {
         let now = self.now;
         self.change(key.tenant, id, |send| send.alarm_at = send.deadline_at);
         let enqueue = self.hot.get_mut(&key).and_then(|hot| {
-            hot.ready_since = Some(now);
-            hot.ready_session()
+            hot.row.ready_since = Some(now);
+            hot.row.ready()
         });
         Told {
             enqueue,
@@ -218,8 +218,8 @@ impl Ledger {
             return Told::default();
         };
         Told {
-            enqueue: hot.ready_session().filter(|_| hot.owner.is_none()),
-            owner: hot.owner,
+            enqueue: hot.row.ready().filter(|_| hot.row.owner.is_none()),
+            owner: hot.row.owner,
         }
     }
 }

@@ -49,37 +49,45 @@ impl Ledger {
     }
 
     async fn write_hot(&self, connection: &mut PgConnection) -> Written {
-        let changed = |hot: &&Hot| self.locked.get(&hot.key) != Some(*hot);
+        let changed = |hot: &&Hot| self.locked.get(&hot.row.key) != Some(*hot);
         let changed: Vec<&Hot> = self.hot.values().filter(changed).collect();
         if changed.is_empty() {
             return Ok(());
         }
         let rows = || changed.iter();
-        let (tenants, sessions) = key_columns(rows().map(|hot| hot.key));
-        let owners: Vec<Option<Uuid>> = rows().map(|hot| hot.owner.map(|boot| boot.0)).collect();
-        let tokens: Vec<Option<Uuid>> = rows().map(|hot| hot.token.map(|token| token.0)).collect();
-        let readies: Vec<Option<i64>> = rows().map(|hot| hot.ready_since.map(|t| t.0)).collect();
+        let (tenants, sessions) = key_columns(rows().map(|hot| hot.row.key));
+        let owners: Vec<Option<Uuid>> =
+            rows().map(|hot| hot.row.owner.map(|boot| boot.0)).collect();
+        let tokens: Vec<Option<Uuid>> = rows()
+            .map(|hot| hot.row.token.map(|token| token.0))
+            .collect();
+        let readies: Vec<Option<i64>> =
+            rows().map(|hot| hot.row.ready_since.map(|t| t.0)).collect();
         sql!("ledger/write_hot")
             .bind(tenants)
             .bind(sessions)
             .bind(owners)
             .bind(tokens)
-            .bind(rows().map(|hot| hot.epoch).collect::<Vec<_>>())
-            .bind(rows().map(|hot| hot.next_seq).collect::<Vec<_>>())
-            .bind(rows().map(|hot| hot.next_position).collect::<Vec<_>>())
-            .bind(rows().map(|hot| hot.next_step).collect::<Vec<_>>())
-            .bind(rows().map(|hot| hot.pending).collect::<Vec<_>>())
-            .bind(rows().map(|hot| hot.active as i16).collect::<Vec<_>>())
-            .bind(rows().map(|hot| hot.signals).collect::<Vec<_>>())
+            .bind(rows().map(|hot| hot.row.epoch).collect::<Vec<_>>())
+            .bind(rows().map(|hot| hot.row.next_seq).collect::<Vec<_>>())
+            .bind(rows().map(|hot| hot.row.next_position).collect::<Vec<_>>())
+            .bind(rows().map(|hot| hot.row.next_step).collect::<Vec<_>>())
+            .bind(rows().map(|hot| hot.row.pending).collect::<Vec<_>>())
+            .bind(rows().map(|hot| hot.active_number()).collect::<Vec<_>>())
+            .bind(rows().map(|hot| hot.row.signals).collect::<Vec<_>>())
             .bind(readies)
-            .bind(rows().map(|hot| hot.lifecycle.as_i16()).collect::<Vec<_>>())
-            .bind(rows().map(|hot| hot.pool.clone()).collect::<Vec<_>>())
             .bind(
                 rows()
-                    .map(|hot| priority_number(hot.priority))
+                    .map(|hot| hot.row.lifecycle.as_i16())
                     .collect::<Vec<_>>(),
             )
-            .bind(rows().map(|hot| hot.writes).collect::<Vec<_>>())
+            .bind(rows().map(|hot| hot.row.pool.clone()).collect::<Vec<_>>())
+            .bind(
+                rows()
+                    .map(|hot| priority_number(hot.row.priority))
+                    .collect::<Vec<_>>(),
+            )
+            .bind(rows().map(|hot| hot.row.writes).collect::<Vec<_>>())
             .execute(connection)
             .await?;
         Ok(())

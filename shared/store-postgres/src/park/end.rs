@@ -111,7 +111,7 @@ fn end_one(ledger: &mut Ledger, item: &ParkSend) -> ParkOutcome {
     let holds = ledger
         .hot
         .get(&key)
-        .is_some_and(|hot| (hot.owner, hot.token, hot.writes) == lease);
+        .is_some_and(|hot| (hot.row.owner, hot.row.token, hot.row.writes) == lease);
     let send = ledger.sends.get(&(key.tenant, item.send_id));
     if !holds || send.is_none_or(|send| send.status != SendStatus::Running) {
         return ParkOutcome::LeaseLost;

@@ -175,8 +175,10 @@ impl Advance<'_> {
             .iter()
             .map(|row| Hot::read(&mut Fields::new(row, "session_hot")));
         let hot: Vec<Hot> = hot.collect::<Result<_>>()?;
-        let open = hot.iter().filter(|hot| hot.lifecycle == Lifecycle::Open);
-        let open: BTreeSet<SessionKey> = open.map(|hot| hot.key).collect();
+        let open = hot
+            .iter()
+            .filter(|hot| hot.row.lifecycle == Lifecycle::Open);
+        let open: BTreeSet<SessionKey> = open.map(|hot| hot.row.key).collect();
         let is_gone = |n: &usize| existing(&self.items[*n]).any(|key| !open.contains(&key));
         let gone = taken.into_iter().filter(is_gone);
         nothing.extend(gone.map(|n| (n, AdvanceOutcome::Lost)));
@@ -454,7 +456,7 @@ impl Advance<'_> {
         };
         let mut ledger = Ledger::lock(connection, Some(now), self.boot, [key]).await?;
         let lives = ledger.hot.get(&key);
-        if lives.is_none_or(|hot| hot.lifecycle == Lifecycle::Deleted) {
+        if lives.is_none_or(|hot| hot.row.lifecycle == Lifecycle::Deleted) {
             return Ok(Told::default());
         }
         ledger.read_heads(connection).await?;
