@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
-use mainspring_shared::send::{SendRecord, SendResult, SendStatus, WaitingOn};
+use mainspring_shared::send::{SendRecord, SendResult, SendStatus};
 use mainspring_shared::session::SIGNAL_CANCEL;
+use mainspring_shared::session::transition;
 use mainspring_shared::store::{CancelOutcome, Result};
 use mainspring_shared::time::Timestamp;
 use sqlx::{Connection, PgConnection};
@@ -234,25 +235,21 @@ async fn resume_once(
     // the pool gets to it, and a sweep meanwhile passes the session over.
     let mut tx = connection.begin().await?;
     let mut ledger = Ledger::lock(&mut tx, at, boot, [key]).await?;
-    let waits = ledger
-        .hot
-        .get(&key)
-        .is_some_and(|hot| hot.active == Some(SendStatus::Waiting));
-    if !waits {
+    let hot = ledger.hot.get(&key);
+    if hot.is_none_or(|hot| hot.active != Some(SendStatus::Waiting)) {
         tx.rollback().await?;
         return Ok(None);
     }
-    ledger.read_open_sends(&mut tx).await?;
-    let waiting = ledger
-        .sends
-        .values()
-        .find(|send| send.waiting_on == Some(WaitingOn::Recovery));
-    let Some(id) = waiting.map(|send| send.id) else {
+    ledger.read_heads(&mut tx).await?;
+    let head = ledger.head(key);
+    let row = ledger.row(key);
+    let resumed = row.and_then(|row| transition::resume(row, head.as_ref(), ledger.now));
+    let Some(change) = resumed else {
         tx.rollback().await?;
         return Ok(None);
     };
-    ledger.wake(key, id);
+    ledger.commit(change);
     ledger.write(&mut tx).await?;
     tx.commit().await?;
-    Ok(Some(id))
+    Ok(head.map(|head| head.id))
 }

@@ -1,6 +1,7 @@
 //! Transactions that decide over several rows of a session: under the locks of the hot rows, the
 //! rows are read, changed here, and written back.
 
+mod commit;
 mod end;
 mod hot;
 mod outside;
@@ -11,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
 use mainspring_shared::message::Message;
 use mainspring_shared::send::{SendRecord, SendStatus};
+use mainspring_shared::step::Step;
 use mainspring_shared::store::{Result, UsageRow};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::{CallRecord, calls_of_round};
@@ -23,7 +25,7 @@ use crate::rows::{Fields, key_columns, send_columns};
 pub(crate) use end::Writer;
 pub(crate) use hot::Hot;
 pub(crate) use outside::{NewItem, Told};
-use write::{CallKey, ItemRow, StepRow};
+use write::{CallKey, ItemRow};
 
 /// A round of a send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -86,7 +88,8 @@ struct Writes {
     joined: BTreeSet<(TenantId, SendId)>,
     /// Calls that changed.
     settled: BTreeSet<CallKey>,
-    steps: Vec<StepRow>,
+    /// Final steps.
+    steps: Vec<(SessionKey, Step)>,
     messages: Vec<(SessionKey, Message)>,
     /// What calls cost whose workers died, on sends that end.
     paid: Vec<(SessionKey, SendId, UsageRow)>,
@@ -201,21 +204,6 @@ impl Ledger {
     pub(crate) fn runner(&self, key: SessionKey) -> Option<(BootId, Timestamp)> {
         let owner = self.hot.get(&key)?.row.owner?;
         Some((owner, *self.leases.get(&owner)?))
-    }
-
-    /// Reads every open send of the locked sessions; returns them by place, those without one
-    /// behind.
-    pub(crate) async fn read_open_sends(
-        &mut self,
-        connection: &mut PgConnection,
-    ) -> std::result::Result<Vec<SendId>, Fault> {
-        let (tenants, sessions) = key_columns(self.hot.keys().copied());
-        let rows = sql!("ledger/open_sends")
-            .bind(tenants)
-            .bind(sessions)
-            .fetch_all(connection)
-            .await?;
-        Ok(self.keep_sends(&rows)?)
     }
 
     /// Reads the last open sends of a locked session, at most `limit`, from the back.

@@ -4,11 +4,10 @@ use mainspring_shared::id::{BootId, SendId, SessionKey};
 use mainspring_shared::message::NewMessage;
 use mainspring_shared::send::SendResult;
 use mainspring_shared::session::SIGNAL_INBOX;
-use mainspring_shared::step::StepRefs;
+use mainspring_shared::step::{Step, StepKind, StepRefs};
 use mainspring_shared::store::ReadySession;
 use mainspring_shared::tool::{answers, cancelled_call};
 
-use super::write::StepRow;
 use super::{Hot, Ledger};
 
 /// Under which grant something is written, and by whom.
@@ -114,13 +113,16 @@ impl Ledger {
             send.finished_at = Some(now);
         });
         let n = self.hot.get_mut(&key).map_or(0, Hot::take_step);
-        self.writes.steps.push(StepRow {
-            key,
+        let step = Step {
             n,
-            send: id,
-            writer,
+            send_id: id,
+            kind: StepKind::Finished,
+            epoch: writer.epoch,
+            boot: writer.boot,
+            at: now,
             refs,
-        });
+        };
+        self.writes.steps.push((key, step));
         n
     }
 

@@ -3,15 +3,13 @@
 use std::collections::BTreeMap;
 
 use mainspring_shared::budget::Spent;
-use mainspring_shared::id::{SendId, SessionKey};
+use mainspring_shared::id::SessionKey;
 use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::send::{StopReason, WaitingOn};
-use mainspring_shared::step::StepRefs;
 use mainspring_shared::tool::CallRecord;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::end::Writer;
 use super::{Hot, Ledger, RoundKey};
 use crate::columns::{TotalColumns, UsageColumns, json, maybe_text, ord, text};
 use crate::retry::{Fault, sql};
@@ -21,14 +19,6 @@ type Written = Result<(), Fault>;
 
 /// A call by its round and its place there.
 pub(super) type CallKey = (RoundKey, i32);
-
-pub(super) struct StepRow {
-    pub(super) key: SessionKey,
-    pub(super) n: i64,
-    pub(super) send: SendId,
-    pub(super) writer: Writer,
-    pub(super) refs: StepRefs,
-}
 
 pub(super) struct ItemRow {
     pub(super) key: SessionKey,
@@ -152,16 +142,16 @@ impl Ledger {
         if self.writes.steps.is_empty() {
             return Ok(());
         }
-        let rows = || self.writes.steps.iter();
-        let (tenants, sessions) = key_columns(rows().map(|step| step.key));
+        let rows = || self.writes.steps.iter().map(|(_, step)| step);
+        let (tenants, sessions) = key_columns(self.writes.steps.iter().map(|(key, _)| *key));
         sql!("ledger/write_steps")
             .bind(self.now.0)
             .bind(tenants)
             .bind(sessions)
             .bind(rows().map(|step| step.n).collect::<Vec<_>>())
-            .bind(rows().map(|step| step.send.0).collect::<Vec<_>>())
-            .bind(rows().map(|step| step.writer.epoch).collect::<Vec<_>>())
-            .bind(rows().map(|step| step.writer.boot.0).collect::<Vec<_>>())
+            .bind(rows().map(|step| step.send_id.0).collect::<Vec<_>>())
+            .bind(rows().map(|step| step.epoch).collect::<Vec<_>>())
+            .bind(rows().map(|step| step.boot.0).collect::<Vec<_>>())
             .bind(rows().map(|step| json(&step.refs)).collect::<Vec<_>>())
             .bind(
                 rows()
