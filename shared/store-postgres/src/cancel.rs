@@ -1,11 +1,10 @@
 //! Asking sends to end, and letting one go on that waits for a person.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
-use mainspring_shared::send::{SendRecord, SendResult, SendStatus};
-use mainspring_shared::session::SIGNAL_CANCEL;
+use mainspring_shared::send::SendStatus;
+use mainspring_shared::session::hot::SendState;
 use mainspring_shared::session::transition;
 use mainspring_shared::store::{CancelOutcome, Result};
 use mainspring_shared::time::Timestamp;
@@ -134,51 +133,42 @@ fn cancel_one(
     let Some(send) = ledger.sends.get(&(tenant, id)) else {
         return CancelOutcome::NotFound;
     };
-    let (key, status) = (send.key, send.status);
-    if status.is_final() {
+    let (key, state) = (send.key, SendState::of(send));
+    let Some(hot) = ledger.hot.get(&key) else {
+        return CancelOutcome::NotFound;
+    };
+    let lease_until = ledger.lease_until(key);
+    let change = transition::cancel(
+        &hot.row,
+        &state,
+        hot.head(),
+        lease_until,
+        ledger.boot,
+        ledger.now,
+    );
+    let Some(change) = change else {
         let send = Box::new(send.clone());
         return match ours.get(&(tenant, id)) {
             // An earlier attempt ended it; only its answer was lost.
-            Some(step) if status == SendStatus::Cancelled => CancelOutcome::Cancelled {
+            Some(step) if send.status == SendStatus::Cancelled => CancelOutcome::Cancelled {
                 send,
                 step: *step,
-                enqueue: ledger.hot.get(&key).and_then(|hot| hot.row.ready()),
+                enqueue: hot.row.ready(),
             },
             _ => CancelOutcome::AlreadyFinal(send),
         };
-    }
-    ledger.change(tenant, id, |send| send.cancel_requested = true);
-    let (step, enqueue) = match (status, ledger.runner(key)) {
-        (SendStatus::Running, Some((owner, lease_until))) => {
-            // Should the worker die before it obeys, the alarm finds the send.
-            ledger.change(tenant, id, |send| {
-                send.alarm_at = watched(send, lease_until);
-            });
-            if let Some(hot) = ledger.hot.get_mut(&key) {
-                hot.row.signals |= SIGNAL_CANCEL;
-            }
-            let send = Box::new(ledger.sends[&(tenant, id)].clone());
-            return CancelOutcome::Signalled { send, owner };
-        }
-        (SendStatus::Queued, _) => {
-            let step = ledger.finish_queued(key, id, SendResult::cancelled());
-            (step, None)
-        }
-        _ => ledger.finish_unowned(key, id, SendResult::cancelled()),
     };
+    let step = change.step_n();
+    let notify = ledger.settle(change);
     let send = Box::new(ledger.sends[&(tenant, id)].clone());
-    CancelOutcome::Cancelled {
-        send,
-        step,
-        enqueue,
+    match notify.owner {
+        Some(owner) => CancelOutcome::Signalled { send, owner },
+        None => CancelOutcome::Cancelled {
+            send,
+            step,
+            enqueue: notify.ready,
+        },
     }
-}
-
-/// When a running send is looked at whose end its worker is to see to: when nobody may hold its
-/// lease any more, or at its alarm if that comes first.
-pub(crate) fn watched(send: &SendRecord, lease_until: Timestamp) -> Option<Timestamp> {
-    let lease_end = lease_until.after(Duration::from_millis(1));
-    send.alarm_at.into_iter().chain([lease_end]).min()
 }
 
 /// The final steps that this process wrote for some of the sends.

@@ -65,7 +65,7 @@ struct Heads {
 /// Locked sessions, what was read of them, and what is to be written.
 pub(crate) struct Ledger {
     pub(crate) now: Timestamp,
-    boot: BootId,
+    pub(crate) boot: BootId,
     pub(crate) hot: BTreeMap<SessionKey, Hot>,
     /// The hot rows as they were when they were locked.
     locked: BTreeMap<SessionKey, Hot>,
@@ -199,11 +199,11 @@ impl Ledger {
         Ok(())
     }
 
-    /// The boot that runs a session and until when its lease goes on; none where it is dead. The
+    /// Until when the lease of a session's owner goes on; none where it has no owner or he is dead. The
     /// owners have to be read.
-    pub(crate) fn runner(&self, key: SessionKey) -> Option<(BootId, Timestamp)> {
-        let owner = self.hot.get(&key)?.row.owner?;
-        Some((owner, *self.leases.get(&owner)?))
+    pub(crate) fn lease_until(&self, key: SessionKey) -> Option<Timestamp> {
+        let owner = self.row(key)?.owner?;
+        self.leases.get(&owner).copied()
     }
 
     /// Reads the last open sends of a locked session, at most `limit`, from the back.

@@ -211,7 +211,7 @@ async fn due(
 fn serve(ledger: &mut Ledger, key: SessionKey, id: SendId, sweep: &mut AlarmSweep) {
     let now = ledger.now;
     let tenant: TenantId = key.tenant;
-    let runner = ledger.runner(key);
+    let runner = ledger.lease_until(key);
     let Some(send) = ledger.sends.get(&(tenant, id)) else {
         return;
     };
@@ -233,7 +233,7 @@ fn serve(ledger: &mut Ledger, key: SessionKey, id: SendId, sweep: &mut AlarmSwee
             sweep.finished.push((key, id, step));
         }
         // Its worker sees to its end, unless it dies first.
-        SendStatus::Running if let Some((_, lease_until)) = runner => {
+        SendStatus::Running if let Some(lease_until) = runner => {
             ledger.change(tenant, id, |send| {
                 send.alarm_at = send.deadline_at;
                 if is_to_end {

@@ -128,7 +128,7 @@ impl Ledger {
 
     /// Settles what is open of the round that a send ends in; returns the answers that the
     /// transcript lacks.
-    fn end_calls(&mut self, key: SessionKey, id: SendId) -> Vec<NewMessage> {
+    pub(super) fn end_calls(&mut self, key: SessionKey, id: SendId) -> Vec<NewMessage> {
         let last = self.last.get(&key);
         let Some(last) = last.filter(|last| last.asks && last.send == id) else {
             return Vec::new();

@@ -56,6 +56,12 @@ impl Hot {
         Ok(Self { row, active })
     }
 
+    /// The status of the first open send that has its place.
+    pub(crate) fn head(&self) -> Option<SendStatus> {
+        let queued = (self.row.pending > 0).then_some(SendStatus::Queued);
+        self.active.or(queued)
+    }
+
     /// The number of `active` in the database.
     pub(super) fn active_number(&self) -> i16 {
         match self.active {
