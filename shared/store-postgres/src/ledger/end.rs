@@ -39,29 +39,6 @@ impl Ledger {
         self.finish(key, id, result, writer, StepRefs::default())
     }
 
-    /// Ends a started send that nobody runs, under a grant of its own. Its input becomes a message
-    /// if nothing of the send is in the transcript yet; the calls that it left open are answered.
-    pub(crate) fn finish_unowned(
-        &mut self,
-        key: SessionKey,
-        id: SendId,
-        result: SendResult,
-    ) -> (i64, Option<ReadySession>) {
-        let writer = self.grant(key);
-        let mut unsaid = self.end_calls(key, id);
-        if self.last.get(&key).is_none_or(|last| last.send != id)
-            && let Some(send) = self.sends.get(&(key.tenant, id))
-        {
-            unsaid.push(NewMessage::user(send.words().to_vec(), 0));
-        }
-        let mut row = None;
-        if let Some(send) = self.sends.get_mut(&(key.tenant, id)) {
-            row = send.pay_for_the_dead();
-        }
-        self.writes.paid.extend(row.map(|row| (key, id, row)));
-        self.finish_open(key, id, result, writer, unsaid)
-    }
-
     /// Ends a send as cancelled under the lease that it runs under, and gives the lease back. The
     /// calls that it left open are answered.
     pub(crate) fn finish_leased(

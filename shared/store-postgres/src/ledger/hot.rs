@@ -1,12 +1,10 @@
 //! Hot rows.
 
-use mainspring_shared::agent::Priority;
 use mainspring_shared::id::{BootId, LeaseToken};
 use mainspring_shared::send::SendStatus;
 use mainspring_shared::session::Lifecycle;
 use mainspring_shared::session::hot::HotRow;
-use mainspring_shared::store::{ReadySession, Result};
-use mainspring_shared::time::Timestamp;
+use mainspring_shared::store::Result;
 use uuid::Uuid;
 
 use crate::rows::{Fields, priority_of};
@@ -69,23 +67,6 @@ impl Hot {
             Some(SendStatus::Waiting) => 2,
             _ => 0,
         }
-    }
-
-    /// Gives work its place. It has to be enqueued when the session was not ready before; behind a
-    /// send that waits nothing can go on yet.
-    pub(crate) fn gain_work(
-        &mut self,
-        priority: Priority,
-        now: Timestamp,
-    ) -> (i64, Option<ReadySession>) {
-        let position = self.take_place();
-        self.row.pending += 1;
-        if self.active == Some(SendStatus::Waiting) || self.row.ready_since.is_some() {
-            return (position, None);
-        }
-        self.row.priority = priority;
-        self.row.ready_since = Some(now);
-        (position, self.row.ready())
     }
 
     /// Draws the next place, for a send or for an inbox item.
