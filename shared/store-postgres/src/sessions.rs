@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use async_trait::async_trait;
 use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey};
 use mainspring_shared::send::SendResult;
+use mainspring_shared::session::hot::SendState;
+use mainspring_shared::session::transition;
 use mainspring_shared::session::{Lifecycle, SessionRecord, SessionStatus};
-use mainspring_shared::step::StepRefs;
 use mainspring_shared::store::{
     CreateOutcome, DeleteOutcome, DeletedSession, ERASED_AT_ONCE, Erased, Error, FoldAtRest,
     FoldedAtRest, IdempotencyKey, ImportSession, ListSessions, NewSession, Page, PruneOutcome,
@@ -501,7 +502,14 @@ async fn delete_once(
 /// Returns the number of its last step.
 fn end_last(ledger: &mut Ledger, key: SessionKey, last: &[SendId]) -> i64 {
     for id in last {
-        ledger.finish_queued(key, *id, SendResult::cancelled());
+        let place = (key.tenant, *id);
+        let Some((hot, send)) = ledger.hot.get(&key).zip(ledger.sends.get(&place)) else {
+            continue;
+        };
+        let (state, end) = (SendState::of(send), SendResult::cancelled());
+        let (boot, now) = (ledger.boot, ledger.now);
+        let change = transition::end_queued(&hot.row, &state, hot.head(), end, boot, now);
+        ledger.commit(change);
     }
     let Some(hot) = ledger.hot.get_mut(&key) else {
         return 0;
@@ -512,18 +520,19 @@ fn end_last(ledger: &mut Ledger, key: SessionKey, last: &[SendId]) -> i64 {
 
 /// Ends open sends under one grant and leaves the hot row as a tombstone.
 fn end_all(ledger: &mut Ledger, key: SessionKey, open: &[SendId]) {
-    let writer = ledger.grant(key);
+    let boot = ledger.boot;
+    let Some(hot) = ledger.hot.get_mut(&key) else {
+        return;
+    };
+    let (mut row, grant) = transition::delete(&hot.row, boot);
+    hot.row = row.clone();
     for id in open {
-        let end = SendResult::cancelled();
-        ledger.finish(key, *id, end, writer, StepRefs::default());
-    }
-    if let Some(hot) = ledger.hot.get_mut(&key) {
-        hot.row.lifecycle = Lifecycle::Deleted;
-        hot.row.owner = None;
-        hot.row.token = None;
-        hot.row.ready_since = None;
-        hot.row.pending = 0;
-        hot.active = None;
-        hot.row.signals = 0;
+        let Some(send) = ledger.sends.get(&(key.tenant, *id)) else {
+            continue;
+        };
+        let (state, end) = (SendState::of(send), SendResult::cancelled());
+        let change = transition::finish(row, &state, end, grant, ledger.now);
+        row = change.hot.clone();
+        ledger.commit(change);
     }
 }

@@ -19,26 +19,6 @@ pub(crate) struct Writer {
 }
 
 impl Ledger {
-    /// Ends a queued send, which needs no grant and leaves no message. The session is at rest when
-    /// nothing is left that has a place.
-    pub(crate) fn finish_queued(&mut self, key: SessionKey, id: SendId, result: SendResult) -> i64 {
-        let had_place = self
-            .sends
-            .get(&(key.tenant, id))
-            .is_some_and(|send| send.position.is_some());
-        if let Some(hot) = self.hot.get_mut(&key) {
-            hot.row.pending -= i64::from(had_place);
-            if hot.row.pending == 0 && hot.active.is_none() {
-                hot.row.ready_since = None;
-            }
-        }
-        let writer = Writer {
-            epoch: 0,
-            boot: self.boot,
-        };
-        self.finish(key, id, result, writer, StepRefs::default())
-    }
-
     /// Ends a send as cancelled under the lease that it runs under, and gives the lease back. The
     /// calls that it left open are answered.
     pub(crate) fn finish_leased(
@@ -52,18 +32,6 @@ impl Ledger {
             hot.row.writes += 1;
         }
         self.finish_open(key, id, SendResult::cancelled(), writer, unsaid)
-    }
-
-    /// Makes a grant that begins and ends in this transaction.
-    pub(crate) fn grant(&mut self, key: SessionKey) -> Writer {
-        let epoch = self.hot.get_mut(&key).map_or(0, |hot| {
-            hot.row.epoch += 1;
-            hot.row.epoch
-        });
-        Writer {
-            epoch,
-            boot: self.boot,
-        }
     }
 
     /// Makes a send final and writes its step.
