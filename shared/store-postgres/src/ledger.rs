@@ -22,7 +22,6 @@ use sqlx::postgres::PgRow;
 use crate::retry::{Fault, sql};
 use crate::rows::{Fields, key_columns, send_columns};
 
-pub(crate) use end::Writer;
 pub(crate) use hot::Hot;
 pub(crate) use outside::{NewItem, Told};
 use write::{CallKey, ItemRow};

@@ -2,7 +2,6 @@
 
 use mainspring_shared::id::SessionKey;
 use mainspring_shared::message::NewMessage;
-use mainspring_shared::send::{SendRecord, SendStatus};
 use mainspring_shared::session::hot::{HotRow, SendState};
 use mainspring_shared::session::transition::{Change, Notify};
 
@@ -25,33 +24,8 @@ impl Ledger {
         self.commit_with(change, Vec::new())
     }
 
-    /// Takes over a change that comes from nobody who runs the send. Where it ends one that had begun, the
-    /// calls that it left open are ended and answered, its input becomes a message if nothing of the send is
-    /// in the transcript yet, and what a call of a dead worker cost is entered. The last messages have to be
-    /// read.
-    pub(crate) fn settle(&mut self, change: Change) -> Notify {
-        let key = change.hot.key;
-        let ended = change.send.filter(|_| change.end.is_some());
-        let Some(id) = ended.map(|send| send.id) else {
-            return self.commit(change);
-        };
-        let place = (key.tenant, id);
-        let has_begun = |send: &&mut SendRecord| send.status != SendStatus::Queued;
-        let Some(send) = self.sends.get_mut(&place).filter(has_begun) else {
-            return self.commit(change);
-        };
-        let paid = send.pay_for_the_dead();
-        let input = NewMessage::user(send.words().to_vec(), 0);
-        self.writes.paid.extend(paid.map(|row| (key, id, row)));
-        let mut messages = self.end_calls(key, id);
-        if self.last.get(&key).is_none_or(|last| last.send != id) {
-            messages.push(input);
-        }
-        self.commit_with(change, messages)
-    }
-
     /// Takes over a change with the messages that belong to its step.
-    fn commit_with(&mut self, change: Change, messages: Vec<NewMessage>) -> Notify {
+    pub(super) fn commit_with(&mut self, change: Change, messages: Vec<NewMessage>) -> Notify {
         let key = change.hot.key;
         let first_seq = change.hot.next_seq;
         let change = change.with_messages(messages.len() as u32);

@@ -75,16 +75,4 @@ impl Hot {
         self.row.next_position += 1;
         place
     }
-
-    pub(super) fn take_step(&mut self) -> i64 {
-        let n = self.row.next_step;
-        self.row.next_step += 1;
-        n
-    }
-
-    pub(super) fn take_seq(&mut self) -> i64 {
-        let seq = self.row.next_seq;
-        self.row.next_seq += 1;
-        seq
-    }
 }
