@@ -6,6 +6,7 @@ use mainspring_shared::agent::OnBusy;
 use mainspring_shared::id::{BootId, SendId, SessionKey};
 use mainspring_shared::inbox::{Fate, InboxItem, ItemKind};
 use mainspring_shared::session::Lifecycle;
+use mainspring_shared::session::transition::Notify;
 use mainspring_shared::store::{DeliverItem, DeliverOutcome, Error, IdempotencyKey, Result};
 use mainspring_shared::time::Timestamp;
 use sqlx::{Connection, PgConnection};
@@ -14,7 +15,7 @@ use uuid::Uuid;
 use crate::accept::{Known, lookup};
 use crate::columns::text;
 use crate::group::{Group, Unheard, drive};
-use crate::ledger::{Ledger, NewItem, Told};
+use crate::ledger::{Ledger, NewItem};
 use crate::retry::{Fault, Pool, sql};
 use crate::rows::{Fields, key_columns};
 
@@ -146,7 +147,7 @@ impl DeliverState {
             && let Some(known) = self.stored.get(&name)
             && let Some(send_id) = known.send_id
         {
-            return accepted(send_id, known.clone(), ledger.told_before(item.key));
+            return accepted(send_id, known.clone(), ledger.notified_before(item.key));
         }
         if let Some(outcome) = self.known(index, item) {
             return outcome;
@@ -189,7 +190,7 @@ impl DeliverState {
         if let Some(known) = self.stored.get(&name)
             && let Some(send_id) = known.send_id
         {
-            return accepted(send_id, known.clone(), Told::default());
+            return accepted(send_id, known.clone(), Notify::default());
         }
         let known = self.stored.get(&name);
         if let Some(known) = known.filter(|known| known.kind == item.kind) {
@@ -223,26 +224,26 @@ impl DeliverState {
             self.stored.insert(name, stored.clone());
             return DeliverOutcome::Kept(Box::new(stored));
         };
-        let (stored, told) = if item.mode == OnBusy::Coalesce {
+        let (stored, notify) = if item.mode == OnBusy::Coalesce {
             ledger.join(item.key, send_id, &item.content);
             let stored = ledger.store_item(item.key, new, Fate::Delivered);
-            (stored, Told::default())
+            (stored, Notify::default())
         } else {
             *pending += 1;
             let stored = ledger.store_item(item.key, new, Fate::Pending);
             (stored, ledger.tell_of_item(item.key, item.mode))
         };
         self.stored.insert(name, stored.clone());
-        accepted(send_id, stored, told)
+        accepted(send_id, stored, notify)
     }
 }
 
-fn accepted(send_id: SendId, item: InboxItem, told: Told) -> DeliverOutcome {
+fn accepted(send_id: SendId, item: InboxItem, notify: Notify) -> DeliverOutcome {
     DeliverOutcome::Accepted {
         send_id,
         item: Box::new(item),
-        enqueue: told.enqueue,
-        owner: told.owner,
+        enqueue: notify.ready,
+        owner: notify.owner,
     }
 }
 

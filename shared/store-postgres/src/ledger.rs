@@ -23,7 +23,7 @@ use crate::retry::{Fault, sql};
 use crate::rows::{Fields, key_columns, send_columns};
 
 pub(crate) use hot::Hot;
-pub(crate) use outside::{NewItem, Told};
+pub(crate) use outside::NewItem;
 use write::{CallKey, ItemRow};
 
 /// A round of a send.

@@ -5,19 +5,12 @@ use mainspring_shared::id::{BootId, SendId, SessionKey};
 use mainspring_shared::inbox::{Fate, InboxItem, ItemKind};
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::send::{SendRecord, SendStatus, WaitingOn};
-use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_INTERRUPT, SIGNAL_RESULT};
-use mainspring_shared::store::ReadySession;
+use mainspring_shared::session::transition::{self, Notify};
+use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_INTERRUPT};
 use mainspring_shared::tool::{CallRecord, CallResult, interrupted_call};
 
 use super::write::ItemRow;
 use super::{Hot, Ledger, RoundKey};
-
-/// Who is to hear of a change: the queue, or this boot by a signal.
-#[derive(Debug, Default)]
-pub(crate) struct Told {
-    pub(crate) enqueue: Option<ReadySession>,
-    pub(crate) owner: Option<BootId>,
-}
 
 /// An inbox item before it has its place.
 pub(crate) struct NewItem {
@@ -62,34 +55,39 @@ impl Ledger {
         calls.find(|call| call.call_id == call_id)
     }
 
-    /// Changes a call of a round that was read, and tells its send.
-    pub(crate) fn change_call(
+    /// Changes a call of a round that was read, because someone outside answered it. Its send may go on once
+    /// no call of the round waits; the heads have to be read.
+    pub(crate) fn answer_call(
         &mut self,
         key: SessionKey,
         round: RoundKey,
         call_id: &str,
         change: impl FnOnce(&mut CallRecord),
-    ) -> Told {
-        let calls = self.rounds.get_mut(&round);
-        let call = calls.and_then(|calls| calls.iter_mut().find(|c| c.call_id == call_id));
-        let Some(call) = call else {
-            return Told::default();
+    ) -> Notify {
+        let head = self.head(key);
+        let Some((hot, calls)) = self.hot.get(&key).zip(self.rounds.get_mut(&round)) else {
+            return Notify::default();
+        };
+        let Some(call) = calls.iter_mut().find(|call| call.call_id == call_id) else {
+            return Notify::default();
         };
         change(call);
         self.writes.settled.insert((round, call.place));
-        self.tell_of_result(key, round)
+        let round_waits = calls.iter().any(|call| call.waits_on.is_some());
+        let change = transition::answer(&hot.row, head.as_ref(), round.send, round_waits, self.now);
+        self.commit(change)
     }
 
-    /// Gives a call of a round that was read its result, and tells its send.
+    /// Gives a call of a round that was read its result, as [`Ledger::answer_call`] does.
     pub(crate) fn settle_call(
         &mut self,
         key: SessionKey,
         round: RoundKey,
         call_id: &str,
         result: CallResult,
-    ) -> Told {
+    ) -> Notify {
         let now = self.now;
-        self.change_call(key, round, call_id, |call| settle(call, result, now))
+        self.answer_call(key, round, call_id, |call| settle(call, result, now))
     }
 
     /// Gives those calls of a round that are meant this result.
@@ -104,31 +102,6 @@ impl Ledger {
             settle(call, result.clone(), self.now);
             self.writes.settled.insert((round, call.place));
         }
-    }
-
-    /// Tells the session's send, if the round is its own: a running one by a signal, a waiting one
-    /// by going on once none of the round's calls waits any more.
-    fn tell_of_result(&mut self, key: SessionKey, round: RoundKey) -> Told {
-        let active = self.active(key).filter(|send| send.id == round.send);
-        let Some((status, on)) = active.map(|send| (send.status, send.waiting_on)) else {
-            return Told::default();
-        };
-        let owner = self.raise(key, SIGNAL_RESULT);
-        if status == SendStatus::Running {
-            return Told {
-                enqueue: None,
-                owner,
-            };
-        }
-        let for_calls = matches!(
-            on,
-            Some(WaitingOn::Tool | WaitingOn::Human | WaitingOn::Agent | WaitingOn::Run)
-        );
-        let mut calls = self.rounds.get(&round).into_iter().flatten();
-        if for_calls && calls.all(|call| call.waits_on.is_none()) {
-            return self.wake(key, round.send);
-        }
-        Told::default()
     }
 
     /// Stores an item at the next place of a session.
@@ -156,7 +129,7 @@ impl Ledger {
     /// Tells the session's send of a pending item: a running one by a signal, one that waits for a
     /// time by going on. To interrupt, the calls that others are waited for end, too; for that the
     /// last messages have to be read.
-    pub(crate) fn tell_of_item(&mut self, key: SessionKey, mode: OnBusy) -> Told {
+    pub(crate) fn tell_of_item(&mut self, key: SessionKey, mode: OnBusy) -> Notify {
         let interrupts = mode == OnBusy::Interrupt;
         let signals = if interrupts {
             SIGNAL_INBOX | SIGNAL_INTERRUPT
@@ -165,19 +138,16 @@ impl Ledger {
         };
         let owner = self.raise(key, signals);
         let Some(active) = self.active(key) else {
-            return Told::default();
+            return Notify::default();
         };
         let id = active.id;
         match active.waiting_on {
-            None => Told {
-                enqueue: None,
-                owner,
-            },
+            None => Notify { ready: None, owner },
             Some(WaitingOn::Retry | WaitingOn::Timer) => self.wake(key, id),
-            Some(WaitingOn::Recovery) => Told::default(),
+            Some(WaitingOn::Recovery) => Notify::default(),
             Some(WaitingOn::Tool | WaitingOn::Human | WaitingOn::Agent | WaitingOn::Run) => {
                 if !interrupts {
-                    return Told::default();
+                    return Notify::default();
                 }
                 let last = self.last.get(&key);
                 if let Some(last) = last.filter(|last| last.asks && last.send == id) {
@@ -198,28 +168,28 @@ impl Ledger {
     }
 
     /// Lets the send that waits go on: it has to be enqueued.
-    pub(crate) fn wake(&mut self, key: SessionKey, id: SendId) -> Told {
+    pub(crate) fn wake(&mut self, key: SessionKey, id: SendId) -> Notify {
         let now = self.now;
         self.change(key.tenant, id, |send| send.alarm_at = send.deadline_at);
         let enqueue = self.hot.get_mut(&key).and_then(|hot| {
             hot.row.ready_since = Some(now);
             hot.row.ready()
         });
-        Told {
-            enqueue,
+        Notify {
+            ready: enqueue,
             owner: None,
         }
     }
 
-    /// Who would have been told of a change that was made before: the boot that holds the session, or
+    /// Who would have been notified of a change that was made before: the boot that holds the session, or
     /// else the queue.
-    pub(crate) fn told_before(&self, key: SessionKey) -> Told {
-        let Some(hot) = self.hot.get(&key) else {
-            return Told::default();
+    pub(crate) fn notified_before(&self, key: SessionKey) -> Notify {
+        let Some(row) = self.row(key) else {
+            return Notify::default();
         };
-        Told {
-            enqueue: hot.row.ready().filter(|_| hot.row.owner.is_none()),
-            owner: hot.row.owner,
+        Notify {
+            ready: row.ready().filter(|_| row.owner.is_none()),
+            owner: row.owner,
         }
     }
 }

@@ -6,6 +6,7 @@ use mainspring_shared::agent::{OnBusy, SendOptions};
 use mainspring_shared::id::{BootId, RunKey, SendId, SessionKey, TenantId};
 use mainspring_shared::inbox::{Fate, ItemKind};
 use mainspring_shared::session::Lifecycle;
+use mainspring_shared::session::transition::Notify;
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, ReadySession, Result, RunReport, Target,
     WebhookNews, passes_bound,
@@ -18,7 +19,7 @@ use crate::accept::Accept;
 use crate::calls::Home;
 use crate::columns::{json, text};
 use crate::group::Group;
-use crate::ledger::{Hot, Ledger, NewItem, Told, locked_out, now};
+use crate::ledger::{Hot, Ledger, NewItem, locked_out, now};
 use crate::retry::{Attempts, Fault, Pool, Verdict, sql};
 use crate::rows::{Fields, key_columns, send_columns};
 use crate::webhooks;
@@ -139,7 +140,7 @@ impl Advance<'_> {
                     enqueue, notify, ..
                 } = &mut outcomes[index]
                 {
-                    enqueue.extend(heard.enqueue);
+                    enqueue.extend(heard.ready);
                     *notify = heard.owner.map(|owner| (report.session, owner));
                 }
             }
@@ -448,7 +449,7 @@ impl Advance<'_> {
         connection: &mut PgConnection,
         now: Timestamp,
         report: &RunReport,
-    ) -> std::result::Result<Told, Fault> {
+    ) -> std::result::Result<Notify, Fault> {
         let key = report.session;
         let home = match &report.call {
             Some((call_id, _)) => self.home(connection, report, call_id).await?,
@@ -457,20 +458,20 @@ impl Advance<'_> {
         let mut ledger = Ledger::lock(connection, Some(now), self.boot, [key]).await?;
         let lives = ledger.hot.get(&key);
         if lives.is_none_or(|hot| hot.row.lifecycle == Lifecycle::Deleted) {
-            return Ok(Told::default());
+            return Ok(Notify::default());
         }
         ledger.read_heads(connection).await?;
         if let Some((home, (call_id, result))) = home.zip(report.call.as_ref()) {
             ledger.read_rounds(connection, [home.round]).await?;
             let call = ledger.call(home.round, call_id);
             if call.is_some_and(|call| call.result.is_none()) {
-                let told = ledger.settle_call(key, home.round, call_id, result.clone());
+                let notify = ledger.settle_call(key, home.round, call_id, result.clone());
                 ledger.write(connection).await?;
-                return Ok(told);
+                return Ok(notify);
             }
         }
         let Some(words) = &report.words else {
-            return Ok(Told::default());
+            return Ok(Notify::default());
         };
         let busy = ledger.absorbing(key).map(|send| send.id);
         if busy.is_some() || !words.wake {
@@ -482,9 +483,9 @@ impl Advance<'_> {
                 content: words.content.clone(),
             };
             ledger.store_item(key, item, Fate::Pending);
-            let told = ledger.tell_of_item(key, OnBusy::Steer);
+            let notify = ledger.tell_of_item(key, OnBusy::Steer);
             ledger.write(connection).await?;
-            return Ok(told);
+            return Ok(notify);
         }
         let send = AcceptSend {
             id: words.send,
@@ -501,9 +502,8 @@ impl Advance<'_> {
             keeper: None,
         };
         let outcomes = self.accept(connection, now, &[&send]).await?;
-        let enqueue = outcomes.into_iter().find_map(ready_of);
-        Ok(Told {
-            enqueue,
+        Ok(Notify {
+            ready: outcomes.into_iter().find_map(ready_of),
             owner: None,
         })
     }
