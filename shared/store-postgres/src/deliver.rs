@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use mainspring_shared::agent::OnBusy;
 use mainspring_shared::id::{BootId, SendId, SessionKey};
-use mainspring_shared::inbox::{Fate, InboxItem, ItemKind};
+use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::session::Lifecycle;
-use mainspring_shared::session::transition::Notify;
+use mainspring_shared::session::transition::{self, Delivery, DeliveryFacts, Notify};
 use mainspring_shared::store::{DeliverItem, DeliverOutcome, Error, IdempotencyKey, Result};
 use mainspring_shared::time::Timestamp;
 use sqlx::{Connection, PgConnection};
@@ -196,45 +196,40 @@ impl DeliverState {
         if let Some(known) = known.filter(|known| known.kind == item.kind) {
             return DeliverOutcome::Kept(Box::new(known.clone()));
         }
-        let pending = self.pending.entry(item.key).or_default();
-        if *pending >= item.items_max {
-            return DeliverOutcome::Full;
-        }
-        let send = match item.mode {
-            OnBusy::Coalesce => ledger.last_queued(item.key),
-            OnBusy::Steer | OnBusy::Interrupt => ledger.absorbing(item.key),
-            // These make sends, never items.
-            OnBusy::Enqueue | OnBusy::Reject => None,
+        let Some(row) = ledger.row(item.key) else {
+            return DeliverOutcome::NotFound;
         };
-        let send_id = send.map(|send| send.id);
-        if send_id.is_none() && item.kind == ItemKind::Message {
-            return DeliverOutcome::Idle;
-        }
+        let pending = self.pending.entry(item.key).or_default();
+        let head = ledger.head(item.key);
+        let facts = DeliveryFacts {
+            head: head.as_ref(),
+            last_queued: ledger.last_queued(item.key),
+            pending_items: *pending,
+        };
+        let (mode, kind) = (item.mode, item.kind);
+        let decided = transition::deliver(row, facts, mode, kind, item.items_max, ledger.now);
         let new = NewItem {
             id: name.1.clone(),
-            kind: item.kind,
-            mode: item.mode,
-            send_id,
+            kind,
+            mode,
             content: item.content.clone(),
         };
-        let Some(send_id) = send_id else {
-            *pending += 1;
-            let stored = ledger.store_item(item.key, new, Fate::Pending);
-            ledger.tell_of_item(item.key, item.mode);
-            self.stored.insert(name, stored.clone());
-            return DeliverOutcome::Kept(Box::new(stored));
-        };
-        let (stored, notify) = if item.mode == OnBusy::Coalesce {
-            ledger.join(item.key, send_id, &item.content);
-            let stored = ledger.store_item(item.key, new, Fate::Delivered);
-            (stored, Notify::default())
-        } else {
-            *pending += 1;
-            let stored = ledger.store_item(item.key, new, Fate::Pending);
-            (stored, ledger.tell_of_item(item.key, item.mode))
+        let (send, (stored, notify)) = match decided {
+            Delivery::Full => return DeliverOutcome::Full,
+            Delivery::Idle => return DeliverOutcome::Idle,
+            Delivery::Joined { change, n, send } => {
+                (Some(send), ledger.join_item(new, change, n, send))
+            }
+            Delivery::Stored(what) => {
+                *pending += 1;
+                (what.send, ledger.store_item(item.key, new, what))
+            }
         };
         self.stored.insert(name, stored.clone());
-        accepted(send_id, stored, notify)
+        match send {
+            Some(send) => accepted(send, stored, notify),
+            None => DeliverOutcome::Kept(Box::new(stored)),
+        }
     }
 }
 

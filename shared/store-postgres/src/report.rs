@@ -1,11 +1,9 @@
 //! Telling parents how their children ended.
 
-use mainspring_shared::agent::OnBusy;
 use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey, TenantId};
-use mainspring_shared::inbox::{Fate, ItemKind};
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::Lifecycle;
-use mainspring_shared::session::transition::Notify;
+use mainspring_shared::session::transition::AtRest;
 use mainspring_shared::store::{ReportOutcome, Result};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::{child_item, child_result};
@@ -13,7 +11,7 @@ use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
-use crate::ledger::{Ledger, NewItem, RoundKey, locked_out};
+use crate::ledger::{Ledger, RoundKey, locked_out};
 use crate::pieces::{Piece, Pieces};
 use crate::retry::{Attempts, Fault, Pool, Verdict, sql};
 use crate::rows::{Fields, send_columns};
@@ -195,7 +193,8 @@ fn tell_parent(ledger: &mut Ledger, due: &Due) -> Option<ReportOutcome> {
     let notify = if is_open {
         ledger.settle_call(parent, round, call_id, child_result(&due.send))
     } else {
-        bring(ledger, parent, &due.send, call_id)
+        let (id, content) = child_item(&due.send, call_id);
+        ledger.report(parent, id, content, AtRest::Keep)?
     };
     Some(ReportOutcome {
         send_id: due.send.id,
@@ -203,18 +202,4 @@ fn tell_parent(ledger: &mut Ledger, due: &Due) -> Option<ReportOutcome> {
         enqueue: notify.ready,
         owner: notify.owner,
     })
-}
-
-/// The call was settled before: the news come as an inbox item.
-fn bring(ledger: &mut Ledger, parent: SessionKey, send: &SendRecord, call_id: &str) -> Notify {
-    let (id, content) = child_item(send, call_id);
-    let item = NewItem {
-        id,
-        kind: ItemKind::Child,
-        mode: OnBusy::Steer,
-        send_id: ledger.absorbing(parent).map(|send| send.id),
-        content,
-    };
-    ledger.store_item(parent, item, Fate::Pending);
-    ledger.tell_of_item(parent, OnBusy::Steer)
 }

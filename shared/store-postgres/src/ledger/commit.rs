@@ -15,7 +15,9 @@ impl Ledger {
 
     /// The head of a locked session; the heads have to be read.
     pub(crate) fn head(&self, key: SessionKey) -> Option<SendState> {
-        self.absorbing(key).map(SendState::of)
+        let heads = self.heads.get(&key)?;
+        let head = self.sends.get(&(key.tenant, heads.first));
+        head.map(SendState::of)
     }
 
     /// Takes over a change of a locked session, to be written with everything else. Returns who is to be

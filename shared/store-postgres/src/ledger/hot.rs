@@ -68,11 +68,4 @@ impl Hot {
             _ => 0,
         }
     }
-
-    /// Draws the next place, for a send or for an inbox item.
-    pub(crate) fn take_place(&mut self) -> i64 {
-        let place = self.row.next_position;
-        self.row.next_position += 1;
-        place
-    }
 }

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use mainspring_shared::agent::{OnBusy, SendOptions};
+use mainspring_shared::agent::SendOptions;
 use mainspring_shared::id::{BootId, RunKey, SendId, SessionKey, TenantId};
-use mainspring_shared::inbox::{Fate, ItemKind};
 use mainspring_shared::session::Lifecycle;
-use mainspring_shared::session::transition::Notify;
+use mainspring_shared::session::transition::{AtRest, Notify};
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, ReadySession, Result, RunReport, Target,
     WebhookNews, passes_bound,
@@ -19,7 +18,7 @@ use crate::accept::Accept;
 use crate::calls::Home;
 use crate::columns::{json, text};
 use crate::group::Group;
-use crate::ledger::{Hot, Ledger, NewItem, locked_out, now};
+use crate::ledger::{Hot, Ledger, locked_out, now};
 use crate::retry::{Attempts, Fault, Pool, Verdict, sql};
 use crate::rows::{Fields, key_columns, send_columns};
 use crate::webhooks;
@@ -473,17 +472,13 @@ impl Advance<'_> {
         let Some(words) = &report.words else {
             return Ok(Notify::default());
         };
-        let busy = ledger.absorbing(key).map(|send| send.id);
-        if busy.is_some() || !words.wake {
-            let item = NewItem {
-                id: words.item_id.clone(),
-                kind: ItemKind::Child,
-                mode: OnBusy::Steer,
-                send_id: busy,
-                content: words.content.clone(),
-            };
-            ledger.store_item(key, item, Fate::Pending);
-            let notify = ledger.tell_of_item(key, OnBusy::Steer);
+        let at_rest = if words.wake {
+            AtRest::Send
+        } else {
+            AtRest::Keep
+        };
+        let (id, content) = (words.item_id.clone(), words.content.clone());
+        if let Some(notify) = ledger.report(key, id, content, at_rest) {
             ledger.write(connection).await?;
             return Ok(notify);
         }
