@@ -1,5 +1,5 @@
-//! Transactions that decide over several rows of a session: under the locks of the hot rows, the
-//! rows are read, changed here, and written back.
+//! Transactions over several rows of a session: under the locks of the hot rows, the rows are read, the
+//! session machine decides, and what it changed is written back.
 
 mod commit;
 mod end;
@@ -87,7 +87,7 @@ struct Writes {
     joined: BTreeSet<(TenantId, SendId)>,
     /// Calls that changed.
     settled: BTreeSet<CallKey>,
-    /// Final steps.
+    /// Final steps: what goes through here appends no others.
     steps: Vec<(SessionKey, Step)>,
     messages: Vec<(SessionKey, Message)>,
     /// What calls cost whose workers died, on sends that end.
@@ -198,7 +198,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Until when the lease of a session's owner goes on; none where it has no owner or he is dead. The
+    /// Until when the lease of a session's owner goes on; none where nobody owns it or the owner is dead. The
     /// owners have to be read.
     pub(crate) fn lease_until(&self, key: SessionKey) -> Option<Timestamp> {
         let owner = self.row(key)?.owner?;
