@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use mainspring_shared::agent::{OnBusy, SendOptions};
+use mainspring_shared::agent::SendOptions;
 use mainspring_shared::id::{BootId, RunKey, SendId, SessionKey, TenantId};
-use mainspring_shared::inbox::{Fate, ItemKind};
 use mainspring_shared::session::Lifecycle;
+use mainspring_shared::session::transition::{AtRest, Notify};
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, ReadySession, Result, RunReport, Target,
     WebhookNews, passes_bound,
@@ -18,7 +18,7 @@ use crate::accept::Accept;
 use crate::calls::Home;
 use crate::columns::{json, text};
 use crate::group::Group;
-use crate::ledger::{Hot, Ledger, NewItem, Told, locked_out, now};
+use crate::ledger::{Hot, Ledger, locked_out, now};
 use crate::retry::{Attempts, Fault, Pool, Verdict, sql};
 use crate::rows::{Fields, key_columns, send_columns};
 use crate::webhooks;
@@ -144,7 +144,7 @@ impl Advance<'_> {
                     enqueue, notify, ..
                 } = &mut outcomes[index]
                 {
-                    enqueue.extend(heard.enqueue);
+                    enqueue.extend(heard.ready);
                     *notify = heard.owner.map(|owner| (report.session, owner));
                 }
             }
@@ -180,8 +180,10 @@ impl Advance<'_> {
             .iter()
             .map(|row| Hot::read(&mut Fields::new(row, "session_hot")));
         let hot: Vec<Hot> = hot.collect::<Result<_>>()?;
-        let open = hot.iter().filter(|hot| hot.lifecycle == Lifecycle::Open);
-        let open: BTreeSet<SessionKey> = open.map(|hot| hot.key).collect();
+        let open = hot
+            .iter()
+            .filter(|hot| hot.row.lifecycle == Lifecycle::Open);
+        let open: BTreeSet<SessionKey> = open.map(|hot| hot.row.key).collect();
         let is_gone = |n: &usize| existing(&self.items[*n]).any(|key| !open.contains(&key));
         let gone = taken.into_iter().filter(is_gone);
         nothing.extend(gone.map(|n| (n, AdvanceOutcome::Lost)));
@@ -461,7 +463,7 @@ impl Advance<'_> {
         connection: &mut PgConnection,
         now: Timestamp,
         report: &RunReport,
-    ) -> std::result::Result<Told, Fault> {
+    ) -> std::result::Result<Notify, Fault> {
         let key = report.session;
         let home = match &report.call {
             Some((call_id, _)) => self.home(connection, report, call_id).await?,
@@ -469,35 +471,31 @@ impl Advance<'_> {
         };
         let mut ledger = Ledger::lock(connection, Some(now), self.boot, [key]).await?;
         let lives = ledger.hot.get(&key);
-        if lives.is_none_or(|hot| hot.lifecycle == Lifecycle::Deleted) {
-            return Ok(Told::default());
+        if lives.is_none_or(|hot| hot.row.lifecycle == Lifecycle::Deleted) {
+            return Ok(Notify::default());
         }
         ledger.read_heads(connection).await?;
         if let Some((home, (call_id, result))) = home.zip(report.call.as_ref()) {
             ledger.read_rounds(connection, [home.round]).await?;
             let call = ledger.call(home.round, call_id);
             if call.is_some_and(|call| call.result.is_none()) {
-                let told = ledger.settle_call(key, home.round, call_id, result.clone());
+                let notify = ledger.settle_call(key, home.round, call_id, result.clone());
                 ledger.write(connection).await?;
-                return Ok(told);
+                return Ok(notify);
             }
         }
         let Some(words) = &report.words else {
-            return Ok(Told::default());
+            return Ok(Notify::default());
         };
-        let busy = ledger.absorbing(key).map(|send| send.id);
-        if busy.is_some() || !words.wake {
-            let item = NewItem {
-                id: words.item_id.clone(),
-                kind: ItemKind::Child,
-                mode: OnBusy::Steer,
-                send_id: busy,
-                content: words.content.clone(),
-            };
-            ledger.store_item(key, item, Fate::Pending);
-            let told = ledger.tell_of_item(key, OnBusy::Steer);
+        let at_rest = if words.wake {
+            AtRest::Send
+        } else {
+            AtRest::Keep
+        };
+        let (id, content) = (words.item_id.clone(), words.content.clone());
+        if let Some(notify) = ledger.report(key, id, content, at_rest) {
             ledger.write(connection).await?;
-            return Ok(told);
+            return Ok(notify);
         }
         let send = AcceptSend {
             id: words.send,
@@ -514,9 +512,8 @@ impl Advance<'_> {
             keeper: None,
         };
         let outcomes = self.accept(connection, now, &[&send]).await?;
-        let enqueue = outcomes.into_iter().find_map(ready_of);
-        Ok(Told {
-            enqueue,
+        Ok(Notify {
+            ready: outcomes.into_iter().find_map(ready_of),
             owner: None,
         })
     }
