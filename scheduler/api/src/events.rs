@@ -19,6 +19,7 @@ use utoipa_axum::routes;
 use super::gate::Admission;
 use super::problem::Problem;
 use crate::extract::{FromText, LastEventId, Query, SendPath, SessionPath, parameter, text};
+use crate::openapi::form;
 use crate::router::Api;
 
 const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
@@ -96,8 +97,9 @@ pub(super) async fn of_session(
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct EventsQuery {
+    /// Only events after the one with this id.
     #[serde(default, deserialize_with = "text")]
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<form::EventId>, inline)]
     after: Option<EventId>,
 }
 

@@ -36,10 +36,10 @@ use crate::router::Api;
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ExportQuery {
-    /// Whether it has the content of pictures, files and long outputs, as by default. Without it, an import
-    /// finds what the other server has stored itself.
+    /// Whether it has the content of pictures, files and long outputs. Without it, an import finds what the
+    /// other server has stored itself.
     #[serde(default, deserialize_with = "text")]
-    #[param(value_type = Option<bool>)]
+    #[param(default = true)]
     blobs: Option<bool>,
 }
 

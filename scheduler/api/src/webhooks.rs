@@ -24,6 +24,7 @@ use utoipa_axum::routes;
 
 use crate::access::{Caller, no_tenant};
 use crate::extract::{Json, JsonBody, Key, Limit, NoQuery, Nothing, Query, cursor};
+use crate::openapi::form;
 use crate::problem::Problem;
 use crate::respond::{self, Begin, List};
 use crate::router::Api;
@@ -319,11 +320,13 @@ fn answer_created(record: WebhookRecord, secret: Option<&SigningKey>) -> Result<
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct WebhooksQuery {
+    /// Maximum number of items on the page.
     #[serde(default)]
-    #[param(value_type = u32)]
+    #[param(inline)]
     limit: Limit,
+    /// The `next_cursor` of the page before.
     #[serde(default, deserialize_with = "cursor")]
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<form::WebhookId>, inline)]
     cursor: Option<WebhookId>,
 }
 
