@@ -236,7 +236,7 @@ impl Exporting {
     /// Reads a blob whole: its content is compared with its hash before any of it goes out. What is gone or
     /// damaged is left out, as models are shown it.
     async fn read_blob(&self, sha256: BlobHash) -> Result<Option<Outgoing>, Failed> {
-        let (blobs, tenant) = (&self.app.blobs, self.key.tenant);
+        let (blobs, tenant) = (&self.app.outside.blobs, self.key.tenant);
         let Some(record) = blobs.find(tenant, sha256).await? else {
             return Ok(None);
         };

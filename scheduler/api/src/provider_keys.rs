@@ -185,6 +185,7 @@ pub(super) async fn set(
     }
     let entropy = app.entropy.as_ref();
     let sealed = app
+        .outside
         .webhooks
         .seal_provider_key(entropy, tenant, &provider, &body.key)?;
     let item = SetProviderKey {

@@ -187,7 +187,7 @@ impl Reader {
         };
         tokio::select! {
             biased;
-            () = self.app.lifecycle.stopping() => self.ended = true,
+            () = self.app.process.lifecycle.stopping() => self.ended = true,
             () = self.watcher.woken() => self.at.unread = true,
             notice = live => match notice {
                 Some(Notice::Payload(payload)) => self.buffer(&payload),
@@ -217,7 +217,7 @@ impl Reader {
                 tokio::select! {
                     biased;
                     () = self.app.clock.sleep(RETRY) => {}
-                    () = self.app.lifecycle.stopping() => self.ended = true,
+                    () = self.app.process.lifecycle.stopping() => self.ended = true,
                 }
             }
         }

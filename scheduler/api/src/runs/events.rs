@@ -106,7 +106,7 @@ impl RunReader {
                         tokio::select! {
                             biased;
                             () = self.app.clock.sleep(RETRY) => {}
-                            () = self.app.lifecycle.stopping() => self.over = true,
+                            () = self.app.process.lifecycle.stopping() => self.over = true,
                         }
                     }
                 }
@@ -115,7 +115,7 @@ impl RunReader {
             let rest = self.next_beat.saturating_sub(self.app.clock.monotonic());
             tokio::select! {
                 biased;
-                () = self.app.lifecycle.stopping() => self.over = true,
+                () = self.app.process.lifecycle.stopping() => self.over = true,
                 () = self.watcher.woken() => self.unread = true,
                 () = self.app.clock.sleep(rest) => {
                     self.next_beat = self.app.clock.monotonic() + self.app.config.heartbeat;
