@@ -14,8 +14,8 @@ use mainspring_shared::store::{
 use mainspring_shared::tool::CallResult;
 
 use crate::hook::Moment;
+use crate::patience::Unwritten;
 use crate::send::hold::Inbox;
-use crate::send::persist::Unwritten;
 use crate::send::run::{Left, Run};
 use crate::send::settle;
 use crate::send::unsaid::Unsaid;
