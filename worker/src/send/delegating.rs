@@ -50,6 +50,7 @@ impl Run<'_> {
                 | Effect::RecallTodo
                 | Effect::Remember
                 | Effect::PassTurn
+                | Effect::AskPerson
                 | Effect::ReadSkills
                 | Effect::ReadBack => {}
             }
