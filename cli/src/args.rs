@@ -303,7 +303,7 @@ pub(crate) struct SchedulesArgs {
     #[arg(long, value_name = "POLICY", value_parser = ["create", "verify"])]
     pub(crate) migrate: Option<String>,
     /// Interval between sweeps for sessions that no worker has claimed
-    /// [env: MAINSPRING_SWEEP_INTERVAL] [default: 1s]
+    /// [env: MAINSPRING_SWEEP_INTERVAL] [default: 500ms]
     #[arg(long, value_name = "DURATION")]
     pub(crate) sweep_interval: Option<String>,
 }
@@ -364,7 +364,7 @@ pub(crate) struct ProcessArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
     /// How long a process owns its sessions without renewing its lease
-    /// [env: MAINSPRING_LEASE_TTL] [default: 10s]
+    /// [env: MAINSPRING_LEASE_TTL] [default: 4s]
     #[arg(long, value_name = "DURATION")]
     pub(crate) lease_ttl: Option<String>,
     /// Log filter; logs go to stderr [env: MAINSPRING_LOG] [default: info]

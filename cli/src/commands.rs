@@ -103,7 +103,7 @@ pub(crate) fn run(
         Command::Tools { workers: false } => tools::run(format),
         Command::Tools { workers: true } => asking(lists::tools(format, Client::new(config)?)),
         Command::Config(ConfigCommand::Default) => output::raw(settings::MANUAL),
-        Command::Bench(args) => serving(bench::run(args)),
+        Command::Bench(args) => bench::run(args, format),
         Command::RunTools => asking(run_tools::run()),
         Command::Completions { shell } => completions::run(*shell),
     }

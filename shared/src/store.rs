@@ -19,6 +19,7 @@ mod contended;
 mod error;
 mod extractions;
 mod inspect;
+mod keys;
 mod leases;
 mod lists;
 mod memories;
@@ -66,6 +67,7 @@ pub use extractions::{
 pub use inspect::{
     Dump, DumpAside, DumpList, DumpRun, DumpSession, DumpSkill, Inspect, audit_in_pieces,
 };
+pub use keys::{CreateKeyOutcome, Keys, ListKeys, NewKey, RotateKey};
 pub use leases::{
     AppendOutcome, AppendRound, ClaimOutcome, ClaimSession, Claimed, CompleteOutcome, CompleteSend,
     Completed, Counters, Leases, Lost, ParkOutcome, ParkSend, ParkUntil, ReleaseSession, Resumed,
@@ -113,9 +115,8 @@ pub use tenant_erasures::{
     BeginErasureOutcome, COUNT_TENANT_ROWS, ROWS_ERASED_AT_ONCE, TenantErasures,
 };
 pub use tenants::{
-    CalledSeats, CreateKeyOutcome, CreateTenantOutcome, DeleteTenantOutcome, ListKeys, ListTenants,
-    NewKey, NewTenant, PLACE_KEPT_MS, RotateKey, TenantPatch, TenantUsage, TenantUsageQuery,
-    Tenants, UpdateTenantOutcome, frees_places,
+    CalledSeats, CreateTenantOutcome, DeleteTenantOutcome, ListTenants, NewTenant, PLACE_KEPT_MS,
+    TenantPatch, TenantUsage, TenantUsageQuery, Tenants, UpdateTenantOutcome, frees_places,
 };
 pub use timers::{
     ChangeTimer, ChangeTimerOutcome, CreateTimerOutcome, Fired, FiredRun, FiredSend,
@@ -134,9 +135,9 @@ pub use webhooks::{
 pub mod prelude {
     pub use super::{
         Agents as _, BlobRows as _, Boots as _, Calibrations as _, Calls as _, Extractions as _,
-        Leases as _, Lists as _, Memories as _, Money as _, Pauses as _, ProviderKeys as _,
-        Reads as _, Runs as _, Sends as _, Sessions as _, Skills as _, Sweeps as _,
-        TenantErasures as _, Tenants as _, Timers as _, Webhooks as _,
+        Keys as _, Leases as _, Lists as _, Memories as _, Money as _, Pauses as _,
+        ProviderKeys as _, Reads as _, Runs as _, Sends as _, Sessions as _, Skills as _,
+        Sweeps as _, TenantErasures as _, Tenants as _, Timers as _, Webhooks as _,
     };
 }
 
@@ -154,6 +155,7 @@ pub trait Store:
     + Calibrations
     + Calls
     + Extractions
+    + Keys
     + Leases
     + Lists
     + Memories
@@ -181,6 +183,7 @@ impl<T> Store for T where
         + Calibrations
         + Calls
         + Extractions
+        + Keys
         + Leases
         + Lists
         + Memories
@@ -219,6 +222,7 @@ macro_rules! store_methods {
         $crate::pauses_methods!($apply);
         $crate::provider_keys_methods!($apply);
         $crate::tenants_methods!($apply);
+        $crate::keys_methods!($apply);
         $crate::tenant_erasures_methods!($apply);
         $crate::webhooks_methods!($apply);
         $crate::sends_methods!($apply);

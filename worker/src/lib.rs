@@ -19,6 +19,7 @@ pub mod memory;
 mod metrics;
 mod money;
 mod partial_answer;
+mod patience;
 mod pauses;
 mod preview;
 pub mod replay;

@@ -20,6 +20,7 @@ use uuid::Uuid;
 
 use crate::Parts;
 use crate::boot::Boot;
+use crate::patience::Outage;
 
 /// Settlements of one transaction.
 const SETTLED_MAX: usize = 128;
@@ -275,6 +276,7 @@ pub(crate) async fn run(parts: Parts, mut unsettled: Unsettled, done: Cancellati
             batch.push(more);
         }
         let items: Vec<SettleMoney> = batch.iter().filter_map(|it| it.item).collect();
+        let mut outage = Outage::new(AGAIN_AFTER, AGAIN_AFTER);
         while !items.is_empty() {
             let Err(error) = parts.store.settle_money(items.clone()).await else {
                 break;
@@ -284,10 +286,8 @@ pub(crate) async fn run(parts: Parts, mut unsettled: Unsettled, done: Cancellati
                 break;
             }
             tracing::debug!(%error, "what calls cost was not entered; trying on");
-            tokio::select! {
-                biased;
-                () = done.cancelled() => return,
-                () = parts.clock.sleep(AGAIN_AFTER) => {}
+            if !outage.pause(&parts, done.cancelled()).await {
+                return;
             }
         }
         for waiting in batch.into_iter().filter_map(|it| it.done) {

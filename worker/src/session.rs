@@ -31,6 +31,7 @@ use crate::admit::{Control, Handed};
 use crate::boot::Life;
 use crate::cache::Cached;
 use crate::partial_answer::PartialAnswer;
+use crate::patience::Outage;
 use crate::send::{Left, Reach, Run, Turn, Unsaid};
 use crate::suspects::{Admitted, SUSPECT_FROM};
 use crate::writes::Began;
@@ -357,7 +358,7 @@ async fn unanswered(
 /// Gives back what this process holds, or may hold by a claim whose answer it never heard. Tries for
 /// as long as the life lasts: its renewals would keep a session that nobody here works on.
 async fn disown(kernel: &Kernel, key: SessionKey, token: LeaseToken, lost: Lost) {
-    let mut pause = Duration::from_millis(50);
+    let mut outage = Outage::default();
     // A life that ends gives everything back by itself.
     while let Some(life) = kernel.boot.current() {
         let lease = Lease {
@@ -374,8 +375,8 @@ async fn disown(kernel: &Kernel, key: SessionKey, token: LeaseToken, lost: Lost)
         {
             return;
         }
-        kernel.parts.clock.sleep(pause).await;
-        pause = (pause * 2).min(Duration::from_secs(1));
+        let forever = std::future::pending();
+        outage.pause(&kernel.parts, forever).await;
     }
 }
 

@@ -93,6 +93,8 @@ pub enum Effect {
     StartRun,
     /// Once the round's calls are over, end the send: the model has nothing to answer.
     PassTurn,
+    /// Read its arguments as a question to a person, which may say how long it waits and what holds then.
+    AskPerson,
     /// Offer it to each agent that has skills, which its calls read.
     ReadSkills,
     /// Offer it to each agent whose context shows less than the transcript, which its calls read.

@@ -78,11 +78,7 @@ pub(crate) struct Kernel {
     pub(crate) pauses: pauses::Known,
     pub(crate) money: Arc<Money>,
     pub(crate) running: Running,
-    /// One for each session that is worked on.
-    pub(crate) slots: Arc<Slots>,
     pub(crate) tasks: Tasks,
-    /// Sends from which entries are to be extracted.
-    pub(crate) ended: Ended,
     pub(crate) lifecycle: Lifecycle,
 }
 
@@ -97,11 +93,15 @@ pub(crate) struct Kept {
     pub(crate) suspects: Arc<Suspects>,
     /// Sessions whose folds are written while nothing of them is under way.
     pub(crate) resting: Resting,
+    /// Sends from which entries are to be extracted.
+    pub(crate) ended: Ended,
 }
 
 /// The tasks that sends run in.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Tasks {
+    /// One for each session that is worked on.
+    pub(crate) slots: Arc<Slots>,
     pub(crate) runs: TaskTracker,
     /// Cancelled when the last of them has ended.
     pub(crate) done: CancellationToken,
@@ -138,13 +138,16 @@ pub async fn run(mut parts: Parts, lifecycle: Lifecycle) -> store::Result<()> {
                 parts.config.crashes_max,
             )),
             resting: Resting::default(),
+            ended,
         },
         pauses: pauses::Known::default(),
         money,
         running: Running::default(),
-        slots,
-        tasks: Tasks::default(),
-        ended,
+        tasks: Tasks {
+            slots,
+            runs: TaskTracker::new(),
+            done: CancellationToken::new(),
+        },
         lifecycle,
         boot,
         parts,
@@ -234,7 +237,7 @@ async fn poll(kernel: Arc<Kernel>) {
             () = kernel.lifecycle.stopping() => return,
             () = parts.clock.sleep(parts.config.poll_interval) => {}
         }
-        let free = kernel.slots.free();
+        let free = kernel.tasks.slots.free();
         let held = kernel.pauses.now().holds_pool(&parts.config.pool);
         if parts.queue.is_available() || free == 0 || held {
             continue;
@@ -253,7 +256,7 @@ async fn poll(kernel: Arc<Kernel>) {
                     after = swept.next;
                     let keys = swept.sessions.into_iter().map(|ready| ready.key);
                     let denied = admit::admit_free(&kernel, keys);
-                    if !denied || after.is_none() || kernel.slots.free() == 0 {
+                    if !denied || after.is_none() || kernel.tasks.slots.free() == 0 {
                         break;
                     }
                 }

@@ -200,7 +200,7 @@ impl Gatekeeper {
         if !matches!(self.access, Access::Open) || caller.key.is_some() {
             let limits = self.keys.limits(app, caller.tenant).await?;
             let now = app.clock.monotonic();
-            app.limits.note(caller.tenant, &limits);
+            app.known.limits.note(caller.tenant, &limits);
             caller.quota = self.rates.take(caller.tenant, &limits, now)?;
         }
         Ok(caller)

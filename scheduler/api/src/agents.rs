@@ -32,6 +32,7 @@ use crate::access::Caller;
 use crate::extract::{
     Json, JsonBody, Key, Limit, NoQuery, Nothing, PageQuery, Query, cursor, text,
 };
+use crate::openapi::form;
 use crate::router::Api;
 
 /// Its paths.
@@ -155,14 +156,17 @@ pub(super) async fn publish(
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct AgentsQuery {
+    /// Maximum number of items on the page.
     #[serde(default)]
-    #[param(value_type = u32)]
+    #[param(inline)]
     limit: Limit,
+    /// The `next_cursor` of the page before.
     #[serde(default, deserialize_with = "cursor")]
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<form::AgentName>, inline)]
     cursor: Option<AgentName>,
+    /// Whether archived agents are listed too.
     #[serde(default, deserialize_with = "text")]
-    #[param(value_type = Option<bool>)]
+    #[param(default = false)]
     archived: Option<bool>,
 }
 

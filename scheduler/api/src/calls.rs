@@ -284,7 +284,7 @@ pub(super) async fn output(
     if app.store.get_session(key).await?.is_none() {
         return Err(Error::session_not_found().into());
     }
-    let output = app.blobs.output(key, &call_id).await;
+    let output = app.outside.blobs.output(key, &call_id).await;
     let output = output.map_err(Error::from)?.ok_or_else(|| {
         Error::new(
             Code::CallNotFound,

@@ -28,7 +28,7 @@ use crate::router::Api;
 pub(super) struct ContextQuery {
     /// Adds the request as its provider would get it.
     #[serde(default, deserialize_with = "text")]
-    #[param(value_type = Option<bool>)]
+    #[param(default = false)]
     request: Option<bool>,
 }
 

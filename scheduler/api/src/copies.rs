@@ -423,7 +423,7 @@ impl<'a> Importing<'a> {
         Ok(Self {
             app,
             session,
-            reader: archive::Reader::bounded(app.blobs.bytes_max()),
+            reader: archive::Reader::bounded(app.outside.blobs.bytes_max()),
             line: Vec::new(),
             hash: Sha256::new(),
             behind: 0,
@@ -469,7 +469,11 @@ impl<'a> Importing<'a> {
         let SessionKey { tenant, session } = self.session;
         let owner = Some(session.into());
         let (media_type, data) = (&content.media_type, content.data);
-        self.app.blobs.put(tenant, owner, media_type, data).await?;
+        self.app
+            .outside
+            .blobs
+            .put(tenant, owner, media_type, data)
+            .await?;
         Ok(())
     }
 

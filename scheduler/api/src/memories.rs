@@ -28,6 +28,7 @@ use super::respond::{self, Begin, List};
 use super::validate::Checks;
 use crate::access::{Caller, refuse_held};
 use crate::extract::{Json, JsonBody, Key, Limit, NoQuery, Nothing, Query, cursor, text};
+use crate::openapi::form;
 use crate::router::Api;
 
 const ROUTE: &str = "POST /v1/memories";
@@ -227,15 +228,19 @@ fn created(entry: &MemoryEntry) -> Result<Response, Problem> {
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct MemoriesQuery {
+    /// Maximum number of items on the page.
     #[serde(default)]
-    #[param(value_type = u32)]
+    #[param(inline)]
     limit: Limit,
+    /// The `next_cursor` of the page before.
     #[serde(default, deserialize_with = "cursor")]
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<form::MemoryId>, inline)]
     cursor: Option<MemoryId>,
+    /// This namespace and all below it: a path like `user/42`. Needed to search and to erase.
     #[serde(default, deserialize_with = "text")]
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<form::Namespace>, inline)]
     namespace: Option<Namespace>,
+    /// What to look for, in plain words: the entries that fit it best, the best first.
     q: Option<String>,
 }
 
@@ -372,8 +377,9 @@ pub(super) async fn remove(
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct EraseQuery {
+    /// This namespace and all below it: a path like `user/42`. Needed to search and to erase.
     #[serde(default, deserialize_with = "text")]
-    #[param(value_type = String)]
+    #[param(value_type = Option<form::Namespace>, inline)]
     namespace: Option<Namespace>,
 }
 
@@ -414,15 +420,17 @@ pub(super) async fn erase(
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ErasuresQuery {
+    /// Maximum number of items on the page.
     #[serde(default)]
-    #[param(value_type = u32)]
+    #[param(inline)]
     limit: Limit,
+    /// The `next_cursor` of the page before.
     #[serde(default, deserialize_with = "cursor")]
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<form::ErasureId>, inline)]
     cursor: Option<ErasureId>,
     /// Only those of exactly this namespace.
     #[serde(default, deserialize_with = "text")]
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<form::Namespace>, inline)]
     namespace: Option<Namespace>,
 }
 

@@ -1,6 +1,7 @@
 //! The API's description: paths and shapes come from the annotations of the handlers.
 
 mod events;
+pub(crate) mod form;
 mod operation;
 mod parameters;
 mod refine;
@@ -183,9 +184,7 @@ fn tag(path: &str) -> &'static str {
 fn describe(operation: &Operation) -> Value {
     let names = operation.path.split(['{', '}']).skip(1).step_by(2);
     let in_path = names.map(|name| parameters::in_path(&operation.path, name));
-    let others = operation.takes.iter();
-    let others = others.map(|name| parameters::parameter(operation, name));
-    let parameters: Vec<Value> = in_path.chain(others).collect();
+    let parameters: Vec<Value> = in_path.chain(operation.takes.iter().cloned()).collect();
     let mut responses = Map::new();
     for status in &operation.answers {
         // Neither has the content.
@@ -291,8 +290,7 @@ fn answer(operation: &Operation) -> Value {
     };
     let mut answer =
         json!({ "description": operation.says, "content": { kind: { "schema": schema } } });
-    let made =
-        operation.method == "post" && operation.takes.iter().any(|name| name == "Idempotency-Key");
+    let made = operation.method == "post" && operation.takes("Idempotency-Key");
     if made
         && let Holds::One(name) = &operation.holds
         && let Some((_, leads)) = LINKS.iter().find(|(schema, _)| schema == name)

@@ -25,6 +25,7 @@ use super::tenants::TenantPath;
 use super::validate::Checks;
 use crate::access::{Caller, no_tenant};
 use crate::extract::{Json, JsonBody, Limit, NoQuery, Nothing, Query, cursor};
+use crate::openapi::form;
 use crate::router::Api;
 
 /// Something that is paused.
@@ -130,11 +131,13 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct PausesQuery {
+    /// Maximum number of items on the page.
     #[serde(default)]
-    #[param(value_type = u32)]
+    #[param(inline)]
     limit: Limit,
+    /// The `next_cursor` of the page before.
     #[serde(default, deserialize_with = "cursor")]
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<form::PauseKey>, inline)]
     cursor: Option<PauseKey>,
 }
 

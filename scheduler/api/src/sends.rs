@@ -32,6 +32,7 @@ use crate::extract::{
     Json, JsonBody, Key, Limit, Nothing, Query, SendPath, SessionPath, WaitQuery, Whole, cursor,
     session_id, text,
 };
+use crate::openapi::form;
 use crate::router::Api;
 
 /// Its paths.
@@ -249,15 +250,20 @@ pub(super) fn answer(send: &SendView) -> Result<Response, Problem> {
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct SendsQuery {
+    /// Maximum number of items on the page.
     #[serde(default)]
-    #[param(value_type = u32)]
+    #[param(inline)]
     limit: Limit,
+    /// The `next_cursor` of the page before.
     #[serde(default, deserialize_with = "cursor")]
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<form::SendId>, inline)]
     cursor: Option<SendId>,
+    /// Only those of this session.
+    #[param(value_type = Option<form::SessionId>, inline)]
     session_id: Option<String>,
+    /// Only those with this status.
     #[serde(default, deserialize_with = "text")]
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<SendStatus>)]
     status: Option<SendStatus>,
 }
 

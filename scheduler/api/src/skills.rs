@@ -31,6 +31,7 @@ use super::problem::Problem;
 use super::respond;
 use crate::access::Caller;
 use crate::extract::{Json, Key, Limit, NoQuery, Nothing, Query};
+use crate::openapi::form;
 use crate::router::Api;
 
 /// Its paths.
@@ -197,9 +198,12 @@ pub(super) struct SkillList {
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct SkillsQuery {
+    /// Maximum number of items on the page.
     #[serde(default)]
-    #[param(value_type = u32)]
+    #[param(inline)]
     limit: Limit,
+    /// The `next_cursor` of the page before.
+    #[param(value_type = Option<form::SkillName>, inline)]
     cursor: Option<String>,
 }
 
@@ -208,8 +212,9 @@ pub(super) struct SkillsQuery {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct RemoveQuery {
+    /// Whether its versions and their files go, too, even from sessions that have them.
     #[serde(default, deserialize_with = "crate::extract::text")]
-    #[param(value_type = Option<bool>)]
+    #[param(default = false)]
     versions: Option<bool>,
 }
 

@@ -30,6 +30,7 @@ use super::respond::{self, Begin, List};
 use super::validate::Checks;
 use crate::access::{no_tenant, refuse_held};
 use crate::extract::{Json, JsonBody, Key, Limit, NoQuery, Nothing, Query, cursor};
+use crate::openapi::form;
 use crate::router::Api;
 
 /// Requests per second that a limit may allow: beyond that it limits nothing.
@@ -289,11 +290,13 @@ fn answer_created(tenant: Tenant) -> Result<Response, Problem> {
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct TenantsQuery {
+    /// Maximum number of items on the page.
     #[serde(default)]
-    #[param(value_type = u32)]
+    #[param(inline)]
     limit: Limit,
+    /// The `next_cursor` of the page before.
     #[serde(default, deserialize_with = "cursor")]
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<form::TenantId>, inline)]
     cursor: Option<TenantId>,
 }
 

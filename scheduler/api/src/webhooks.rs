@@ -24,6 +24,7 @@ use utoipa_axum::routes;
 
 use crate::access::{Caller, no_tenant};
 use crate::extract::{Json, JsonBody, Key, Limit, NoQuery, Nothing, Query, cursor};
+use crate::openapi::form;
 use crate::problem::Problem;
 use crate::respond::{self, Begin, List};
 use crate::router::Api;
@@ -245,7 +246,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
 
 /// Refuses URLs to which nothing would be posted.
 fn check_url(app: &Api, url: &str) -> Result<(), Error> {
-    let checked = app.webhooks.check_url(url);
+    let checked = app.outside.webhooks.check_url(url);
     checked.map_err(|why| Error::invalid("/url", why))
 }
 
@@ -279,7 +280,7 @@ pub(super) async fn create(
         id,
         url: body.url,
         events: body.events,
-        secret: app.webhooks.seal(entropy, tenant, id, &secret)?,
+        secret: app.outside.webhooks.seal(entropy, tenant, id, &secret)?,
     };
     match app.store.create_webhook(new, idempotency).await? {
         CreateWebhookOutcome::Created { webhook, known_in } => {
@@ -319,11 +320,13 @@ fn answer_created(record: WebhookRecord, secret: Option<&SigningKey>) -> Result<
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct WebhooksQuery {
+    /// Maximum number of items on the page.
     #[serde(default)]
-    #[param(value_type = u32)]
+    #[param(inline)]
     limit: Limit,
+    /// The `next_cursor` of the page before.
     #[serde(default, deserialize_with = "cursor")]
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<form::WebhookId>, inline)]
     cursor: Option<WebhookId>,
 }
 
@@ -393,7 +396,7 @@ pub(super) async fn change(
         check_url(&app, url)?;
     }
     let (tenant, entropy) = (caller.tenant, app.entropy.as_ref());
-    let seal = |secret: &SigningKey| app.webhooks.seal(entropy, tenant, id, secret);
+    let seal = |secret: &SigningKey| app.outside.webhooks.seal(entropy, tenant, id, secret);
     let sealed = body.secret.as_ref().map(seal).transpose()?;
     let change = ChangeWebhook {
         tenant,
@@ -457,7 +460,7 @@ pub(super) async fn rotate(
     let secret = given.unwrap_or_else(|| new_secret(entropy));
     let change = ChangeWebhook {
         secret: Some(NewSecret {
-            sealed: app.webhooks.seal(entropy, tenant, id, &secret)?,
+            sealed: app.outside.webhooks.seal(entropy, tenant, id, &secret)?,
             overlap_ms: overlap.as_millis() as i64,
         }),
         ..ChangeWebhook::nothing(tenant, id)

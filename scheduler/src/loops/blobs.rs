@@ -22,7 +22,7 @@ pub(crate) async fn run(app: &App) {
     loop {
         let mut wait = jittered(app, app.config.blob_interval);
         loop {
-            match app.blobs.sweep(SWEEP_GRACE, after, PAGE).await {
+            match app.outside.blobs.sweep(SWEEP_GRACE, after, PAGE).await {
                 Ok(swept) => {
                     match &swept.failed {
                         None => health.succeeded(),
@@ -37,7 +37,7 @@ pub(crate) async fn run(app: &App) {
                     break;
                 }
             }
-            if app.lifecycle.is_stopping() {
+            if app.process.lifecycle.is_stopping() {
                 return;
             }
             if after.is_none() {

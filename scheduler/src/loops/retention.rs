@@ -53,7 +53,7 @@ pub(crate) async fn run(app: &App) {
                     break;
                 }
             }
-            if app.lifecycle.is_stopping() {
+            if app.process.lifecycle.is_stopping() {
                 return;
             }
         }
@@ -203,7 +203,7 @@ async fn runs(
     keep: Duration,
     progress: &mut Progress,
 ) -> Result<u64, store::Error> {
-    let Some(boot) = app.registration.id() else {
+    let Some(boot) = app.process.registration.id() else {
         return Ok(0);
     };
     let before = Timestamp(app.store.now().await?.0 - keep.as_millis() as i64);

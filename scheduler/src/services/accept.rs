@@ -266,7 +266,7 @@ async fn commit(app: &Arc<App>, items: Vec<AcceptSend>) -> Vec<AcceptResult> {
         Err(error) => return vec![Err(error); count],
     };
     let items = if app.bus().is_available() {
-        app.keepers.name(items, app.clock.monotonic())
+        app.known.keepers.name(items, app.clock.monotonic())
     } else {
         items
     };

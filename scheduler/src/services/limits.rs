@@ -102,7 +102,7 @@ enum Admission {
 }
 
 async fn admit(app: &App, tenant: TenantId, items: &[AcceptSend]) -> Result<Admission, Error> {
-    let Some(limits) = app.limits.of(tenant) else {
+    let Some(limits) = app.known.limits.of(tenant) else {
         return Ok(Admission::Decided(Places::default()));
     };
     if let Some(why) = spending::refusal(app, tenant, &limits).await? {
@@ -122,7 +122,7 @@ async fn admit(app: &App, tenant: TenantId, items: &[AcceptSend]) -> Result<Admi
 /// Why a send of a tenant would be refused now. Takes no place: how many are open is counted by what is listed,
 /// which may have some that no request made.
 pub(crate) async fn refusals(app: &App, tenant: TenantId) -> Result<Vec<Error>, Error> {
-    let Some(limits) = app.limits.of(tenant) else {
+    let Some(limits) = app.known.limits.of(tenant) else {
         return Ok(Vec::new());
     };
     let mut refusals: Vec<Error> = spending::refusal(app, tenant, &limits)

@@ -141,7 +141,7 @@ async fn entered(app: &App, tenant: TenantId) -> Result<Option<(Usd, Usd)>, Erro
 
 /// Fails where so many bytes more are too many for a tenant.
 pub async fn admit_bytes(app: &App, tenant: TenantId, more: usize) -> Result<(), Error> {
-    let Some(max) = app.limits.of(tenant).and_then(|limits| limits.bytes) else {
+    let Some(max) = app.known.limits.of(tenant).and_then(|limits| limits.bytes) else {
         return Ok(());
     };
     let stored = bytes(app, tenant, Duration::ZERO).await?;
@@ -153,6 +153,7 @@ pub async fn admit_bytes(app: &App, tenant: TenantId, more: usize) -> Result<(),
 
 fn with<T>(app: &App, tenant: TenantId, what: impl FnOnce(&mut Known) -> T) -> T {
     let mut known = app
+        .known
         .spending
         .0
         .lock()

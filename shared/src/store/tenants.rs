@@ -1,10 +1,10 @@
-//! Parameters of tenants and API keys.
+//! Parameters of tenants.
 
 use async_trait::async_trait;
 
 use super::{IdempotencyKey, Page, ReadySession, Result};
-use crate::id::{KeyId, SendId, TenantId};
-use crate::tenant::{Binding, KeyRecord, Limits, Retention, Scopes, Tenant};
+use crate::id::{SendId, TenantId};
+use crate::tenant::{Limits, Retention, Tenant};
 use crate::time::Timestamp;
 use crate::usage::Usage;
 use uuid::Uuid;
@@ -23,7 +23,7 @@ pub fn frees_places(sends: impl IntoIterator<Item = Uuid>) -> bool {
     sends.any(|send| send.as_u128() % FREED_EVERY == 0)
 }
 
-/// Tenants and their keys.
+/// Tenants.
 #[async_trait]
 pub trait Tenants: Send + Sync {
     /// Creates a tenant with the next number. The number of a deleted tenant is not used again.
@@ -72,30 +72,6 @@ pub trait Tenants: Send + Sync {
 
     /// Bytes of the blobs of a tenant.
     async fn tenant_bytes(&self, tenant: TenantId) -> Result<u64>;
-
-    /// Creates an API key. With an idempotency key a repeat returns the key that the first request
-    /// created; its secret is nowhere any more.
-    async fn create_key(
-        &self,
-        key: NewKey,
-        idempotency: Option<IdempotencyKey>,
-    ) -> Result<CreateKeyOutcome>;
-
-    /// Reads a key by what its token names; none where it is unknown, or its tenant was deleted.
-    async fn find_key(&self, id: KeyId) -> Result<Option<KeyRecord>>;
-
-    /// Lists a tenant's keys, newest first, revoked ones included.
-    async fn list_keys(&self, query: ListKeys) -> Result<Page<KeyRecord>>;
-
-    /// Replaces a key's secret; the one before is accepted until the overlap ends. None where the
-    /// tenant has no such key that is live.
-    async fn rotate_key(&self, item: RotateKey) -> Result<Option<KeyRecord>>;
-
-    /// Revokes a key; a repeat changes nothing. False where the tenant has no such key.
-    async fn revoke_key(&self, tenant: TenantId, id: KeyId) -> Result<bool>;
-
-    /// Notes that keys were used now.
-    async fn touch_keys(&self, ids: Vec<KeyId>) -> Result<()>;
 }
 
 /// The methods of [`Tenants`] as [`store_methods`](crate::store_methods) hands them over.
@@ -138,17 +114,6 @@ macro_rules! tenants_methods {
                 from: $crate::id::SendId
             ) -> Option<$crate::id::SendId>;
             read tenant_bytes(tenant: $crate::id::TenantId) -> u64;
-            write create_key(
-                key: $crate::store::NewKey,
-                idempotency: Option<$crate::store::IdempotencyKey>
-            ) -> $crate::store::CreateKeyOutcome;
-            read find_key(id: $crate::id::KeyId) -> Option<$crate::tenant::KeyRecord>;
-            read list_keys(
-                query: $crate::store::ListKeys
-            ) -> $crate::store::Page<$crate::tenant::KeyRecord>;
-            write rotate_key(item: $crate::store::RotateKey) -> Option<$crate::tenant::KeyRecord>;
-            write revoke_key(tenant: $crate::id::TenantId, id: $crate::id::KeyId) -> bool;
-            write touch_keys(ids: Vec<$crate::id::KeyId>) -> ();
         }
     };
 }
@@ -270,60 +235,4 @@ pub struct TenantUsage {
     pub calls: u64,
     /// What they cost.
     pub usage: Usage,
-}
-
-/// A key to create.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewKey {
-    /// Its id.
-    pub id: KeyId,
-    /// The tenant that it acts for.
-    pub tenant: TenantId,
-    /// A label for people.
-    pub name: String,
-    /// What it allows.
-    pub scopes: Scopes,
-    /// What it is bound to.
-    pub binding: Option<Binding>,
-    /// SHA-256 of its secret.
-    pub hash: [u8; 32],
-    /// From when on it is refused.
-    pub expires_at: Option<Timestamp>,
-}
-
-/// What became of a new key.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum CreateKeyOutcome {
-    /// It was created.
-    Created(KeyRecord),
-    /// The same request created it before.
-    Replayed(KeyRecord),
-    /// The tenant is unknown or deleted.
-    NoTenant,
-    /// The idempotency key was used with another request.
-    Mismatch,
-}
-
-/// Which keys.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ListKeys {
-    /// The tenant's.
-    pub tenant: TenantId,
-    /// The last of the page before; none for the first page.
-    pub before: Option<KeyId>,
-    /// At most this many.
-    pub limit: u32,
-}
-
-/// A new secret for a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RotateKey {
-    /// The tenant.
-    pub tenant: TenantId,
-    /// The key.
-    pub id: KeyId,
-    /// SHA-256 of the new secret.
-    pub hash: [u8; 32],
-    /// How long the secret before is accepted, in milliseconds.
-    pub overlap_ms: i64,
 }

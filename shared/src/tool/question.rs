@@ -8,8 +8,14 @@ use serde_json::Value;
 use super::call::{Approval, CallRecord, CallResult};
 use crate::error::Code;
 
-/// The tool that asks.
+/// The tool that asks a person.
 pub const ASK_PERSON: &str = "ask_person";
+
+/// The tool that gives a task to another agent.
+pub const SPAWN_AGENT: &str = "spawn_agent";
+
+/// The tool that runs a workflow.
+pub const CREATE_WORKFLOW: &str = "create_workflow";
 
 /// What kind of answer a question wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
@@ -44,10 +50,14 @@ pub struct Question {
 }
 
 impl Question {
-    /// The question that a call asks.
+    /// The question that a stored call asks.
     pub fn of(name: &str, arguments: &Value) -> Option<Self> {
-        let asks = name == ASK_PERSON;
-        asks.then(|| serde_json::from_value(arguments.clone()).ok())?
+        (name == ASK_PERSON).then(|| Self::read(arguments))?
+    }
+
+    /// The question in the arguments of a call that asks one.
+    pub fn read(arguments: &Value) -> Option<Self> {
+        serde_json::from_value(arguments.clone()).ok()
     }
 
     /// How long an answer is waited for, where the question says so.

@@ -29,6 +29,7 @@ mod erase;
 mod extractions;
 mod import;
 mod inbox;
+mod keys;
 mod leases;
 mod memories;
 mod money;

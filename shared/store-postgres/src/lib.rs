@@ -19,6 +19,7 @@ mod deliver;
 mod extractions;
 mod import;
 mod kept;
+mod keys;
 mod leases;
 mod lists;
 mod memories;

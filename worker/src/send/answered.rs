@@ -116,12 +116,12 @@ impl Run<'_> {
         self.asking.asked = None;
         self.hold.owed().asked = None;
         for (id, content) in said {
-            if self.asking.injected.insert(round, id) {
+            if self.asking.hooked.injected.insert(round, id) {
                 let message = NewMessage::user(content, round);
                 self.prompt.unsaid.messages.push(message);
             }
         }
-        self.asking.again = true;
+        self.asking.hooked.again = true;
         self.ask(round, attempt).await
     }
 
@@ -186,7 +186,7 @@ impl Run<'_> {
 
     /// What the model is told after the answer that is stored now, if that did not fit.
     pub(super) fn correction(&mut self, round: i32) -> Option<NewMessage> {
-        if let Some(back) = self.deciding.back.take() {
+        if let Some(back) = self.ending.deciding.back.take() {
             return Some(back);
         }
         self.prompt

@@ -15,8 +15,8 @@ use mainspring_shared::tool::{Approval, CallRecord, CallResult, CallState};
 use serde_json::json;
 
 use super::children::{self, CHILDREN_MAX, ParentSend};
-use super::persist::{Outage, StoreResult};
 use super::run::Run;
+use crate::patience::{Outage, StoreResult};
 use crate::tool::Effect;
 use crate::{Parts, signals, writes};
 
@@ -50,6 +50,7 @@ impl Run<'_> {
                 | Effect::RecallTodo
                 | Effect::Remember
                 | Effect::PassTurn
+                | Effect::AskPerson
                 | Effect::ReadSkills
                 | Effect::ReadBack => {}
             }

@@ -24,7 +24,11 @@ use crate::router::Api;
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct DiffQuery {
+    /// The number of a version, or an alias.
+    #[param(min_length = 1)]
     from: Option<String>,
+    /// The number of a version, or an alias.
+    #[param(min_length = 1)]
     to: Option<String>,
 }
 

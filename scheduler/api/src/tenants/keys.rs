@@ -25,6 +25,7 @@ use super::name;
 use crate::access::{Caller, no_tenant};
 use crate::bodies::object;
 use crate::extract::{Json, JsonBody, Key, Limit, NoQuery, Nothing, Query, cursor};
+use crate::openapi::form;
 use crate::problem::Problem;
 use crate::respond::{self, Begin, List};
 use crate::router::Api;
@@ -260,11 +261,13 @@ fn answer_created(record: KeyRecord, token: Option<&Token>) -> Result<Response, 
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct KeysQuery {
+    /// Maximum number of items on the page.
     #[serde(default)]
-    #[param(value_type = u32)]
+    #[param(inline)]
     limit: Limit,
+    /// The `next_cursor` of the page before.
     #[serde(default, deserialize_with = "cursor")]
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<form::KeyId>, inline)]
     cursor: Option<KeyId>,
 }
 

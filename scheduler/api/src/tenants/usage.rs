@@ -9,10 +9,12 @@ use mainspring_shared::store::{TenantUsage, TenantUsageQuery};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::usage::Usage;
 use serde::{Deserialize, Serialize};
+use utoipa::openapi::{RefOr, Schema};
 
 use super::TenantPath;
 use crate::access::no_tenant;
 use crate::extract::Query;
+use crate::openapi::form;
 use crate::problem::Problem;
 use crate::respond;
 use crate::router::Api;
@@ -76,7 +78,7 @@ impl From<TenantUsage> for SpanView {
 pub(in crate::tenants) struct UsageQuery {
     /// How many days, today included.
     #[serde(default)]
-    #[param(value_type = u32)]
+    #[param(inline)]
     days: Days,
 }
 
@@ -89,6 +91,14 @@ impl Default for Days {
         Self(DAYS)
     }
 }
+
+impl utoipa::PartialSchema for Days {
+    fn schema() -> RefOr<Schema> {
+        form::number(1, DAYS_MAX, DAYS)
+    }
+}
+
+impl utoipa::ToSchema for Days {}
 
 impl<'de> Deserialize<'de> for Days {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -14,8 +14,8 @@ use mainspring_shared::store::{
 use mainspring_shared::tool::CallResult;
 
 use crate::hook::Moment;
+use crate::patience::Unwritten;
 use crate::send::hold::Inbox;
-use crate::send::persist::Unwritten;
 use crate::send::run::{Left, Run};
 use crate::send::settle;
 use crate::send::unsaid::Unsaid;
@@ -25,6 +25,10 @@ use crate::{metrics, writes};
 impl Run<'_> {
     /// Stores the end, and takes what the transaction took next.
     pub(in crate::send) async fn end(&mut self, end: End) -> Event {
+        // Who cancels wants no more of it.
+        if end == End::Cancelled {
+            self.drop_beside();
+        }
         // A worker that stops has left it to the next one, and now there is none.
         if let Some(open) = self.forget_background() {
             self.abandon(open);
@@ -115,6 +119,7 @@ impl Run<'_> {
         let extracts = memory.is_some_and(|memory| memory.extract == ExtractMode::AfterSend);
         if extracts && completed.status == SendStatus::Completed {
             self.kernel
+                .kept
                 .ended
                 .enqueue(self.send.record.key.tenant, item.send_id);
         }
