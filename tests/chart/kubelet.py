@@ -2,8 +2,8 @@
 
 Containers' commands run as processes of this machine with the env, files, probes, preStop, SIGTERM and grace period
 that were rendered. What is different from a cluster: a pod's address is one of 127.1.0.0/16, told to the process by
-MAINSPRING_LISTEN and MAINSPRING_OPS_LISTEN in place of 0.0.0.0; no images, limits of resources, security contexts or
-network policies.
+MAINSPRING_LISTEN and MAINSPRING_OPS_LISTEN in place of 0.0.0.0; a limit of memory is looked at four times a second; no
+images, limits of processors, security contexts or network policies.
 """
 
 import hashlib
@@ -21,11 +21,34 @@ import urllib.request
 # How long a service still sends connections to a pod that is going away: what preStop has to cover.
 ENDPOINT_LAG = 1.0
 BACKOFF = 1.0
+# How often a pod's memory is looked at.
+LOOK = 0.25
 
 
 def get(url, timeout, headers=None):
     with urllib.request.urlopen(urllib.request.Request(url, headers=headers or {}), timeout=timeout) as answer:
         return json.loads(answer.read() or b"null") if "json" in (answer.headers["Content-Type"] or "") else answer.read()
+
+
+def quantity(text):
+    """Bytes, as Kubernetes writes them."""
+    number, unit = re.fullmatch(r"(\d+)([KMG]i)?", str(text)).groups()
+    return int(number) * 1024 ** ("KMG".index(unit[0]) + 1 if unit else 0)
+
+
+def resident(pid):
+    """Bytes of memory that a process and those that it started hold."""
+    try:
+        with open(f"/proc/{pid}/statm") as file:
+            held = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        children = []
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/children") as file:
+                children += file.read().split()
+    except (OSError, IndexError):
+        # It has just ended.
+        return 0
+    return held + sum(resident(child) for child in children)
 
 
 class Node:
@@ -69,6 +92,7 @@ class Pod:
         self.container = self.spec["containers"][0]
         self.ip, self.ready, self.deleted, self.gone = node.address(), False, None, threading.Event()
         self.restarts, self.exits, self.killed, self.was_ready = 0, [], False, False
+        self.limit, self.most, self.out_of_memory = quantity(self.container["resources"]["limits"]["memory"]), 0, 0
         folder = os.path.join(node.folder, name)
         os.makedirs(folder)
         self.log = open(os.path.join(folder, "log"), "ab")
@@ -119,8 +143,11 @@ class Pod:
     def watch(self, process):
         """Probes until the process ends, must end, or the pod is deleted."""
         failed = {"startupProbe": 0, "livenessProbe": 0, "readinessProbe": 0}
-        due = {"startupProbe": time.monotonic()}
+        due, look = {"startupProbe": time.monotonic()}, 0.0
         while self.deleted is None and process.poll() is None:
+            if time.monotonic() >= look:
+                look = time.monotonic() + LOOK
+                self.weigh(process)
             for name in [name for name, at in due.items() if time.monotonic() >= at]:
                 probe = self.container[name]
                 due[name] = time.monotonic() + probe.get("periodSeconds", 10)
@@ -134,6 +161,14 @@ class Pod:
                 elif over:
                     process.kill()
             time.sleep(0.05)
+
+    def weigh(self, process):
+        """Kills the process where it and its children hold more memory than the container's limit."""
+        held = resident(process.pid)
+        self.most = max(self.most, held)
+        if held > self.limit:
+            self.out_of_memory += 1
+            process.kill()
 
     def stop(self, process):
         end = self.deleted + self.spec["terminationGracePeriodSeconds"]
