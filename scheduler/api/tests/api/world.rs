@@ -62,6 +62,7 @@ impl World {
             pool: "default".to_owned(),
             concurrency: 4,
             ttl: Duration::from_mins(1),
+            protocol: mainspring_shared::store::PROTOCOL,
             tools: mainspring_shared::tool::Published::default(),
         };
         store.register_boot(worker).await.expect("registers");
