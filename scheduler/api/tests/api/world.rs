@@ -152,9 +152,14 @@ impl World {
 
     /// Takes a session's head send.
     pub(crate) async fn claim(&self, session: &str) -> Claimed {
+        self.claim_of(key(session)).await
+    }
+
+    /// Takes the head send of a session of any tenant.
+    pub(crate) async fn claim_of(&self, key: SessionKey) -> Claimed {
         let claim = ClaimSession {
             cached_fold_end: 0,
-            key: key(session),
+            key,
             token: LeaseToken(self.entropy.random_id()),
             cached_next_seq: 0,
             cached_from_seq: 0,
