@@ -10,6 +10,7 @@ mod money;
 mod mysql;
 mod pause;
 mod removals;
+mod restore;
 mod runs;
 mod stores;
 mod tools;
