@@ -89,6 +89,7 @@ class Pod:
 
     def __init__(self, node, name, template, configs, hash_):
         self.node, self.name, self.hash, self.spec = node, name, hash_, template["spec"]
+        self.labels = template["metadata"]["labels"]
         self.container = self.spec["containers"][0]
         self.ip, self.ready, self.deleted, self.gone = node.address(), False, None, threading.Event()
         self.restarts, self.exits, self.killed, self.was_ready = 0, [], False, False
@@ -290,12 +291,15 @@ class Scaler:
         reference = authentication["spec"]["secretTargetRef"][0]
         self.token = secrets[reference["name"]][reference["key"]]
         self.wanted, self.active, self.taken, self.errors, self.seen = [], 0.0, [], 0, []
+        # autoscaling.keda.sh/paused
+        self.paused = False
         threading.Thread(target=self.loop, daemon=True).start()
 
     def loop(self):
         while True:
             try:
-                self.decide(get(self.url, 3, {"Authorization": f"Bearer {self.token}"})[self.member])
+                if not self.paused:
+                    self.decide(get(self.url, 3, {"Authorization": f"Bearer {self.token}"})[self.member])
             except OSError:
                 self.errors += 1
             time.sleep(self.interval)
@@ -305,7 +309,7 @@ class Scaler:
         self.seen.append((now, demand, current))
         if demand > self.activation:
             self.active = now
-        elif current == 0:
+        elif current == 0 and self.least == 0:
             return
         wanted = min(self.most, max(self.least, 1, math.ceil(demand / self.target)))
         self.wanted.append((now, wanted))

@@ -51,9 +51,10 @@ Usage: cargo xtask COMMAND
                                    statement on each Postgres
   chart                            renders helm/mainspring and validates it, installs it on a stub of a cluster, and
                                    looks through deploy/; installs helm and the schemas in target/
-  stand-in [--binary FILE] [--previous FILE] [--burst COUNT]
+  stand-in [--binary FILE] [--previous FILE] [--burst COUNT] [--only CHAPTER]
                                    runs the chart's pods as processes of this machine, on servers of their own, and
-                                   upgrades, scales, drains and breaks them under load; builds the binary unless
+                                   upgrades, scales, drains and breaks them under load; then walks
+                                   docs/guides/production.md as written (the chapter `walk`); builds the binary unless
                                    one is given. With the program of the previous release it upgrades from that one,
                                    goes back to it and upgrades again, under load; with COUNT sends at once, it
                                    scales out and in
