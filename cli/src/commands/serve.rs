@@ -51,6 +51,10 @@ impl Base {
     /// Prepares the process. From here on a signal is heard, not obeyed blindly.
     pub(super) fn prepare() -> Result<Self, Failure> {
         let signals = Signals::listen()?;
+        // What is in a core: every key that the process holds, also those that are sealed in the database.
+        if let Err(error) = rlimit::setrlimit(rlimit::Resource::CORE, 0, 0) {
+            tracing::warn!(%error, "a crash of this process may leave a core with its secrets");
+        }
         // Each stream needs a socket, and the usual soft limit is 1024. What cannot be had is not
         // had; connections beyond it are refused later.
         match rlimit::increase_nofile_limit(FILES) {
