@@ -19,6 +19,7 @@ import uuid
 import yaml
 
 from kubelet import Cluster, Node, until
+from stub import Stub
 
 ROOT_KEY = "the-operators-key-of-a-test"
 NAME = "rel-mainspring"
@@ -261,6 +262,29 @@ def zero(cluster, api, _):
     print(f"zero: a send to a pool without pods was answered after {took:.1f} s, and the pod is gone again")
 
 
+def costs(cluster, api, helm):
+    """Of six pods, five are idle: they are taken away, and the one that works on something stays."""
+    assert cluster.apply(render(helm, "--set", "worker.deletionCost.enabled=true")) is None
+    until("all are new", lambda: all(d.done() for d in cluster.deployments.values()), 120)
+    name, started = f"{NAME}-worker-default", time.monotonic()
+    deployment = cluster.deployments[name]
+    # Pods tell what has changed within five seconds: nobody is taken away before.
+    cluster.scalers[name].down["stabilizationWindowSeconds"] = 12
+    ids = [api.send("!sleep 4s hello", f"costs-{started}-{n}")["id"] for n in range(60)]
+    until("six pods are ready", lambda: ready(deployment) == 6, 120)
+    begun = len(deployment.taken)
+    # Longer than a pod may take to end: taken away with its pod, it would be begun anew.
+    long = api.send("!sleep 40s hello", f"costs-{started}-long")["id"]
+    assert all(api.ended(id_)["status"] == "completed" for id_ in ids)
+    until("one pod is left", lambda: deployment.replicas == 1 and len(deployment.pods) == 1, 120)
+    left = deployment.pods[0]
+    assert left.cost() == 1, f"{left.name} is left and costs {left.cost()}: {deployment.taken[begun:]}"
+    send = api.ended(long)
+    assert send["attempts"] == 1, send
+    until("it is told that nothing is in flight", lambda: left.cost() == 0, 30)
+    print(f"costs: {len(deployment.taken) - begun} idle pods taken away, which cost {sorted({cost for _, cost in deployment.taken[begun:]})}; the one with a send of 40 s stayed")
+
+
 def drain(cluster, api, _):
     """Every other pod is evicted, as budgets allow, while others take over."""
     api.failures.clear()
@@ -341,7 +365,7 @@ def migration(cluster, api, helm):
     print("migration: one that failed changed nothing")
 
 
-CHAPTERS = {"upgrade": upgrade, "scale": scale, "zero": zero, "drain": drain, "crash": crash, "memory": memory, "migration": migration}
+CHAPTERS = {"upgrade": upgrade, "scale": scale, "zero": zero, "costs": costs, "drain": drain, "crash": crash, "memory": memory, "migration": migration}
 
 
 def main():
@@ -360,7 +384,9 @@ def main():
         "keda": {"api_key": ROOT_KEY},
     }
     with tempfile.TemporaryDirectory(prefix="mainspring-stand-in-") as folder:
-        cluster = Cluster(Node(binaries, secrets, folder))
+        kubernetes = Stub()
+        kubernetes.token = "the-token-of-pods"
+        cluster = Cluster(Node(binaries, secrets, folder, kubernetes))
         try:
             install(cluster, given.helm, *(PREVIOUS if given.previous else ()))
             api = Api(cluster.services[f"{NAME}-scheduler"])

@@ -52,10 +52,11 @@ def resident(pid):
 
 
 class Node:
-    """What pods are made of here: programs by the tags of their images, Secrets by name, and a folder for files and logs."""
+    """What pods are made of here: programs by the tags of their images, Secrets by name, a folder for files and logs, and
+    an API server that pods with an account may ask."""
 
-    def __init__(self, binaries, secrets, folder):
-        self.binaries, self.secrets, self.folder = binaries, secrets, folder
+    def __init__(self, binaries, secrets, folder, api=None):
+        self.binaries, self.secrets, self.folder, self.api = binaries, secrets, folder, api
         self.addresses, self.lock = 1, threading.Lock()
 
     def binary(self, container):
@@ -97,7 +98,7 @@ class Pod:
         folder = os.path.join(node.folder, name)
         os.makedirs(folder)
         self.log = open(os.path.join(folder, "log"), "ab")
-        files = {}
+        files, account = {}, {}
         for mount in self.container.get("volumeMounts", []):
             volume = next(volume for volume in self.spec["volumes"] if volume["name"] == mount["name"])
             if "configMap" in volume:
@@ -105,7 +106,14 @@ class Pod:
                     with open(os.path.join(folder, file), "w") as out:
                         out.write(text)
                 files[mount["mountPath"]] = folder
-        self.env = node.env(self.container, name, files)
+            if "projected" in volume:
+                for file, text in (("token", node.api.token), ("namespace", "agents")):
+                    with open(os.path.join(folder, file), "w") as out:
+                        out.write(text)
+                account = {"MAINSPRING_WORKER_KUBERNETES_API": node.api.url, "MAINSPRING_WORKER_KUBERNETES_ACCOUNT": folder}
+        self.env = node.env(self.container, name, files) | account
+        if node.api:
+            node.api.objects["Pod", name] = {"metadata": {"name": name, "annotations": {}}}
         self.port = self.container.get("ports", [{}])[0].get("containerPort")
         if self.port:
             which = "MAINSPRING_LISTEN" if self.container["args"][0] == "scheduler" else "MAINSPRING_OPS_LISTEN"
@@ -186,6 +194,11 @@ class Pod:
         if self.deleted is None:
             self.was_ready, self.deleted = self.ready, time.monotonic()
 
+    def cost(self):
+        """What the controller of a Deployment goes by when it chooses which pod to take away."""
+        annotations = self.node.api.objects["Pod", self.name]["metadata"]["annotations"] if self.node.api else {}
+        return int(annotations.get("controller.kubernetes.io/pod-deletion-cost", 0))
+
     def served(self):
         """Whether a service still sends connections here."""
         if self.deleted is not None:
@@ -199,6 +212,8 @@ class Deployment:
     def __init__(self, node, name):
         self.node, self.name, self.pods, self.past, self.made = node, name, [], [], 0
         self.replicas = None
+        # Pods that were taken away while they served, with what they cost then.
+        self.taken = []
 
     def apply(self, object_, configs):
         template = object_["spec"]["template"]
@@ -224,7 +239,9 @@ class Deployment:
             if spare:
                 spare[0].delete()
             elif len(ready) > self.replicas:
-                (old or new[::-1])[0].delete()
+                chosen = min(old or new[::-1], key=Pod.cost)
+                self.taken.append((chosen.name, chosen.cost()))
+                chosen.delete()
 
     def done(self):
         alive = [pod for pod in self.pods if pod.deleted is None]

@@ -15,9 +15,11 @@ use mainspring_shared::store::Store;
 use mainspring_shared::time::Clock;
 use mainspring_tools::builtin::Background;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::failure::{Exit, Failure, causes};
+use crate::pod::Pod;
 use crate::signals::Signals;
 use crate::wiring::{self, Wires};
 
@@ -183,12 +185,22 @@ impl Base {
             hooks: Arc::new(wiring::hooks(config, &self.clock, &self.entropy)?),
             config: Arc::new(wiring::worker_config(config)),
         };
-        let running = mainspring_worker::run(parts, self.lifecycle.clone());
+        let (load, counted) = watch::channel(0);
+        let running = mainspring_worker::run_counted(parts, self.lifecycle.clone(), load);
+        let told = Pod::of(config)?.map(|pod| pod.keep_told(counted, self.clock.clone()));
         let config = config.clone();
+        let telling = async move {
+            if let Some(told) = told {
+                told.await;
+            }
+            std::future::pending().await
+        };
         let run = async move {
-            running
-                .await
-                .map_err(|error| wiring::store_failure(&config, &error))
+            let ended = tokio::select! {
+                ended = running => ended,
+                never = telling => never,
+            };
+            ended.map_err(|error| wiring::store_failure(&config, &error))
         };
         Ok(run.boxed())
     }
