@@ -5,6 +5,7 @@ mod commits;
 mod context;
 mod detached;
 mod kill;
+mod limits;
 mod model;
 mod money;
 mod mysql;
