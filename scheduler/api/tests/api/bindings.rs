@@ -81,10 +81,9 @@ impl Having {
         let (kind, _) = prefix.rsplit_once('/').expect("a path");
         let rest = path[prefix.len()..]
             .replace("{call_id}", self.inner("{call_id}"))
-            .replace("{path}", "root")
+            .replace("{path}", file_or_node(prefix))
             .replace("{n}", "1")
             .replace("{alias}", "live")
-            .replace("{*path}", "SKILL.md")
             .replace("{delivery_id}", self.inner("{delivery_id}"));
         Some(format!("{kind}/{id}{rest}"))
     }
@@ -93,6 +92,15 @@ impl Having {
     fn inner(&self, place: &str) -> &str {
         let found = self.0.iter().find(|(name, _)| *name == place);
         found.map_or("none", |(_, id)| id)
+    }
+}
+
+/// What `{path}` stands for below these.
+fn file_or_node(prefix: &str) -> &'static str {
+    if prefix.starts_with("/v1/skills/") {
+        "SKILL.md"
+    } else {
+        "root"
     }
 }
 
