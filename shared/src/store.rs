@@ -92,7 +92,9 @@ pub use runs::{
     AdvanceOutcome, AdvanceRun, ClaimRuns, ClaimedRuns, CreateRunOutcome, EndedLeaf, ListRuns,
     NewRun, ReadNodes, RunNews, RunReport, RunStep, RunWords, Runs, left_to_run, passes_bound,
 };
-pub use schema::{SchemaFault, SchemaObject, SchemaWrong, schema_faults, schema_fits};
+pub use schema::{
+    Demands, PROTOCOL, SchemaFault, SchemaObject, SchemaWrong, schema_faults, schema_fits,
+};
 pub use scope::{in_scope, scope, scoped};
 pub use sends::{
     AcceptOutcome, AcceptSend, Accepted, CancelOutcome, GrantedSend, IdempotencyKey, KeyOutcome,

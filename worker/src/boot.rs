@@ -287,6 +287,7 @@ async fn register(parts: &Parts) -> mainspring_shared::store::Result<Option<Life
         pool: config.pool.clone(),
         concurrency: config.concurrency,
         ttl: config.lease_ttl,
+        protocol: mainspring_shared::store::PROTOCOL,
         tools: parts.tools.published(),
     };
     parts.store.register_boot(boot).await?;

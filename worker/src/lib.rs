@@ -34,6 +34,6 @@ mod worker;
 mod writes;
 
 pub use config::{RetrySettings, WorkerConfig};
-pub use worker::{Parts, Sources, run};
+pub use worker::{Parts, Sources, run, run_counted};
 
 pub(crate) use worker::Kernel;

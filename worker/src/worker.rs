@@ -9,6 +9,7 @@ use mainspring_shared::entropy::Entropy;
 use mainspring_shared::queue::Queue;
 use mainspring_shared::store::{self, Store, SweepReady};
 use mainspring_shared::time::Clock;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -111,7 +112,16 @@ pub(crate) struct Tasks {
 /// that are under way up to the drain timeout, gives back what is left, and ends its lease.
 ///
 /// Fails only when the database cannot be reached at the start.
-pub async fn run(mut parts: Parts, lifecycle: Lifecycle) -> store::Result<()> {
+pub async fn run(parts: Parts, lifecycle: Lifecycle) -> store::Result<()> {
+    run_counted(parts, lifecycle, watch::Sender::new(0)).await
+}
+
+/// The same; `load` is told how many sends are in flight, whenever the lease is renewed.
+pub async fn run_counted(
+    mut parts: Parts,
+    lifecycle: Lifecycle,
+    load: watch::Sender<u32>,
+) -> store::Result<()> {
     let limit = (parts.clock.clone(), parts.config.hook_timeout);
     parts.hooks = Arc::new(parts.hooks.within(limit));
     let boot = Arc::new(Boot::new());
@@ -157,7 +167,7 @@ pub async fn run(mut parts: Parts, lifecycle: Lifecycle) -> store::Result<()> {
     let pauser = tokio::spawn(pauses::run(kernel.clone()));
     let settler = money::run(kernel.parts.clone(), unsettled, kernel.tasks.done.clone());
     let settler = tokio::spawn(settler);
-    let keeper = tokio::spawn(keep_lease(kernel.clone()));
+    let keeper = tokio::spawn(keep_lease(kernel.clone(), load));
     let listener = tokio::spawn(signals::listen(kernel.clone()));
     let poller = tokio::spawn(poll(kernel.clone()));
     let watcher = tokio::spawn(strays::watch(kernel.clone()));
@@ -207,11 +217,12 @@ fn introduce(parts: &Parts) {
     );
 }
 
-async fn keep_lease(kernel: Arc<Kernel>) {
+async fn keep_lease(kernel: Arc<Kernel>, load: watch::Sender<u32>) {
     let signalled = |raised: Vec<_>| signals::obey(&kernel, &raised);
     let in_flight = || {
         let count = kernel.running.count();
         metrics::in_flight(count);
+        load.send_if_modified(|known| std::mem::replace(known, count) != count);
         count
     };
     kernel

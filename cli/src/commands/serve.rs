@@ -15,9 +15,11 @@ use mainspring_shared::store::Store;
 use mainspring_shared::time::Clock;
 use mainspring_tools::builtin::Background;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::failure::{Exit, Failure, causes};
+use crate::pod::Pod;
 use crate::signals::Signals;
 use crate::wiring::{self, Wires};
 
@@ -51,6 +53,10 @@ impl Base {
     /// Prepares the process. From here on a signal is heard, not obeyed blindly.
     pub(super) fn prepare() -> Result<Self, Failure> {
         let signals = Signals::listen()?;
+        // What is in a core: every key that the process holds, also those that are sealed in the database.
+        if let Err(error) = rlimit::setrlimit(rlimit::Resource::CORE, 0, 0) {
+            tracing::warn!(%error, "a crash of this process may leave a core with its secrets");
+        }
         // Each stream needs a socket, and the usual soft limit is 1024. What cannot be had is not
         // had; connections beyond it are refused later.
         match rlimit::increase_nofile_limit(FILES) {
@@ -179,12 +185,22 @@ impl Base {
             hooks: Arc::new(wiring::hooks(config, &self.clock, &self.entropy)?),
             config: Arc::new(wiring::worker_config(config)),
         };
-        let running = mainspring_worker::run(parts, self.lifecycle.clone());
+        let (load, counted) = watch::channel(0);
+        let running = mainspring_worker::run_counted(parts, self.lifecycle.clone(), load);
+        let told = Pod::of(config)?.map(|pod| pod.keep_told(counted, self.clock.clone()));
         let config = config.clone();
+        let telling = async move {
+            if let Some(told) = told {
+                told.await;
+            }
+            std::future::pending().await
+        };
         let run = async move {
-            running
-                .await
-                .map_err(|error| wiring::store_failure(&config, &error))
+            let ended = tokio::select! {
+                ended = running => ended,
+                never = telling => never,
+            };
+            ended.map_err(|error| wiring::store_failure(&config, &error))
         };
         Ok(run.boxed())
     }

@@ -75,6 +75,7 @@ async fn step(app: &App) -> Result<Duration, store::Error> {
             pool: mainspring_shared::agent::DEFAULT_POOL.to_owned(),
             concurrency: 0,
             ttl: app.config.lease_ttl,
+            protocol: store::PROTOCOL,
             tools: mainspring_shared::tool::Published::default(),
         };
         app.store.register_boot(boot).await?;

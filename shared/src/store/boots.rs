@@ -107,6 +107,8 @@ pub struct NewBoot {
     pub concurrency: u32,
     /// How long its lease runs.
     pub ttl: Duration,
+    /// What its program speaks: [`PROTOCOL`](super::PROTOCOL).
+    pub protocol: u32,
     /// What agents may name where it is a worker.
     pub tools: Published,
 }
@@ -160,6 +162,8 @@ pub struct BootRecord {
     pub lease_until: Timestamp,
     /// How long its lease runs from a renewal.
     pub ttl: Duration,
+    /// Which [`PROTOCOL`](super::PROTOCOL) its program speaks; 0 for a release that did not note it.
+    pub protocol: u32,
     /// When it was declared dead or stopped.
     pub dead_at: Option<Timestamp>,
 }

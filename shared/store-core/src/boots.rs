@@ -71,6 +71,7 @@ pub(crate) async fn register(tx: &mut Tx, boot: NewBoot) -> Result<()> {
         .bind(now.0)
         .bind(now.after(boot.ttl).0)
         .bind(millis(boot.ttl))
+        .bind(boot.protocol)
         .bind(rows::json(&boot.tools)?)
         .execute(tx.conn())
         .await?;

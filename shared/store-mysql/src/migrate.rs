@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use mainspring_shared::store::{Error, schema_fits};
+use mainspring_shared::store::{Demands, Error, schema_fits};
 use mainspring_store_core::db::Server;
 use mainspring_store_core::fault::{Fault, Result};
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
@@ -66,15 +66,16 @@ fn needed() -> i64 {
 /// Fails unless this program works on a version of the schema that a database has.
 async fn fits(conn: &mut MySqlConnection, found: i64) -> Result<()> {
     let needed = needed();
-    let oldest = if found > needed {
-        sqlx::query_scalar("SELECT min(oldest) FROM schema_compatibility")
-            .fetch_one(conn)
+    let demands = if found > needed {
+        sqlx::query_as("SELECT oldest, protocol FROM schema_compatibility")
+            .fetch_optional(conn)
             .await
             .map_err(fault)?
+            .map(|(oldest, protocol)| Demands { oldest, protocol })
     } else {
         None
     };
-    schema_fits(found, needed, oldest).map_err(Fault::Schema)
+    schema_fits(found, needed, demands).map_err(Fault::Schema)
 }
 
 /// Does what the policy says, on a connection of its own: the lock that keeps other processes from

@@ -61,6 +61,7 @@ const SHOWN_FOR: Duration = Duration::from_mins(10);
 
 pub(crate) async fn register(pool: &Pool, at: Option<Timestamp>, boot: NewBoot) -> Result<()> {
     let concurrency = i32::try_from(boot.concurrency).unwrap_or(i32::MAX);
+    let protocol = i32::try_from(boot.protocol).unwrap_or(i32::MAX);
     let tools = json(&boot.tools);
     execute(pool, || {
         sql!("boots/register")
@@ -71,6 +72,7 @@ pub(crate) async fn register(pool: &Pool, at: Option<Timestamp>, boot: NewBoot) 
             .bind(text(&boot.pool))
             .bind(concurrency)
             .bind(boot.ttl.as_millis() as i64)
+            .bind(protocol)
             .bind(&tools)
     })
     .await

@@ -3,13 +3,15 @@
 use std::fmt::Write as _;
 use std::sync::LazyLock;
 
-use mainspring_shared::store::{Result, schema_fits};
+use mainspring_shared::store::{Demands, Result, schema_fits};
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
+use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection, Row, SqlStr};
 
 use crate::memories;
 use crate::retry::{Fault, is_undefined_table, refused, sql};
 use crate::row_security;
+use crate::rows::Fields;
 use crate::settings::{SchemaPolicy, Settings};
 
 /// What `migrations/embed.rs` found: version, title and text of each file.
@@ -57,17 +59,25 @@ pub(crate) fn needed() -> i64 {
     versions.max().unwrap_or(0)
 }
 
+/// Reads what a newer schema demands.
+pub(crate) fn demands(row: &PgRow) -> Result<Demands> {
+    let mut fields = Fields::new(row, "schema_compatibility");
+    Ok(Demands {
+        oldest: fields.take("oldest")?,
+        protocol: fields.take("protocol")?,
+    })
+}
+
 /// Fails unless this program works on a version of the schema that a database has.
 async fn fits(connection: &mut PgConnection, found: i64) -> Result<()> {
     let needed = needed();
-    let oldest = if found > needed {
-        let row = sql!("reads/oldest").fetch_one(connection).await;
-        row.and_then(|row| row.try_get("oldest"))
-            .map_err(Fault::from)?
-    } else {
-        None
-    };
-    schema_fits(found, needed, oldest)
+    if found <= needed {
+        return schema_fits(found, needed, None);
+    }
+    let row = sql!("reads/demands").fetch_optional(connection).await;
+    let row = row.map_err(Fault::from)?;
+    let demands = row.as_ref().map(demands).transpose()?;
+    schema_fits(found, needed, demands)
 }
 
 /// Does what the policy says, on a connection of its own: its session ends with it, and so does

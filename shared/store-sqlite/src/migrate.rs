@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use mainspring_shared::store::{Error, schema_fits};
+use mainspring_shared::store::{Demands, Error, schema_fits};
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::{SqlStr, SqliteConnection};
 
@@ -72,15 +72,16 @@ pub(crate) async fn found(conn: &mut SqliteConnection) -> Result<i64> {
 /// Fails unless the file has a schema that this program works on.
 pub(crate) async fn verify(conn: &mut SqliteConnection) -> Result<i64> {
     let (found, needed) = (found(conn).await?, needed());
-    let oldest = if found > needed {
-        sqlx::query_scalar(include_str!("../sql/transaction/schema_oldest.sql"))
-            .fetch_one(conn)
+    let demands = if found > needed {
+        sqlx::query_as(include_str!("../sql/transaction/schema_demands.sql"))
+            .fetch_optional(conn)
             .await
             .map_err(fault)?
+            .map(|(oldest, protocol)| Demands { oldest, protocol })
     } else {
         None
     };
-    schema_fits(found, needed, oldest).map_err(Fault::Schema)?;
+    schema_fits(found, needed, demands).map_err(Fault::Schema)?;
     Ok(found)
 }
 

@@ -299,7 +299,7 @@ async fn what_a_tenant_used_is_shown_by_day() {
     unknown.problem(404, "tenant.not_found");
     // It is the operator's to see.
     let refused = ask(&api, &key, "GET", &path, &NONE).await;
-    refused.problem(403, "auth.forbidden");
+    refused.problem(404, "tenant.not_found");
 }
 
 #[tokio::test]
@@ -313,7 +313,7 @@ async fn an_erased_tenant_leaves_nothing_but_its_number() {
     let wrong = ask(&api, ROOT, "POST", &path, &json!({ "name": "red" })).await;
     wrong.problem(400, "request.invalid");
     let own = ask(&api, &key, "POST", &path, &json!({ "name": "blue" })).await;
-    own.problem(403, "auth.forbidden");
+    own.problem(404, "tenant.not_found");
     let hold = |hold: bool| json!({ "retention": { "hold": hold } });
     let tenant_path = format!("/v1/tenants/{id}");
     ask(&api, ROOT, "PATCH", &tenant_path, &hold(true))

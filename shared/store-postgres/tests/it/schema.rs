@@ -188,6 +188,22 @@ async fn a_newer_schema_that_took_something_away_and_a_changed_one_are_refused()
         }
         assert_eq!(world.store.check().await.expect("is sound").schema, 99);
         connection
+            .execute("UPDATE schema_compatibility SET protocol = 99")
+            .await
+            .expect("its processes say what this program does not understand");
+        let checked = world.store.check().await;
+        assert!(
+            matches!(checked, Err(Error::ProtocolOlder { demanded: 99, .. })),
+            "{checked:?}"
+        );
+        for settings in [&world.settings, &verify] {
+            let opened = PostgresStore::open(settings).await;
+            assert!(
+                matches!(opened, Err(Error::ProtocolOlder { demanded: 99, .. })),
+                "{opened:?}"
+            );
+        }
+        connection
             .execute("UPDATE schema_compatibility SET oldest = 99")
             .await
             .expect("it took something away");

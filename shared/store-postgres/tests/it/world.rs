@@ -150,6 +150,7 @@ impl World {
             pool: "default".to_owned(),
             concurrency: 4,
             ttl: TTL,
+            protocol: mainspring_shared::store::PROTOCOL,
             tools: mainspring_shared::tool::Published::default(),
         };
         let registered = self.store.at(self.time(at)).register_boot(boot).await;

@@ -100,6 +100,7 @@ writes! {
         pool: "default".to_owned(),
         concurrency: 4,
         ttl: millis(TTL),
+        protocol: mainspring_shared::store::PROTOCOL,
         tools: mainspring_shared::tool::Published::default(),
     }).await;
     renew_boot: |store| { register(store, 1).await; None },
