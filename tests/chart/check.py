@@ -284,9 +284,16 @@ def metrics_of_the_product():
     return names
 
 
-def check_metrics():
+def check_metrics(tools):
     known = metrics_of_the_product()
     assert len(known) > 20, known
+    sample = open(f"{HERE}/metrics.txt").read()
+    for name in known ^ set(re.findall(r"(?m)^# HELP (\S+)", sample)):
+        problem(f"{HERE}/metrics.txt and the sources differ: {name}")
+    if tools.promtool:
+        checked = run(tools.promtool, "check", "metrics", input=sample)
+        if checked.returncode or checked.stderr:
+            problem(f"promtool check metrics: {checked.stdout}{checked.stderr}")
     board = open(f"{CHART}/dashboards/mainspring.json").read()
     rules = open(f"{CHART}/rules/mainspring.yaml").read()
     shown = {}
@@ -407,7 +414,7 @@ def main():
             check_values_file(tools, path, settings)
         check_guides(tools)
         refused = check_refused(tools)
-        metrics, pages = check_metrics()
+        metrics, pages = check_metrics(tools)
         check_compose(settings)
         check_systemd(tools, settings)
         check_kustomize(tools, settings)
