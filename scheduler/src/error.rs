@@ -11,7 +11,7 @@ use mainspring_shared::tenant::Outside;
 use serde::Serialize;
 
 use crate::loops::causes;
-use crate::metrics::OVERLOADED;
+use crate::metrics::{LIMITS_HIT, OVERLOADED};
 
 /// The detail for bodies that nest too deeply.
 const TOO_DEEP: &str = "nests too deeply: at most 127 levels";
@@ -94,6 +94,9 @@ pub struct Error {
 
 impl Error {
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
+        if code.class() == Class::Limit {
+            metrics::counter!(LIMITS_HIT, "limit" => code.as_str()).increment(1);
+        }
         let retry_after = match code.class() {
             Class::Limit | Class::Unavailable => Some(Duration::from_secs(1)),
             Class::Invalid | Class::NotFound | Class::Conflict | Class::Corrupt | Class::Bug => {

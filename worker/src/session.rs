@@ -30,6 +30,7 @@ pub(crate) use self::window::{read_messages, read_window};
 use crate::admit::{Control, Handed};
 use crate::boot::Life;
 use crate::cache::Cached;
+use crate::metrics::Claim;
 use crate::partial_answer::PartialAnswer;
 use crate::send::{Left, Reach, Run, Turn, Unsaid};
 use crate::suspects::{Admitted, SUSPECT_FROM};
@@ -114,6 +115,7 @@ async fn take(kernel: &Kernel, handed: Handed) -> Option<Granted> {
                 seated: false,
                 window: Vec::new(),
             };
+            metrics::claim(Claim::Granted);
             return Some(Granted {
                 claimed: Box::new(claimed),
                 life,
@@ -213,19 +215,25 @@ async fn claim(kernel: &Arc<Kernel>, key: SessionKey) -> Option<Granted> {
             .await;
     }
     match answer {
-        Ok((ClaimOutcome::Claimed(claimed), Some(life))) => Some(Granted {
-            claimed,
-            life,
-            cached,
-            suspect,
-        }),
+        Ok((ClaimOutcome::Claimed(claimed), Some(life))) => {
+            let taken_over = claimed.send.record.crashes > 0;
+            metrics::claim(Claim::Claimed { taken_over });
+            Some(Granted {
+                claimed,
+                life,
+                cached,
+                suspect,
+            })
+        }
         Ok(_) => {
+            metrics::claim(Claim::Busy);
             if let Some(cached) = cached {
                 kernel.kept.cache.put(key, cached);
             }
             None
         }
         Err(error) => {
+            metrics::claim(Claim::Failed);
             tracing::debug!(session.id = %key.session, %error, "not claimed; the sweep tries on");
             disown(kernel, key, token, Lost::Nothing).await;
             None

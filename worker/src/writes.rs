@@ -16,10 +16,10 @@ use mainspring_shared::store::{
 };
 use mainspring_shared::time::Timestamp;
 
-use crate::Parts;
 use crate::boot::{Boot, Life};
 use crate::config::WorkerConfig;
 use crate::slots::Slots;
+use crate::{Parts, metrics};
 
 /// The database's failure, shared by all items of the group that met it.
 pub(crate) type SharedError = Arc<Error>;
@@ -150,6 +150,8 @@ impl Writes {
                         let about: Vec<_> = items.iter().map(|i| (i.key, i.send_id)).collect();
                         let answers = each(items, |items| parts.store.append_rounds(items));
                         let answers = answers.await;
+                        let is_lost = |outcome: &_| matches!(outcome, AppendOutcome::LeaseLost);
+                        metrics::fenced("round", &answers, is_lost);
                         publish(&parts, &about, &answers, |outcome| match outcome {
                             AppendOutcome::Appended { step, .. } => Some((*step, false)),
                             AppendOutcome::LeaseLost | AppendOutcome::Locked => None,
@@ -171,6 +173,8 @@ impl Writes {
                         let items = endings.into_iter().map(|ending| ending.item).collect();
                         let answers = each(items, |items| parts.store.complete_sends(items));
                         let answers = answers.await;
+                        let is_lost = |outcome: &_| matches!(outcome, CompleteOutcome::LeaseLost);
+                        metrics::fenced("end", &answers, is_lost);
                         let ended = about.into_iter().zip(views).zip(&answers);
                         let notices: Vec<_> = ended
                             .filter_map(|((about, view), answer)| {
@@ -190,6 +194,8 @@ impl Writes {
                         let about: Vec<_> = items.iter().map(|i| (i.key, i.send_id)).collect();
                         let answers = each(items, |items| parts.store.park_sends(items));
                         let answers = answers.await;
+                        let is_lost = |outcome: &_| matches!(outcome, ParkOutcome::LeaseLost);
+                        metrics::fenced("park", &answers, is_lost);
                         publish(&parts, &about, &answers, |outcome| match outcome {
                             ParkOutcome::Parked { step } | ParkOutcome::Cancelled { step, .. } => {
                                 Some((*step, true))

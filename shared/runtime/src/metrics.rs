@@ -1,10 +1,14 @@
 //! Metrics, collected in the process and rendered on demand.
 
+mod connections;
 pub(crate) mod push;
 mod table;
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use mainspring_shared::store::Store;
+use mainspring_shared::time::Clock;
 use metrics_exporter_prometheus::{
     Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
 };
@@ -57,6 +61,13 @@ impl Metrics {
         Ok(Self(handle))
     }
 
+    /// What is measured on this thread while this works, as it would be scraped. For tests: nothing is installed.
+    pub fn of<T>(work: impl FnOnce() -> T) -> Result<(T, String), MetricsError> {
+        let recorder = recorder()?;
+        let done = metrics::with_local_recorder(&recorder, work);
+        Ok((done, recorder.handle().render()))
+    }
+
     /// Keeps memory bounded until shutdown.
     #[expect(
         clippy::disallowed_methods,
@@ -73,6 +84,16 @@ impl Metrics {
                 handle.run_upkeep();
             }
         });
+    }
+
+    /// Measures the store's connections until shutdown.
+    pub fn watch_connections(
+        &self,
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        lifecycle: &Lifecycle,
+    ) {
+        connections::watch(store, clock, lifecycle);
     }
 
     /// All metrics in the Prometheus text format.

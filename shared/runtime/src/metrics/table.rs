@@ -146,6 +146,32 @@ pub const METRICS: &[Metric] = &[
         &["kind"],
         "Requests refused because this process has too much to do.",
     ),
+    counter(
+        "mainspring_limits_hit_total",
+        &["limit"],
+        "Refusals because of a limit of a tenant, a session or this process, by the limit's code.",
+    ),
+    // The database and the bus.
+    gauge(
+        "mainspring_database_connections",
+        &["pool", "state"],
+        "Open connections to the database: busy or idle.",
+    ),
+    gauge(
+        "mainspring_database_connection_waiters",
+        &["pool"],
+        "Callers that wait for a connection to the database.",
+    ),
+    counter(
+        "mainspring_bus_dropped_total",
+        &[],
+        "Notices that were dropped, because Redis was away or the buffer was full; listeners are told of the gap.",
+    ),
+    counter(
+        "mainspring_bus_gaps_total",
+        &[],
+        "Times that a listener was told to look at the database, since notices may have been missed.",
+    ),
     // Sends on their way in.
     counter(
         "mainspring_sends_accepted_total",
@@ -340,6 +366,36 @@ pub const METRICS: &[Metric] = &[
         &["status"],
         "Sends that ended.",
     ),
+    seconds(
+        "mainspring_worker_send_seconds",
+        &["status"],
+        "Time from when a send was accepted to its end, with all that it waited for.",
+    ),
+    seconds(
+        "mainspring_worker_send_wait_seconds",
+        &[],
+        "Time from when a send was accepted to when a worker first began it; told at its end.",
+    ),
+    counter(
+        "mainspring_worker_claims_total",
+        &["outcome"],
+        "Sessions that the worker asked for: claimed, busy or failed; or that came with a send, granted.",
+    ),
+    counter(
+        "mainspring_worker_takeovers_total",
+        &[],
+        "Sessions that were claimed after the worker before had died with them.",
+    ),
+    counter(
+        "mainspring_worker_fenced_writes_total",
+        &["write"],
+        "Writes of a round, an end or a park that the database refused, since the session was another worker's by then.",
+    ),
+    seconds(
+        "mainspring_worker_tool_call_seconds",
+        &["kind", "outcome"],
+        "Time of a call of a tool: built_in, http, mcp or isolated; done, failed, aborted or lost.",
+    ),
     counter(
         "mainspring_worker_recalls_failed_total",
         &[],
@@ -365,6 +421,11 @@ pub const METRICS: &[Metric] = &[
         "mainspring_worker_model_calls_failed_total",
         &["code"],
         "Model calls that failed.",
+    ),
+    counter(
+        "mainspring_worker_model_retries_total",
+        &["code"],
+        "Model calls that follow one that failed or was held back, by its code.",
     ),
     seconds(
         "mainspring_worker_model_call_seconds",
