@@ -10,6 +10,7 @@ const LOOK_MIN: Duration = Duration::from_millis(10);
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);
+const NINETY_DAYS: Duration = Duration::from_hours(90 * 24);
 const YEAR: Duration = Duration::from_hours(24 * 365);
 const TEN_YEARS: Duration = Duration::from_hours(10 * 24 * 365);
 
@@ -79,10 +80,16 @@ settings! {
             => Key::span("scheduler.idempotency_keep", DAY, YEAR);
         /// How long sends are kept after their end, at least as long as idempotency keys; forever
         /// if none.
-        send_keep: Option<Duration> => Key::span("scheduler.send_keep", DAY, TEN_YEARS);
+        send_keep: Option<Duration> = Some(NINETY_DAYS)
+            => Key::keep("scheduler.send_keep", DAY, TEN_YEARS);
         /// How long runs are kept after their end, at least as long as idempotency keys, with the
         /// sessions of their leaves; forever if none.
-        run_keep: Option<Duration> => Key::span("scheduler.run_keep", DAY, TEN_YEARS);
+        run_keep: Option<Duration> = Some(NINETY_DAYS)
+            => Key::keep("scheduler.run_keep", DAY, TEN_YEARS);
+        /// How long sessions are kept in which nothing happens; forever if none: they are what agents
+        /// know of whom they talk to.
+        session_keep: Option<Duration> = None
+            => Key::keep("scheduler.session_keep", DAY, TEN_YEARS);
         /// Host names of this server, in addition to those that cannot be registered publicly (IP
         /// addresses, names without a dot or under a private suffix). A name with a leading dot
         /// stands for all names with that suffix, `*` for every name.

@@ -106,8 +106,8 @@ pub use skills::{
     takes_name,
 };
 pub use sweeps::{
-    AlarmSweep, Orphans, ReadySession, RetireSends, Retired, SweepOrphans, SweepReady, Sweeps,
-    Swept,
+    API_KEY_KEEP, AlarmSweep, Orphans, ReadySession, RetireSends, Retired, SweepOrphans,
+    SweepReady, Sweeps, Swept,
 };
 pub use tenant_erasures::{
     BeginErasureOutcome, COUNT_TENANT_ROWS, ROWS_ERASED_AT_ONCE, TenantErasures,

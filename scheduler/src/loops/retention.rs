@@ -161,7 +161,7 @@ async fn sweep(app: &App, progress: &mut Progress) -> Result<u64, store::Error> 
     };
     let send_keep = kept(own.sends, config.send_keep);
     let run_keep = kept(own.runs, config.run_keep);
-    if let Some(keep) = kept(own.sessions, None) {
+    if let Some(keep) = kept(own.sessions, config.session_keep) {
         rows += idle::sweep(app, tenant, keep, progress).await?;
     }
     if let Some(keep) = run_keep {

@@ -8,6 +8,13 @@ SELECT tenant FROM tenants WHERE tenant = 1 FOR UPDATE;
 -- Nobody else takes places of the tenant $1 until the transaction ends.
 SELECT tenant FROM tenants WHERE tenant = $1 FOR UPDATE;
 
+-- name: keys/expire
+-- Removes API keys that were revoked or have expired before $1, at most $2. There are few, and they are all read.
+DELETE FROM api_keys
+WHERE revoked_at < $1 OR expires_at < $1
+ORDER BY key_id
+LIMIT $2;
+
 -- name: tenants/usage
 -- What the sends of the tenant $1 from $2 until $3 cost, and vectors that none of them pays for, by the primary
 -- keys.
