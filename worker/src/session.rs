@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use mainspring_runtime::telemetry::carrying;
 use mainspring_runtime::telemetry::spans::{self, Invocation};
+use mainspring_runtime::telemetry::{about, carrying};
 use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::id::{LeaseToken, SendId, SessionKey};
@@ -469,7 +470,11 @@ async fn held(
                 then,
             },
         );
-        let left = Box::pin(carrying(origin, run.drive().instrument(span))).await;
+        let left = Box::pin(carrying(
+            origin,
+            about(key.session, id, run.drive().instrument(span)),
+        ))
+        .await;
         agent = run.into_agent();
         kernel.parts.tools.left(key, id);
         let from = from_seq(window.next_seq(), bound);

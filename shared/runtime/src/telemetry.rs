@@ -28,7 +28,7 @@ use tracing_subscriber::{EnvFilter, Layer, Registry, fmt};
 
 use mainspring_shared::secrets::split_login;
 
-pub use self::context::{TRACEPARENT, accepted, carrying, traceparent};
+pub use self::context::{TRACEPARENT, about, accepted, carrying, traceparent};
 pub use self::jsonl::{Jsonl, JsonlSettings};
 pub use self::redact::redacted;
 use crate::metrics::push;
