@@ -59,19 +59,22 @@ pub(crate) enum Claim {
     Failed,
 }
 
-pub(crate) fn claim(claim: Claim) {
-    let outcome = match claim {
-        Claim::Claimed { taken_over } => {
-            if taken_over {
-                metrics::counter!(TAKEOVERS).increment(1);
-            }
-            "claimed"
+impl Claim {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Claimed { .. } => "claimed",
+            Self::Granted => "granted",
+            Self::Busy => "busy",
+            Self::Failed => "failed",
         }
-        Claim::Granted => "granted",
-        Claim::Busy => "busy",
-        Claim::Failed => "failed",
-    };
-    metrics::counter!(CLAIMS, "outcome" => outcome).increment(1);
+    }
+}
+
+pub(crate) fn claim(claim: Claim) {
+    if matches!(claim, Claim::Claimed { taken_over: true }) {
+        metrics::counter!(TAKEOVERS).increment(1);
+    }
+    metrics::counter!(CLAIMS, "outcome" => claim.as_str()).increment(1);
 }
 
 /// Some of these writes came too late: `write` is `round`, `end` or `park`.

@@ -7,7 +7,6 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use mainspring_runtime::telemetry::carrying;
 use mainspring_runtime::telemetry::spans::{self, Invocation};
 use mainspring_runtime::telemetry::{about, carrying};
 use mainspring_shared::agent::AgentSpec;
@@ -201,44 +200,52 @@ async fn claim(kernel: &Arc<Kernel>, key: SessionKey) -> Option<Granted> {
         orphans: kernel.boot.takes_orphans(&kernel.parts),
     };
     let mut suspect = None;
-    let mut answer = kernel.writes.claim(claim.clone()).await;
+    let span = spans::claim(key);
+    let asked = kernel.writes.claim(claim.clone());
+    let mut answer = asked.instrument(span.clone()).await;
     if matches!(answer, Ok((ClaimOutcome::Suspect, _)))
         && let Some(admitted) = kernel.kept.suspects.admit()
     {
         let crashes_below = admitted.crashes_below;
         suspect = Some(admitted);
-        answer = kernel
-            .writes
-            .claim(ClaimSession {
-                crashes_below,
-                ..claim
-            })
-            .await;
+        let claim = ClaimSession {
+            crashes_below,
+            ..claim
+        };
+        answer = kernel.writes.claim(claim).instrument(span.clone()).await;
     }
+    let outcome = claimed_as(&answer);
+    spans::claimed(&span, outcome.as_str());
+    metrics::claim(outcome);
     match answer {
-        Ok((ClaimOutcome::Claimed(claimed), Some(life))) => {
-            let taken_over = claimed.send.record.crashes > 0;
-            metrics::claim(Claim::Claimed { taken_over });
-            Some(Granted {
-                claimed,
-                life,
-                cached,
-                suspect,
-            })
-        }
+        Ok((ClaimOutcome::Claimed(claimed), Some(life))) => Some(Granted {
+            claimed,
+            life,
+            cached,
+            suspect,
+        }),
         Ok(_) => {
-            metrics::claim(Claim::Busy);
             if let Some(cached) = cached {
                 kernel.kept.cache.put(key, cached);
             }
             None
         }
         Err(error) => {
-            metrics::claim(Claim::Failed);
             tracing::debug!(session.id = %key.session, %error, "not claimed; the sweep tries on");
             disown(kernel, key, token, Lost::Nothing).await;
             None
         }
+    }
+}
+
+/// What an answer to a claim means.
+fn claimed_as(answer: &Result<(ClaimOutcome, Option<Life>), writes::SharedError>) -> Claim {
+    match answer {
+        Ok((ClaimOutcome::Claimed(claimed), Some(_))) => Claim::Claimed {
+            taken_over: claimed.send.record.crashes > 0,
+        },
+        Ok(_) => Claim::Busy,
+        Err(_) => Claim::Failed,
     }
 }
 
