@@ -139,6 +139,10 @@ settings! {
         waiters_max: usize = 16_384 => Key::integer("scheduler.waiters_max", 1, 1_000_000);
         /// Maximum number of sends that are being accepted at the same time.
         accepting_max: usize = 16_384 => Key::integer("scheduler.accepting_max", 1, 1_000_000);
+        /// How long the database may take for a group of sends until batches, archives and background
+        /// work are refused; lists are at twice that, single sends at four times. Never, with zero.
+        shed_after: Duration = Duration::from_secs(5)
+            => Key::span("scheduler.shed_after", Duration::ZERO, HOUR);
         /// Maximum number of queued sends per session.
         queued_max: i64 = 10_000 => Key::integer("scheduler.queued_max", 1, 1_000_000_000);
         /// Maximum number of leaves in flight in all runs of a tenant together.

@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::loops::causes;
 use crate::metrics::{LIMITS_HIT, OVERLOADED};
+use crate::services::pressure::Work;
 
 /// The detail for bodies that nest too deeply.
 const TOO_DEEP: &str = "nests too deeply: at most 127 levels";
@@ -253,6 +254,19 @@ impl Error {
             _ => "too many requests are in flight",
         };
         Self::new(Code::LimitExceeded, detail)
+    }
+
+    /// `limit.exceeded`: the database is slow, and this kind of work is refused before others.
+    pub fn shed(work: Work) -> Self {
+        metrics::counter!(OVERLOADED, "kind" => work.as_str()).increment(1);
+        let what = match work {
+            Work::Bulk => "batches and archives",
+            Work::List => "lists",
+            Work::Single => "sends",
+        };
+        let detail =
+            format!("the database is slow, or too many sends wait for it: no {what} for now");
+        Self::new(Code::LimitExceeded, detail).after(work.retry_after())
     }
 
     pub fn not_registered() -> Self {
