@@ -115,6 +115,8 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     /// Migrates the database schema, or prints the statements
     Migrate(MigrateArgs),
+    /// Returns the space of deleted rows to the disk, on SQLite; nothing else may use the folder
+    Vacuum(VacuumArgs),
 
     /// Sends a text to a session; creates one unless --session is given
     Send(SendArgs),
@@ -460,6 +462,15 @@ pub(crate) struct AuditArgs {
     /// How long a running send may lack a live worker before it is reported
     #[arg(long, value_name = "DURATION", default_value = "15s")]
     pub(crate) takeover_bound: Span,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct VacuumArgs {
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Folder of the embedded database [env: MAINSPRING_DATA_DIR] [default: ./mainspring-data]
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) data_dir: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -37,6 +37,7 @@ mod tenants;
 mod timers;
 mod tools;
 mod transfers;
+mod vacuum;
 mod webhooks;
 mod worker;
 mod wrap;
@@ -64,6 +65,7 @@ pub(crate) fn run(
         Command::Worker(_) => serving(worker::run(config)),
         Command::Serve(_) => serving(both::run(config)),
         Command::Migrate(args) => asking(migrate::run(args, config)),
+        Command::Vacuum(_) => asking(vacuum::run(config)),
         Command::Send(args) => asking(send::run(args, format, Client::new(config)?)),
         Command::Chat(args) => asking(chat::run(args, Client::new(config)?)),
         Command::Run(args) if names_server => {

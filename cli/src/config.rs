@@ -53,6 +53,8 @@ settings! {
         secrets_key: Option<Secret> => Key::secret("secrets_key");
         /// A file with them, in their place.
         secrets_key_file: Option<PathBuf> => Key::text("secrets_key_file");
+        /// A command that prints them, in their place.
+        secrets_key_command: Vec<String> => Key::list("secrets_key_command");
         /// Serves everyone who reaches the address, without API keys.
         insecure: bool = false => Key::switch("insecure");
         /// The database; its scheme picks the backend. None with the embedded one.

@@ -100,6 +100,28 @@ pub(crate) async fn store_to_read(config: &Config) -> Result<Arc<dyn Store>, Fai
     }
 }
 
+/// Has the configured database return space to the disk; its size in bytes before and after.
+pub(crate) async fn vacuum(config: &Config) -> Result<(u64, u64), Failure> {
+    let next = match config.backend() {
+        Backend::Sqlite => {
+            let done = mainspring_store_sqlite::vacuum(sqlite(config)?).await;
+            let done = done.map_err(|error| store_failure(config, &error))?;
+            return Ok((done.before, done.after));
+        }
+        Backend::Postgres => {
+            "Postgres reuses the space by itself (autovacuum); `VACUUM (FULL) TABLE` in psql returns it to the \
+             disk, but locks the table meanwhile; the extension pg_repack does not"
+        }
+        Backend::Mysql => {
+            "InnoDB reuses the space by itself; `OPTIMIZE TABLE` in the server's client returns it to the disk: \
+             run it when there is little traffic"
+        }
+    };
+    let database = database(config);
+    let message = format!("{database} is not a SQLite file: its server maintains it");
+    Err(usage_text(message, next))
+}
+
 /// The statements that make the schema.
 pub(crate) fn ddl(config: &Config) -> String {
     match config.backend() {
@@ -320,6 +342,8 @@ pub(crate) fn label(config: &Config) -> String {
 
 #[cfg(test)]
 mod tests {
+    use mainspring_runtime::Secret;
+
     use crate::config::ShellKind;
     use mainspring_providers::{Kind, ProviderSettings};
     use mainspring_runtime::{Environment, Lifecycle, Sources};
@@ -329,6 +353,41 @@ mod tests {
 
     use super::models::settings_of;
     use super::*;
+
+    #[tokio::test]
+    async fn servers_are_not_vacuumed_and_say_what_to_do() {
+        for (url, word) in [
+            ("postgres://u:hidden@db.example/m", "autovacuum"),
+            ("mysql://u:hidden@db.example/m", "OPTIMIZE TABLE"),
+        ] {
+            let config = Config {
+                database_url: Some(Secret::new(url)),
+                ..Config::default()
+            };
+            let failure = vacuum(&config).await.expect_err("a server");
+            assert_eq!(failure.exit, Exit::Usage);
+            let next = failure.next.unwrap_or_default();
+            assert!(next.contains(word), "{next}");
+            assert!(!failure.message.contains("hidden"), "{}", failure.message);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_file_is_vacuumed_unless_it_is_used_or_not_there() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let config = Config {
+            data_dir: folder.path().to_owned(),
+            ..Config::default()
+        };
+        let missing = vacuum(&config).await.expect_err("no file");
+        assert!(missing.next.unwrap_or_default().contains("mainspring dev"));
+        let open = store(&config, Migrate::Create).await.expect("a store");
+        let used = vacuum(&config).await.expect_err("used");
+        assert!(used.next.unwrap_or_default().contains("stop that process"));
+        drop(open);
+        let (before, after) = vacuum(&config).await.expect("vacuumed");
+        assert!(after > 0 && after <= before, "{before} {after}");
+    }
 
     fn defaults() -> Config {
         Config::load(&Sources {

@@ -52,7 +52,7 @@ pub use audits::{AuditKind, AuditOptions, AuditPiece, AuditPlace, AuditRange, Au
 pub use blobs::{
     BeginBlob, BlobRecord, BlobRows, BlobState, DumpBlob, NewBlob, RetireBlobs, RetiredBlobs,
 };
-pub use boots::{BootRecord, Boots, NewBoot, Owned, PoolTools, Renewal, Role};
+pub use boots::{BootRecord, Boots, Connections, NewBoot, Owned, PoolTools, Renewal, Role};
 pub use calibrations::{CALIBRATION_NAME_MAX, CalibrationRecord, Calibrations};
 pub use calls::{
     CallAnswer, CallBegin, CallChange, CallStep, Calls, DeliverItem, DeliverOutcome, Delivery,
@@ -110,8 +110,8 @@ pub use skills::{
     takes_name,
 };
 pub use sweeps::{
-    AlarmSweep, Orphans, ReadySession, RetireSends, Retired, SweepOrphans, SweepReady, Sweeps,
-    Swept,
+    API_KEY_KEEP, AlarmSweep, Orphans, ReadySession, RetireSends, Retired, SweepOrphans,
+    SweepReady, Sweeps, Swept,
 };
 pub use tenant_erasures::{
     BeginErasureOutcome, COUNT_TENANT_ROWS, ROWS_ERASED_AT_ONCE, TenantErasures,

@@ -241,6 +241,11 @@ pub trait Tool: Send + Sync + Debug {
     /// What it promises and needs.
     fn traits(&self) -> Traits;
 
+    /// Of which kind it is, for metrics: one of a few words, as names are whatever agents declare.
+    fn kind(&self) -> &'static str {
+        "built_in"
+    }
+
     /// Makes the call. Arguments were checked against the schema. Called at most once per attempt;
     /// after a worker's death once more if `repeat` allows. Dropping the future ends the call as
     /// well as that is possible; a tool that starts processes ends them with it.

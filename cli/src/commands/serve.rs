@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use crate::config::Config;
@@ -47,6 +47,7 @@ pub(super) struct Base {
     pub(super) metrics: Metrics,
     pub(super) lifecycle: Lifecycle,
     signals: Signals,
+    watched: Once,
 }
 
 impl Base {
@@ -74,6 +75,7 @@ impl Base {
             metrics,
             lifecycle,
             signals,
+            watched: Once::new(),
         })
     }
 
@@ -119,6 +121,7 @@ impl Base {
         accepting: impl FnOnce(SocketAddr) + Send + 'static,
     ) -> Result<Running, Failure> {
         let open = matches!(access, Access::Open);
+        self.watch(&store);
         let metrics = self.metrics.clone();
         let parts = mainspring_scheduler::Parts {
             blobs: wiring::depot(config, &store, &self.entropy)?,
@@ -149,6 +152,15 @@ impl Base {
         Ok(role.boxed())
     }
 
+    /// Has metrics say what is used of the store's connections; one role of a process is enough for it.
+    fn watch(&self, store: &Arc<dyn Store>) {
+        self.watched.call_once(|| {
+            let (store, clock) = (store.clone(), self.clock.clone());
+            self.metrics
+                .watch_connections(store, clock, &self.lifecycle);
+        });
+    }
+
     /// The worker's role.
     pub(super) fn worker(
         &self,
@@ -162,6 +174,7 @@ impl Base {
             bus: wires.bus.clone(),
             lifecycle: self.lifecycle.clone(),
         };
+        self.watch(&store);
         let memories = Arc::new(wiring::memories(
             config,
             &store,

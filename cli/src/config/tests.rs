@@ -71,6 +71,27 @@ fn the_manual_says_the_defaults_of_every_component() {
 }
 
 #[test]
+fn what_is_kept_ends_unless_it_is_to_be_forever() {
+    let scheduler = load(&[]).scheduler;
+    let ninety_days = Some(Duration::from_hours(90 * 24));
+    assert_eq!(
+        (scheduler.send_keep, scheduler.run_keep),
+        (ninety_days, ninety_days)
+    );
+    assert_eq!(scheduler.session_keep, None);
+    let asked = load(&[
+        ("MAINSPRING_SCHEDULER_SEND_KEEP", "forever"),
+        ("MAINSPRING_SCHEDULER_SESSION_KEEP", "365d"),
+    ]);
+    assert_eq!(asked.scheduler.send_keep, None);
+    let year = Some(Duration::from_hours(365 * 24));
+    assert_eq!(asked.scheduler.session_keep, year);
+    let wrong = [("MAINSPRING_SCHEDULER_RUN_KEEP", "always")];
+    let said = problems(load_with(None, &wrong, &[]));
+    assert!(said[0].1.contains("or forever"), "{said:?}");
+}
+
+#[test]
 fn the_manual_mentions_every_key() {
     let mut section = String::new();
     let mut mentioned = Vec::new();

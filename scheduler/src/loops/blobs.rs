@@ -5,6 +5,7 @@ use mainspring_shared::blob::SWEEP_GRACE;
 use super::{Health, jittered, pause};
 use crate::app::App;
 use crate::metrics::{BLOBS_REMOVED, RETIRED};
+use crate::services::pressure::Work;
 
 /// Blobs of a page, each of which is a few row operations and at most one deletion.
 const PAGE: u32 = 200;
@@ -21,7 +22,7 @@ pub(crate) async fn run(app: &App) {
     }
     loop {
         let mut wait = jittered(app, app.config.blob_interval);
-        loop {
+        while !app.acceptor.refuses(Work::Bulk) {
             match app.outside.blobs.sweep(SWEEP_GRACE, after, PAGE).await {
                 Ok(swept) => {
                     match &swept.failed {

@@ -25,6 +25,7 @@ use tracing::Instrument as _;
 use super::deliver::{Delivery, deliver, delivery};
 use super::dispatch::Dispatches;
 use super::limits::{PlaceTaker, take_place, take_places};
+use super::pressure::{Filled, Pressure, Work};
 use super::watch::{read_and_wait, wait_for};
 use crate::SchedulerConfig;
 use crate::app::{App, each};
@@ -59,6 +60,9 @@ pub struct Acceptor {
     clock: Arc<dyn Clock>,
     permits: Arc<Semaphore>,
     batches: Semaphore,
+    accepting_max: usize,
+    /// How long the database takes for groups.
+    pressure: Pressure,
     /// Creations of sessions that share a transaction.
     creations: Group<Creation, Result<CreateOutcome, Error>>,
     /// Places of tenants that may have only so many open sends.
@@ -105,6 +109,8 @@ impl Acceptor {
             clock,
             permits: Arc::new(Semaphore::new(config.accepting_max)),
             batches: Semaphore::new(BATCHES_IN_FLIGHT),
+            accepting_max: config.accepting_max,
+            pressure: Pressure::new(config.shed_after),
             creations: Group::spawn(1, move |items: Vec<Creation>| {
                 let store = store.clone();
                 async move { each(&items, |items| store.create_sessions(items)).await }
@@ -147,6 +153,16 @@ impl Acceptor {
     pub async fn missing_tools(&self, app: &App, agent: &AgentSpec) -> Vec<ToolFault> {
         let (store, clock) = (app.store.as_ref(), app.clock.as_ref());
         self.tools.missing(store, clock, agent).await
+    }
+
+    /// Whether the database is so slow, or so much waits for it, that this kind of work is refused.
+    pub fn refuses(&self, work: Work) -> bool {
+        let free = self.permits.available_permits();
+        let filled = Filled {
+            now: self.accepting_max.saturating_sub(free),
+            max: self.accepting_max,
+        };
+        self.pressure.refuses(work, filled, self.clock.monotonic())
     }
 
     /// Reserves capacity for `count` sends in flight; fails with `limit.exceeded` if there is none.
@@ -270,7 +286,10 @@ async fn commit(app: &Arc<App>, items: Vec<AcceptSend>) -> Vec<AcceptResult> {
     } else {
         items
     };
-    let mut outcomes = each(&items, |items| app.store.accept_sends(boot, items)).await;
+    let storing = each(&items, |items| app.store.accept_sends(boot, items));
+    let storing = storing.instrument(spans::statements("accept_sends", count));
+    let timed = app.acceptor.pressure.timed(app.clock.as_ref(), storing);
+    let mut outcomes = timed.await;
     let mut notices = Vec::with_capacity(count);
     let mut dispatches = Dispatches::default();
     for (item, outcome) in items.into_iter().zip(&mut outcomes) {

@@ -9,9 +9,27 @@ use async_trait::async_trait;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+/// What one of a process's pools of connections to the database is used for now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Connections {
+    /// What they are for.
+    pub pool: &'static str,
+    /// Connections that are open.
+    pub open: u32,
+    /// Those of them that nobody uses.
+    pub idle: u32,
+    /// Callers that wait for one.
+    pub waiting: u32,
+}
+
 /// The lives of processes, and the leases by which they own sessions.
 #[async_trait]
 pub trait Boots: Send + Sync {
+    /// The connections of this process; none where the store has no pools.
+    fn connections(&self) -> Vec<Connections> {
+        Vec::new()
+    }
+
     /// Enters a process's life; its lease runs from the database's now.
     async fn register_boot(&self, boot: NewBoot) -> Result<()>;
 

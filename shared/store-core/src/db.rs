@@ -2,8 +2,10 @@
 
 use std::fmt::Debug;
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use futures::future::BoxFuture;
+use mainspring_shared::store::Connections;
 pub use mainspring_shared::store::SchemaFault;
 use mainspring_shared::store::columns::expand;
 pub use mainspring_shared::time::Timestamp;
@@ -135,6 +137,30 @@ impl Done {
 /// What a connection does, until it is done.
 pub type Doing<'c, T> = BoxFuture<'c, Result<T>>;
 
+/// Counts who waits for a connection, which the driver's pools do not.
+#[derive(Debug, Default)]
+pub struct Waiters(AtomicU32);
+
+impl Waiters {
+    /// Counts whoever waits here, until the wait is over or given up.
+    pub async fn counted<T>(&self, wait: impl Future<Output = T>) -> T {
+        struct Waiting<'a>(&'a AtomicU32);
+        impl Drop for Waiting<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        self.0.fetch_add(1, Ordering::Relaxed);
+        let _waiting = Waiting(&self.0);
+        wait.await
+    }
+
+    /// How many wait now.
+    pub fn now(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// Decides about the next row: false ends a scan.
 pub type Visit<'v> = &'v mut (dyn FnMut(&Row) -> bool + Send);
 
@@ -255,6 +281,9 @@ pub trait Database: Debug + Send + Sync + 'static {
 
     /// Makes sure of the index of steps by when they were committed.
     fn index_steps(&self) -> BoxFuture<'_, Result<()>>;
+
+    /// The connections of this process.
+    fn connections(&self) -> Vec<Connections>;
 
     /// How often a transaction is run that loses against another one (deadlock, lock timeout,
     /// duplicate key).

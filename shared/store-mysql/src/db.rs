@@ -2,9 +2,10 @@
 
 use futures::TryStreamExt;
 use futures::future::{BoxFuture, FutureExt};
+use mainspring_shared::store::Connections;
 use mainspring_shared::time::Timestamp;
 use mainspring_store_core::db::{
-    Commit, Conn, Connection, Database, Done, Statement, Transaction, Visit,
+    Commit, Conn, Connection, Database, Done, Statement, Transaction, Visit, Waiters,
 };
 use mainspring_store_core::fault::Result;
 use mainspring_store_core::{Columns, Row, Value, connection};
@@ -30,6 +31,8 @@ const NOW: &str = "SELECT CAST(FLOOR(UNIX_TIMESTAMP(NOW(3)) * 1000) AS SIGNED)";
 pub(crate) struct MysqlDb {
     writers: MySqlPool,
     readers: MySqlPool,
+    writing: Waiters,
+    reading: Waiters,
     settings: Settings,
 }
 
@@ -38,6 +41,8 @@ impl MysqlDb {
         Ok(Self {
             writers: settings.pool(settings.writers)?,
             readers: settings.pool(settings.readers)?,
+            writing: Waiters::default(),
+            reading: Waiters::default(),
             settings: settings.clone(),
         })
     }
@@ -51,7 +56,9 @@ impl Database for MysqlDb {
         at: Option<Timestamp>,
     ) -> BoxFuture<'_, Result<(Box<dyn Transaction>, Timestamp)>> {
         async move {
-            let mut tx = Open(self.writers.begin().await.map_err(fault)?);
+            let conn = self.writing.counted(self.writers.acquire()).await;
+            let tx = sqlx::Transaction::begin(conn.map_err(fault)?, None);
+            let mut tx = Open(tx.await.map_err(fault)?);
             let now = match at {
                 Some(at) => at,
                 None => tx.clock().await?,
@@ -64,7 +71,8 @@ impl Database for MysqlDb {
 
     fn reader(&self) -> BoxFuture<'_, Result<Box<dyn Connection>>> {
         async move {
-            let conn = self.readers.acquire().await.map_err(fault)?;
+            let conn = self.reading.counted(self.readers.acquire()).await;
+            let conn = conn.map_err(fault)?;
             let conn: Box<dyn Connection> = Box::new(Read(conn));
             Ok(conn)
         }
@@ -73,7 +81,8 @@ impl Database for MysqlDb {
 
     fn snapshot(&self) -> BoxFuture<'_, Result<Box<dyn Transaction>>> {
         async move {
-            let mut conn = self.readers.acquire().await.map_err(fault)?;
+            let conn = self.reading.counted(self.readers.acquire()).await;
+            let mut conn = conn.map_err(fault)?;
             // For the next transaction alone.
             let level = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ";
             direct(&mut conn, level).await?;
@@ -87,6 +96,19 @@ impl Database for MysqlDb {
 
     fn index_steps(&self) -> BoxFuture<'_, Result<()>> {
         migrate::index_steps(&self.settings).boxed()
+    }
+
+    fn connections(&self) -> Vec<Connections> {
+        let used = |name, pool: &MySqlPool, waiters: &Waiters| Connections {
+            pool: name,
+            open: pool.size(),
+            idle: u32::try_from(pool.num_idle()).unwrap_or(u32::MAX),
+            waiting: waiters.now(),
+        };
+        vec![
+            used("writers", &self.writers, &self.writing),
+            used("readers", &self.readers, &self.reading),
+        ]
     }
 
     fn attempts(&self) -> u32 {

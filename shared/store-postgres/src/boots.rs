@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use mainspring_shared::id::{BootId, LeaseToken, SessionKey};
-use mainspring_shared::store::{BootRecord, Boots, NewBoot, Owned, PoolTools, Renewal, Result};
+use mainspring_shared::store::{
+    BootRecord, Boots, Connections, NewBoot, Owned, PoolTools, Renewal, Result,
+};
 use mainspring_shared::stored;
 use mainspring_shared::time::Timestamp;
 use uuid::Uuid;
@@ -17,6 +19,11 @@ use crate::store::PostgresStore;
 
 #[async_trait]
 impl Boots for PostgresStore {
+    fn connections(&self) -> Vec<Connections> {
+        let pools = self.pools.named();
+        pools.map(|(name, pool)| pool.used(name)).to_vec()
+    }
+
     async fn register_boot(&self, boot: NewBoot) -> Result<()> {
         register(&self.pools.writers, self.at, boot).await
     }

@@ -137,6 +137,20 @@ pub(crate) struct Pools {
     pub(crate) auditors: Pool,
 }
 
+impl Pools {
+    /// All of them, with what they are called.
+    pub(crate) fn named(&self) -> [(&'static str, &Pool); 6] {
+        [
+            ("writers", &self.writers),
+            ("claimers", &self.claimers),
+            ("renewers", &self.renewers),
+            ("streamers", &self.streamers),
+            ("readers", &self.readers),
+            ("auditors", &self.auditors),
+        ]
+    }
+}
+
 /// Every table lookup of the steps is by key. Generic plans save planning them again, and these
 /// costs keep the planner from preferring a scan over a table that is small only now.
 const KEYED: [(&str, &str); 7] = [

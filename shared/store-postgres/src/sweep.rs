@@ -8,7 +8,8 @@ use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::session::hot::SendState;
 use mainspring_shared::session::transition;
 use mainspring_shared::store::{
-    AlarmSweep, Orphans, Result, RetireSends, Retired, SweepOrphans, SweepReady, Sweeps, Swept,
+    API_KEY_KEEP, AlarmSweep, Orphans, Result, RetireSends, Retired, SweepOrphans, SweepReady,
+    Sweeps, Swept,
 };
 use mainspring_shared::time::Timestamp;
 use sqlx::{Connection, PgConnection};
@@ -254,7 +255,14 @@ pub(crate) async fn retention(pool: &Pool, at: Option<Timestamp>, keep: Duration
             .bind(RETENTION_ROWS)
     })
     .await?;
-    Ok(keys + boots)
+    let api_keys = execute(pool, || {
+        sql!("sweeps/forget_api_keys")
+            .bind(at)
+            .bind(keep.max(API_KEY_KEEP.as_millis() as i64))
+            .bind(RETENTION_ROWS)
+    })
+    .await?;
+    Ok(keys + boots + api_keys)
 }
 
 /// Deletes the sends of a page that are old enough, with what only they had.

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use futures::TryStreamExt;
 use futures::future::{BoxFuture, FutureExt};
+use mainspring_shared::store::Connections;
 use mainspring_shared::time::Timestamp;
 use mainspring_store_core::db::{
-    Commit, Conn, Connection, Database, Done, Server, Statement, Transaction, Visit,
+    Commit, Conn, Connection, Database, Done, Server, Statement, Transaction, Visit, Waiters,
 };
 use mainspring_store_core::fault::Result;
 use mainspring_store_core::{Columns, Row, Value, connection};
@@ -34,6 +35,8 @@ pub(crate) struct SqliteDb {
     /// Callers take turns in the order they came.
     writer: Arc<Mutex<Writer>>,
     readers: SqlitePool,
+    writing: Waiters,
+    reading: Waiters,
     /// Whether the schema may be changed.
     migrate: MigratePolicy,
 }
@@ -63,6 +66,8 @@ impl SqliteDb {
         Self {
             writer: Arc::new(Mutex::new(writer)),
             readers,
+            writing: Waiters::default(),
+            reading: Waiters::default(),
             migrate,
         }
     }
@@ -75,7 +80,7 @@ impl Database for SqliteDb {
         at: Option<Timestamp>,
     ) -> BoxFuture<'_, Result<(Box<dyn Transaction>, Timestamp)>> {
         async move {
-            let writer = self.writer.clone().lock_owned().await;
+            let writer = self.writing.counted(self.writer.clone().lock_owned()).await;
             let (tx, now) = Write::begin(writer, commit, at).await?;
             let tx: Box<dyn Transaction> = Box::new(tx);
             Ok((tx, now))
@@ -85,7 +90,8 @@ impl Database for SqliteDb {
 
     fn reader(&self) -> BoxFuture<'_, Result<Box<dyn Connection>>> {
         async move {
-            let conn = self.readers.acquire().await.map_err(fault)?;
+            let conn = self.reading.counted(self.readers.acquire()).await;
+            let conn = conn.map_err(fault)?;
             let conn: Box<dyn Connection> = Box::new(Read(conn));
             Ok(conn)
         }
@@ -94,7 +100,8 @@ impl Database for SqliteDb {
 
     fn snapshot(&self) -> BoxFuture<'_, Result<Box<dyn Transaction>>> {
         async move {
-            let tx = self.readers.begin().await.map_err(fault)?;
+            let tx = self.reading.counted(self.readers.begin()).await;
+            let tx = tx.map_err(fault)?;
             let tx: Box<dyn Transaction> = Box::new(Snapshot(tx));
             Ok(tx)
         }
@@ -110,6 +117,22 @@ impl Database for SqliteDb {
             migrate::index_steps(&mut writer.conn, self.migrate).await
         }
         .boxed()
+    }
+
+    fn connections(&self) -> Vec<Connections> {
+        let writer = Connections {
+            pool: "writers",
+            open: 1,
+            idle: u32::from(self.writer.try_lock().is_ok()),
+            waiting: self.writing.now(),
+        };
+        let readers = Connections {
+            pool: "readers",
+            open: self.readers.size(),
+            idle: u32::try_from(self.readers.num_idle()).unwrap_or(u32::MAX),
+            waiting: self.reading.now(),
+        };
+        vec![writer, readers]
     }
 
     /// There is one writer: no transaction meets another.

@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mainspring_runtime::telemetry::spans;
 use mainspring_shared::agent::{AgentSpec, OutputFault};
 use mainspring_shared::budget::Spent;
 use mainspring_shared::error::{Code, Coded as _, Failure};
@@ -16,6 +17,7 @@ use mainspring_shared::session::SIGNAL_CANCEL;
 use mainspring_shared::session::window::Window;
 use mainspring_shared::store::{Counters, Resumed, SendTotals, StartedSend, Then};
 use mainspring_shared::time::Timestamp;
+use tracing::{Instrument as _, Span};
 
 use super::apart::Apart;
 use super::background::told;
@@ -58,6 +60,8 @@ pub(crate) struct Run<'a> {
     pub(super) round: Round,
     pub(super) bill: Bill<'a>,
     pub(super) ending: Ending,
+    /// The round that is under way, and its span.
+    traced: Option<(i32, Span)>,
 }
 
 /// What requests to the model are made of.
@@ -169,6 +173,7 @@ impl<'a> Run<'a> {
                 deciding: Deciding::default(),
                 left: Left::Lost,
             },
+            traced: None,
             send,
         };
         run.pay_for_the_dead();
@@ -242,16 +247,58 @@ impl<'a> Run<'a> {
             }
             let mut happened = None;
             for command in step.commands {
-                happened = Box::pin(self.perform(command)).await.or(happened);
+                let span = self.trace(&command);
+                let performed = Box::pin(self.perform(command)).instrument(span);
+                happened = performed.await.or(happened);
             }
             if state == State::Left {
                 return self.left();
             }
             event = match happened {
                 Some(event) => event,
-                None => self.next_event().await,
+                None => {
+                    let span = self.round_span();
+                    self.next_event().instrument(span).await
+                }
             };
         }
+    }
+
+    /// The span of the round that a command is part of, which begins as the model is first asked and ends before
+    /// the send is left.
+    fn trace(&mut self, command: &Command) -> Span {
+        match command {
+            Command::Ask { round, .. } => {
+                let round = *round as i32;
+                if self.traced.as_ref().is_none_or(|(of, _)| *of != round) {
+                    // Closed before the next one opens.
+                    self.traced = None;
+                    self.traced = Some((round, spans::round(self.send.record.key, round)));
+                }
+            }
+            Command::Decide(_)
+            | Command::End(_)
+            | Command::Park { .. }
+            | Command::Release
+            | Command::Drop => self.traced = None,
+            Command::AbortAsking
+            | Command::Fold
+            | Command::AbortFold
+            | Command::Wait(_)
+            | Command::StoreRound
+            | Command::RunCalls
+            | Command::InterruptCalls
+            | Command::StopCalls
+            | Command::AbortCalls
+            | Command::StoreResults
+            | Command::AbortDeciding => {}
+        }
+        self.round_span()
+    }
+
+    fn round_span(&self) -> Span {
+        let traced = self.traced.as_ref();
+        traced.map_or_else(Span::none, |(_, span)| span.clone())
     }
 
     fn left(&mut self) -> Left {

@@ -364,6 +364,10 @@ impl Tool for Isolated {
         self.inner.traits()
     }
 
+    fn kind(&self) -> &'static str {
+        "isolated"
+    }
+
     async fn call(&self, invocation: Invocation) -> Result<Output, ToolError> {
         let stop = invocation.stop.clone();
         let owner = CellOwner {

@@ -1,12 +1,13 @@
 //! Tenants and API keys.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use mainspring_shared::id::{ErasureId, KeyId, TenantId};
 use mainspring_shared::store::{
-    CreateKeyOutcome, CreateTenantOutcome, DeleteTenantOutcome, EraseMemories, IdempotencyKey,
-    Inspect, ListErasures, ListKeys, ListTenants, NewKey, NewSession, NewTenant, RotateKey,
-    TenantPatch, UpdateTenantOutcome,
+    API_KEY_KEEP, CreateKeyOutcome, CreateTenantOutcome, DeleteTenantOutcome, EraseMemories,
+    IdempotencyKey, Inspect, ListErasures, ListKeys, ListTenants, NewKey, NewSession, NewTenant,
+    RotateKey, TenantPatch, UpdateTenantOutcome,
 };
 use mainspring_shared::tenant::{Binding, KeyRecord, Limits, Retention, Scope, Scopes, Tenant};
 use mainspring_shared::time::{Span, Timestamp};
@@ -386,6 +387,38 @@ pub async fn a_revoked_key_keeps_the_time_of_its_first_revocation(store: &dyn In
         overlap_ms: 0,
     };
     assert_eq!(later.rotate_key(rotate).await.expect("answers"), None);
+}
+
+pub async fn a_key_is_forgotten_a_while_after_it_was_revoked_or_has_expired(store: &dyn Inspect) {
+    let now = store.at(START);
+    let expires = api_key(&*now, 1, TenantId::DEFAULT).await;
+    let revoked = api_key(&*now, 2, TenantId::DEFAULT).await;
+    let unlimited = NewKey {
+        expires_at: None,
+        ..new_key(3, TenantId::DEFAULT)
+    };
+    now.create_key(unlimited, None).await.expect("creates");
+    let revoke = now.revoke_key(revoked.tenant, revoked.id);
+    assert!(revoke.await.expect("revokes"));
+    let sweep = async |after: i64, keep: Duration| {
+        let ms = START.0 + API_KEY_KEEP.as_millis() as i64 + after;
+        let swept = store.at(Timestamp(ms)).sweep_retention(keep).await;
+        swept.expect("sweeps")
+    };
+    let shown = async |n: u128| {
+        let found = store.find_key(KeyId(Uuid::from_u128(n))).await;
+        found.expect("reads").is_some()
+    };
+    let day = Duration::from_hours(24);
+    assert_eq!(sweep(0, day).await, 0);
+    // A key that a request may be repeated for stays as long as that.
+    assert_eq!(sweep(1, API_KEY_KEEP + day).await, 0);
+    assert_eq!(sweep(1, day).await, 1);
+    assert!(!shown(2).await && shown(1).await);
+    let expiry = expires.expires_at.expect("expires").0 - START.0;
+    assert_eq!(sweep(expiry, day).await, 0);
+    assert_eq!(sweep(expiry + 1, day).await, 1);
+    assert!(!shown(1).await && shown(3).await);
 }
 
 pub async fn the_last_use_of_a_key_is_noted(store: &dyn Inspect) {

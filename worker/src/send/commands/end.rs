@@ -98,6 +98,9 @@ impl Run<'_> {
     async fn ended(&mut self, item: CompleteSend, completed: Completed) -> Event {
         self.hold.wrote();
         metrics::send_ended(completed.status);
+        let record = &self.send.record;
+        let (accepted, begun) = (record.created_at, record.started_at);
+        metrics::send_lasted(completed.status, accepted, begun, completed.at);
         let reason = if completed.status == SendStatus::Cancelled {
             StopReason::Cancelled
         } else {

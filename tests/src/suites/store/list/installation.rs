@@ -292,6 +292,7 @@ macro_rules! installation_cases {
                 keys_are_listed_newest_first_and_only_their_tenants,
                 a_rotation_keeps_the_secret_before_for_its_overlap,
                 a_revoked_key_keeps_the_time_of_its_first_revocation,
+                a_key_is_forgotten_a_while_after_it_was_revoked_or_has_expired,
                 the_last_use_of_a_key_is_noted,
             }
             timers {
