@@ -105,7 +105,7 @@ impl Scopes {
 /// What a tenant may use.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Limits {
-    /// Requests per second that each scheduler takes; unlimited when absent.
+    /// Requests per second, over all schedulers, which divide them evenly; unlimited when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests_per_second: Option<u32>,
     /// Sends at a time that its requests made and that have not ended; unlimited when absent.

@@ -80,7 +80,7 @@ pub(crate) struct RetentionArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct LimitsArgs {
-    /// Requests per second that each scheduler accepts from the tenant; 0 for no limit
+    /// Requests per second of the tenant, over all schedulers; 0 for no limit
     #[arg(long, value_name = "N")]
     pub(crate) requests_per_second: Option<u32>,
     /// Sends at a time that requests of the tenant made and that have not ended; 0 for no limit

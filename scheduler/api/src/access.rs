@@ -1,5 +1,6 @@
 //! Who sends a request, for which tenant, and what that key allows.
 
+mod fleet;
 mod issuers;
 mod keys;
 mod rate;
@@ -19,10 +20,11 @@ use mainspring_scheduler::App;
 use mainspring_scheduler::error::{Error, Quota};
 use mainspring_shared::error::Code;
 use mainspring_shared::id::TenantId;
-use mainspring_shared::tenant::{Binding, KeyRecord, Scopes, Token};
+use mainspring_shared::tenant::{Binding, KeyRecord, Limits, Scopes, Token};
 use mainspring_shared::time::Timestamp;
 use sha2::{Digest, Sha256};
 
+use self::fleet::Fleet;
 pub use self::issuers::{Identity, Refused, Verifier};
 use self::keys::Keys;
 use self::rate::Rates;
@@ -171,6 +173,7 @@ pub(crate) struct Gatekeeper {
     access: Access,
     keys: Keys,
     rates: Rates,
+    fleet: Fleet,
 }
 
 impl Gatekeeper {
@@ -179,6 +182,7 @@ impl Gatekeeper {
             access,
             keys: Keys::new(BELIEVED),
             rates: Rates::default(),
+            fleet: Fleet::default(),
         }
     }
 
@@ -199,11 +203,27 @@ impl Gatekeeper {
         }
         if !matches!(self.access, Access::Open) || caller.key.is_some() {
             let limits = self.keys.limits(app, caller.tenant).await?;
-            let now = app.clock.monotonic();
             app.limits.note(caller.tenant, &limits);
-            caller.quota = self.rates.take(caller.tenant, &limits, now)?;
+            caller.quota = self.take(app, caller.tenant, &limits).await?;
         }
         Ok(caller)
+    }
+
+    /// Takes one request of a tenant's, where it may send only so many. Returns the limit that it counts among.
+    async fn take(
+        &self,
+        app: &App,
+        tenant: TenantId,
+        limits: &Limits,
+    ) -> Result<Option<Quota>, Error> {
+        let Some(rate) = limits.requests_per_second else {
+            self.rates.forget(tenant);
+            return Ok(None);
+        };
+        let schedulers = self.fleet.schedulers(app).await;
+        let now = app.clock.monotonic();
+        let quota = self.rates.take(tenant, rate, schedulers, now)?;
+        Ok(Some(quota))
     }
 
     async fn identify(&self, app: &App, headers: &HeaderMap) -> Result<Caller, Error> {

@@ -74,6 +74,21 @@ async fn answers_say_how_much_of_a_limit_is_left() {
 }
 
 #[tokio::test]
+async fn schedulers_divide_the_requests_of_a_tenant() {
+    let world = World::new().await;
+    let (one, other) = (locked(&world).await, locked(&world).await);
+    let (id, key) = tenant(&one, "blue", &["read"]).await;
+    limit(&one, &id, &json!({ "requests_per_second": 8 })).await;
+    for api in [&one, &other] {
+        let answer = ask(api, &key, "GET", "/v1/sessions", &NONE).await;
+        let policy = answer.header("ratelimit-policy");
+        assert_eq!(policy, Some("\"requests\";q=8;w=1"));
+        let left = answer.header("ratelimit");
+        assert_eq!(left, Some("\"requests\";r=3;t=1"), "of a half of it");
+    }
+}
+
+#[tokio::test]
 async fn a_tenant_has_no_more_open_sends_than_its_limit() {
     let world = World::new().await;
     let api = locked(&world).await;
