@@ -137,6 +137,28 @@ pub struct Limits {
     pub extra: Extra,
 }
 
+/// What an API key may use, besides what its tenant may.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct KeyLimits {
+    /// Requests per second with this key, over all schedulers, which divide them evenly; unlimited when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests_per_second: Option<u32>,
+    /// Sends at a time that requests with this key made and that have not ended; unlimited when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sends_open: Option<u32>,
+    /// What this release does not know of it.
+    #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
+    #[schema(ignore)]
+    pub extra: Extra,
+}
+
+impl KeyLimits {
+    /// As they are to be stored; none where nothing is limited.
+    pub fn stored(&self) -> Option<&Self> {
+        (*self != Self::default()).then_some(self)
+    }
+}
+
 /// An amount in millionths of a US dollar; a number of dollars in JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Usd(pub u64);
@@ -237,6 +259,8 @@ pub struct KeyRecord {
     pub scopes: Scopes,
     /// What it is bound to, if it is bound to anything.
     pub binding: Option<Binding>,
+    /// What it may use, besides what its tenant may.
+    pub limits: KeyLimits,
     /// SHA-256 of its secret.
     pub hash: [u8; 32],
     /// Until when the secret before the last rotation is accepted, and its hash.
@@ -367,6 +391,7 @@ mod tests {
             name: "ci".into(),
             scopes: Scopes::all(),
             binding: None,
+            limits: KeyLimits::default(),
             hash: token.secret.hash(),
             previous: None,
             created_at: Timestamp(0),

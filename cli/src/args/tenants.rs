@@ -143,6 +143,12 @@ pub(crate) enum KeysCommand {
         scopes: Vec<String>,
         #[command(flatten)]
         binding: BindingArgs,
+        /// Requests per second with the key, over all schedulers
+        #[arg(long, value_name = "N")]
+        requests_per_second: Option<u32>,
+        /// Sends at a time that requests with the key made and that have not ended
+        #[arg(long, value_name = "N")]
+        sends_open: Option<u32>,
         /// Time from which it is refused, like 2027-01-31T08:00:00Z
         #[arg(long, value_name = "TIME")]
         expires_at: Option<String>,

@@ -195,10 +195,7 @@ fn limits(checks: &mut Checks, limits: &Limits) {
         (limits.sends_running, "sends_running"),
         (limits.leaves_running, "leaves_running"),
     ] {
-        if sends.is_some_and(|sends| !(1..=SENDS_MAX).contains(&sends)) {
-            let pointer = format!("/limits/{name}");
-            checks.refuse(&pointer, &format!("must be from 1 to {SENDS_MAX}"));
-        }
+        self::sends(checks, name, sends);
     }
     if limits.tokens_per_minute == Some(0) {
         checks.refuse("/limits/tokens_per_minute", "must be at least 1");
@@ -214,13 +211,22 @@ fn limits(checks: &mut Checks, limits: &Limits) {
     if limits.bytes == Some(0) {
         checks.refuse("/limits/bytes", "must be at least 1");
     }
-    if let Some(rate) = limits.requests_per_second
-        && !(1..=REQUESTS_MAX).contains(&rate)
-    {
-        checks.refuse(
-            "/limits/requests_per_second",
-            &format!("must be from 1 to {REQUESTS_MAX}"),
-        );
+    requests_per_second(checks, limits.requests_per_second);
+}
+
+/// Checks a limit of requests, of a tenant or a key.
+pub(super) fn requests_per_second(checks: &mut Checks, rate: Option<u32>) {
+    if rate.is_some_and(|rate| !(1..=REQUESTS_MAX).contains(&rate)) {
+        let detail = format!("must be from 1 to {REQUESTS_MAX}");
+        checks.refuse("/limits/requests_per_second", &detail);
+    }
+}
+
+/// Checks a limit of sends, of a tenant or a key.
+pub(super) fn sends(checks: &mut Checks, name: &str, sends: Option<u32>) {
+    if sends.is_some_and(|sends| !(1..=SENDS_MAX).contains(&sends)) {
+        let pointer = format!("/limits/{name}");
+        checks.refuse(&pointer, &format!("must be from 1 to {SENDS_MAX}"));
     }
 }
 

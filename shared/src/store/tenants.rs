@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use super::{IdempotencyKey, Page, ReadySession, Result};
 use crate::id::{KeyId, SendId, TenantId};
-use crate::tenant::{Binding, KeyRecord, Limits, Retention, Scopes, Tenant};
+use crate::tenant::{Binding, KeyLimits, KeyRecord, Limits, Retention, Scopes, Tenant};
 use crate::time::Timestamp;
 use crate::usage::Usage;
 use uuid::Uuid;
@@ -49,14 +49,25 @@ pub trait Tenants: Send + Sync {
     /// memory, its agents and its skills, and revokes its keys.
     async fn delete_tenant(&self, id: TenantId) -> Result<DeleteTenantOutcome>;
 
-    /// Takes places among the open sends of a tenant, for sends that are about to be accepted: as many of
-    /// the first of `sends` as `max` leaves room for; returns how many have one. Never more than `max` have one at
+    /// Takes places among the open sends of a tenant, or among those of one of its keys, for sends that are about to be
+    /// accepted: as many of the first of `sends` as `max` leaves room for; returns how many have one. Never more than `max` have one at
     /// a time, however many processes ask at once. A place is free again once its send has ended, or
     /// was not accepted within a minute. A repeat keeps the places that it has.
-    async fn reserve_sends(&self, tenant: TenantId, sends: Vec<SendId>, max: u32) -> Result<u32>;
+    async fn reserve_sends(
+        &self,
+        tenant: TenantId,
+        key: Option<KeyId>,
+        sends: Vec<SendId>,
+        max: u32,
+    ) -> Result<u32>;
 
     /// Gives places back of sends that were not accepted.
-    async fn release_sends(&self, tenant: TenantId, sends: Vec<SendId>) -> Result<()>;
+    async fn release_sends(
+        &self,
+        tenant: TenantId,
+        key: Option<KeyId>,
+        sends: Vec<SendId>,
+    ) -> Result<()>;
 
     /// Calls the sessions that wait for a seat and can have one, of one tenant or of all, in their order, so that
     /// they are found ready; returns those that were not called before. A tenant whose limits were lifted calls all
@@ -120,11 +131,13 @@ macro_rules! tenants_methods {
             write delete_tenant(id: $crate::id::TenantId) -> $crate::store::DeleteTenantOutcome;
             write reserve_sends(
                 tenant: $crate::id::TenantId,
+                key: Option<$crate::id::KeyId>,
                 sends: Vec<$crate::id::SendId>,
                 max: u32
             ) -> u32;
             write release_sends(
                 tenant: $crate::id::TenantId,
+                key: Option<$crate::id::KeyId>,
                 sends: Vec<$crate::id::SendId>
             ) -> ();
             write call_seats(
@@ -285,6 +298,8 @@ pub struct NewKey {
     pub scopes: Scopes,
     /// What it is bound to.
     pub binding: Option<Binding>,
+    /// What it may use, besides what its tenant may.
+    pub limits: KeyLimits,
     /// SHA-256 of its secret.
     pub hash: [u8; 32],
     /// From when on it is refused.

@@ -5,8 +5,8 @@ use mainspring_shared::id::{KeyId, SendId, TenantId};
 use mainspring_shared::store;
 use mainspring_shared::store::{
     CalledSeats, CreateKeyOutcome, CreateTenantOutcome, DeleteTenantOutcome, IdempotencyKey,
-    ListKeys, ListTenants, NewKey, NewTenant, PLACE_KEPT_MS, Page, RotateKey, TenantPatch,
-    TenantUsage, TenantUsageQuery, Tenants, UpdateTenantOutcome, frees_places,
+    ListKeys, ListTenants, NewKey, NewTenant, Page, RotateKey, TenantPatch, TenantUsage,
+    TenantUsageQuery, Tenants, UpdateTenantOutcome,
 };
 use mainspring_shared::tenant::{KeyRecord, SeatLimits, Tenant, resource, tenant_of};
 use mainspring_shared::time::Timestamp;
@@ -14,6 +14,7 @@ use mainspring_shared::time::Timestamp;
 use crate::accept::{Seen, remember, seen};
 use crate::db::{Conn, sql};
 use crate::fault::{Fault, Result};
+use crate::places::{self, Owner};
 use crate::query::{query_scalar, statement};
 use crate::reads::{count, page, sum};
 use crate::row::Row;
@@ -63,18 +64,25 @@ impl Tenants for SqlStore {
     async fn reserve_sends(
         &self,
         tenant: TenantId,
+        key: Option<KeyId>,
         sends: Vec<SendId>,
         max: u32,
     ) -> store::Result<u32> {
-        self.write((tenant, sends, max), |tx, (tenant, sends, max)| {
-            Box::pin(reserve_sends(tx, tenant, sends, max))
+        let of = Owner { tenant, key };
+        self.write((of, sends, max), |tx, (of, sends, max)| {
+            Box::pin(places::reserve(tx, of, sends, max))
         })
         .await
     }
 
-    async fn release_sends(&self, tenant: TenantId, sends: Vec<SendId>) -> store::Result<()> {
-        self.write((tenant, sends), |tx, (tenant, sends)| {
-            Box::pin(release_sends(tx, tenant, sends))
+    async fn release_sends(
+        &self,
+        tenant: TenantId,
+        key: Option<KeyId>,
+        sends: Vec<SendId>,
+    ) -> store::Result<()> {
+        self.write((sends, Owner { tenant, key }), |tx, (sends, of)| {
+            Box::pin(places::release(tx, of, sends))
         })
         .await
     }
@@ -169,6 +177,7 @@ fn key_record(row: &Row) -> Result<KeyRecord> {
         name,
         scopes: KeyRecord::read_scopes(scopes, binding.as_ref()),
         binding,
+        limits: cells.json_opt("limits")?.unwrap_or_default(),
         hash: hash(stored)?,
         previous: until.zip(previous),
         created_at: cells.time("created_at")?,
@@ -311,64 +320,6 @@ async fn delete(tx: &mut Tx, id: TenantId) -> Result<DeleteTenantOutcome> {
     Ok(DeleteTenantOutcome::Deleted)
 }
 
-async fn reserve_sends(tx: &mut Tx, tenant: TenantId, sends: Vec<SendId>, max: u32) -> Result<u32> {
-    statement(sql!("tenants/lock_one"))
-        .bind(tenant.0)
-        .execute(tx.conn())
-        .await?;
-    // A repeat has the first ones already.
-    let mut have = 0;
-    for send in &sends {
-        let known = query_scalar(sql!("tenants/has_place"))
-            .bind(tenant.0)
-            .bind(send.0);
-        let known: bool = known.fetch_one(tx.conn()).await?;
-        if !known {
-            break;
-        }
-        have += 1;
-    }
-    let new = &sends[have..];
-    let now = tx.now;
-    let mut room = room(tx, tenant, max).await?;
-    if room < new.len() as u64 || frees_places(new.iter().map(|send| send.0)) {
-        statement(sql!("tenants/free"))
-            .bind(tenant.0)
-            .bind(now.0 - PLACE_KEPT_MS)
-            .execute(tx.conn())
-            .await?;
-        room = self::room(tx, tenant, max).await?;
-    }
-    let taken = usize::try_from(room).unwrap_or(usize::MAX).min(new.len());
-    for send in &new[..taken] {
-        statement(sql!("tenants/reserve"))
-            .bind(tenant.0)
-            .bind(send.0)
-            .bind(now.0)
-            .execute(tx.conn())
-            .await?;
-    }
-    Ok(u32::try_from(have + taken).unwrap_or(u32::MAX))
-}
-
-/// Places that are free.
-async fn room(tx: &mut Tx, tenant: TenantId, max: u32) -> Result<u64> {
-    let taken = query_scalar(sql!("tenants/places")).bind(tenant.0);
-    let taken: i64 = taken.fetch_one(tx.conn()).await?;
-    Ok(u64::from(max).saturating_sub(taken.unsigned_abs()))
-}
-
-async fn release_sends(tx: &mut Tx, tenant: TenantId, sends: Vec<SendId>) -> Result<()> {
-    for send in sends {
-        statement(sql!("tenants/release"))
-            .bind(tenant.0)
-            .bind(send.0)
-            .execute(tx.conn())
-            .await?;
-    }
-    Ok(())
-}
-
 pub(crate) async fn usage(conn: &mut Conn, query: TenantUsageQuery) -> Result<TenantUsage> {
     let row = statement(sql!("tenants/usage"))
         .bind(query.tenant.0)
@@ -427,6 +378,7 @@ async fn create_key(
         name: new.name,
         scopes: new.scopes,
         binding: new.binding,
+        limits: new.limits,
         hash: new.hash,
         previous: None,
         created_at: tx.now,
@@ -446,6 +398,7 @@ async fn create_key(
         .bind(record.created_at.0)
         .bind(record.expires_at.map(|at| at.0))
         .bind(record.binding.as_ref().map(json).transpose()?)
+        .bind(record.limits.stored().map(json).transpose()?)
         .execute(tx.conn())
         .await?;
     if let Some(key) = &idempotency {

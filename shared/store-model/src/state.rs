@@ -80,6 +80,8 @@ pub(crate) struct State {
     pub(crate) deliveries: BTreeMap<(TenantId, WebhookId, WebhookEventId), DeliveryRecord>,
     /// Places among a tenant's open sends, and since when they are taken.
     pub(crate) open_sends: BTreeMap<(TenantId, SendId), Timestamp>,
+    /// The same of API keys.
+    pub(crate) key_sends: BTreeMap<(TenantId, (KeyId, SendId)), Timestamp>,
     /// How many seats tenants have, and since when.
     pub(crate) seat_limits: BTreeMap<TenantId, (SeatLimits, Timestamp)>,
     pub(crate) seats: BTreeMap<SessionKey, Seat>,

@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use mainspring_shared::id::{KeyId, SendId, TenantId};
 use mainspring_shared::store::{
     CalledSeats, CreateKeyOutcome, CreateTenantOutcome, DeleteTenantOutcome, Error, IdempotencyKey,
-    ListKeys, ListTenants, NewKey, NewTenant, PLACE_KEPT_MS, Page, Result, RotateKey, TenantPatch,
-    TenantUsage, TenantUsageQuery, Tenants, UpdateTenantOutcome, frees_places,
+    ListKeys, ListTenants, NewKey, NewTenant, Page, Result, RotateKey, TenantPatch, TenantUsage,
+    TenantUsageQuery, Tenants, UpdateTenantOutcome,
 };
 use mainspring_shared::tenant::{KeyRecord, SeatLimits, Tenant, resource, tenant_of};
 use mainspring_shared::time::Timestamp;
@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 use crate::accept::{Taken, lookup, take};
 use crate::columns::{json, maybe_text, text};
+use crate::places::{self, Owner};
 use crate::reads::{page, sum};
 use crate::retry::{Fault, PgQuery, execute, fetch, repeatable, sql};
 use crate::rows::Fields;
@@ -74,21 +75,23 @@ impl Tenants for PostgresStore {
         repeatable!(pool, |connection, lost| delete(connection, at, id, lost))
     }
 
-    async fn reserve_sends(&self, tenant: TenantId, sends: Vec<SendId>, max: u32) -> Result<u32> {
-        let (at, pool) = (self.at, &self.pools.writers);
-        let sends: Vec<Uuid> = sends.into_iter().map(|send| send.0).collect();
-        repeatable!(pool, |connection| reserve_sends(
-            connection, at, tenant, &sends, max
-        ))
+    async fn reserve_sends(
+        &self,
+        tenant: TenantId,
+        key: Option<KeyId>,
+        sends: Vec<SendId>,
+        max: u32,
+    ) -> Result<u32> {
+        places::reserve(self, Owner { tenant, key }, sends, max).await
     }
 
-    async fn release_sends(&self, tenant: TenantId, sends: Vec<SendId>) -> Result<()> {
-        let sends: Vec<Uuid> = sends.into_iter().map(|send| send.0).collect();
-        let release = || {
-            let query = sql!("tenants/release").bind(tenant.0);
-            query.bind(sends.clone())
-        };
-        execute(&self.pools.writers, release).await.map(drop)
+    async fn release_sends(
+        &self,
+        tenant: TenantId,
+        key: Option<KeyId>,
+        sends: Vec<SendId>,
+    ) -> Result<()> {
+        places::release(self, Owner { tenant, key }, sends).await
     }
 
     async fn call_seats(&self, tenant: Option<TenantId>) -> Result<CalledSeats> {
@@ -233,6 +236,7 @@ fn key_record(row: &PgRow) -> Result<KeyRecord> {
         name,
         scopes: KeyRecord::read_scopes(scopes, binding.as_ref()),
         binding,
+        limits: fields.maybe_json("limits")?.unwrap_or_default(),
         hash,
         previous: until.zip(previous),
         created_at: fields.time("created_at")?,
@@ -376,55 +380,6 @@ async fn delete(
     Ok(DeleteTenantOutcome::Deleted)
 }
 
-async fn reserve_sends(
-    connection: &mut PgConnection,
-    at: Option<Timestamp>,
-    tenant: TenantId,
-    sends: &[Uuid],
-    max: u32,
-) -> std::result::Result<u32, Fault> {
-    let at = at.map(|at| at.0);
-    let mut tx = connection.begin().await?;
-    let lock = sql!("tenants/lock_one").bind(tenant.0);
-    lock.execute(&mut *tx).await?;
-    let (mut taken, had) = places(&mut tx, tenant, sends).await?;
-    // A repeat has the first ones already.
-    let new = &sends[had.min(sends.len())..];
-    let max = usize::try_from(max).unwrap_or(usize::MAX);
-    if max.saturating_sub(taken) < new.len() || frees_places(new.iter().copied()) {
-        let free = sql!("tenants/free")
-            .bind(at)
-            .bind(tenant.0)
-            .bind(PLACE_KEPT_MS);
-        free.execute(&mut *tx).await?;
-        taken = places(&mut tx, tenant, sends).await?.0;
-    }
-    let more = max.saturating_sub(taken).min(new.len());
-    if more > 0 {
-        let reserve = sql!("tenants/reserve").bind(at).bind(tenant.0);
-        let reserve = reserve.bind(new[..more].to_vec());
-        reserve.execute(&mut *tx).await?;
-    }
-    tx.commit().await?;
-    Ok(u32::try_from(had + more).unwrap_or(u32::MAX))
-}
-
-/// Places taken, and those of them that these sends have.
-async fn places(
-    connection: &mut PgConnection,
-    tenant: TenantId,
-    sends: &[Uuid],
-) -> std::result::Result<(usize, usize), Fault> {
-    let query = sql!("tenants/places").bind(tenant.0).bind(sends.to_vec());
-    let row = query.fetch_one(connection).await?;
-    let mut fields = Fields::new(&row, "open_sends");
-    let mut count = |column| {
-        let total = fields.total(column)?;
-        Ok::<_, Error>(usize::try_from(total).unwrap_or(usize::MAX))
-    };
-    Ok((count("taken")?, count("had")?))
-}
-
 async fn create_key(
     connection: &mut PgConnection,
     at: Option<Timestamp>,
@@ -451,7 +406,8 @@ async fn create_key(
         .bind(KeyRecord::stored_scopes(&new.scopes, new.binding.as_ref()))
         .bind(new.hash.to_vec())
         .bind(new.expires_at.map(|at| at.0))
-        .bind(new.binding.as_ref().map(json));
+        .bind(new.binding.as_ref().map(json))
+        .bind(new.limits.stored().map(json));
     let Some(created) = one(&mut tx, insert, key_record).await? else {
         return Ok(CreateKeyOutcome::NoTenant);
     };

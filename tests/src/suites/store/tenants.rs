@@ -8,7 +8,9 @@ use mainspring_shared::store::{
     Inspect, ListErasures, ListKeys, ListTenants, NewKey, NewSession, NewTenant, RotateKey,
     TenantPatch, UpdateTenantOutcome,
 };
-use mainspring_shared::tenant::{Binding, KeyRecord, Limits, Retention, Scope, Scopes, Tenant};
+use mainspring_shared::tenant::{
+    Binding, KeyLimits, KeyRecord, Limits, Retention, Scope, Scopes, Tenant,
+};
 use mainspring_shared::time::{Span, Timestamp};
 use uuid::Uuid;
 
@@ -54,6 +56,7 @@ pub fn new_key(n: u128, tenant: TenantId) -> NewKey {
         name: format!("key {n}"),
         scopes: Scopes(BTreeSet::from([Scope::Read, Scope::Answer])),
         binding: None,
+        limits: KeyLimits::default(),
         hash: [n as u8; 32],
         expires_at: Some(Timestamp(START.0 + 1_000_000)),
     }
@@ -251,6 +254,7 @@ pub async fn a_key_is_found_by_its_id_as_it_was_created(store: &dyn Inspect) {
         name: "key 9".to_owned(),
         scopes: Scopes(BTreeSet::from([Scope::Read, Scope::Answer])),
         binding: None,
+        limits: KeyLimits::default(),
         hash: [9; 32],
         previous: None,
         created_at: START,
@@ -294,6 +298,42 @@ pub async fn a_key_keeps_what_it_is_bound_to(store: &dyn Inspect) {
     };
     let rotated = store.rotate_key(item).await.expect("rotates");
     assert_eq!(rotated.and_then(|key| key.binding), Some(binding));
+}
+
+pub async fn a_key_keeps_its_limits(store: &dyn Inspect) {
+    let limits = KeyLimits {
+        requests_per_second: Some(7),
+        sends_open: Some(3),
+        ..KeyLimits::default()
+    };
+    let new = NewKey {
+        limits: limits.clone(),
+        ..new_key(9, TenantId::DEFAULT)
+    };
+    let created = match store.create_key(new, None).await.expect("creates") {
+        CreateKeyOutcome::Created(key) => key,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(created.limits, limits);
+    let found = store.find_key(created.id).await.expect("reads");
+    assert_eq!(found.as_ref(), Some(&created));
+    let list = ListKeys {
+        tenant: TenantId::DEFAULT,
+        before: None,
+        limit: 1,
+    };
+    assert_eq!(
+        store.list_keys(list).await.expect("lists").data,
+        [created.clone()]
+    );
+    let item = RotateKey {
+        tenant: TenantId::DEFAULT,
+        id: created.id,
+        hash: [7; 32],
+        overlap_ms: 500,
+    };
+    let rotated = store.rotate_key(item).await.expect("rotates");
+    assert_eq!(rotated.map(|key| key.limits), Some(limits));
 }
 
 pub async fn a_repeated_request_creates_one_key(store: &dyn Inspect) {

@@ -288,6 +288,7 @@ macro_rules! installation_cases {
                 only_an_empty_tenant_is_deleted_and_its_keys_with_it,
                 a_key_is_found_by_its_id_as_it_was_created,
                 a_key_keeps_what_it_is_bound_to,
+                a_key_keeps_its_limits,
                 a_repeated_request_creates_one_key,
                 keys_are_listed_newest_first_and_only_their_tenants,
                 a_rotation_keeps_the_secret_before_for_its_overlap,
