@@ -10,3 +10,7 @@ CREATE TABLE key_sends (
     reserved_at BIGINT     NOT NULL,
     PRIMARY KEY (tenant, key_id, send_id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+
+-- The ledger of money keeps tokens, too: what calls took by day, and what those under way take at most.
+ALTER TABLE money_days ADD COLUMN tokens BIGINT NOT NULL DEFAULT 0;
+ALTER TABLE money_aside ADD COLUMN tokens BIGINT NOT NULL DEFAULT 0;

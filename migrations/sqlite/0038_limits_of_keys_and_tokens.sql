@@ -9,3 +9,6 @@ CREATE TABLE key_sends (
     reserved_at INTEGER NOT NULL,
     PRIMARY KEY (tenant, key_id, send_id)
 ) STRICT;
+-- The ledger of money keeps tokens, too: what calls took by day, and what those under way take at most.
+ALTER TABLE money_days ADD COLUMN tokens INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE money_aside ADD COLUMN tokens INTEGER NOT NULL DEFAULT 0;

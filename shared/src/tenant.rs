@@ -26,8 +26,9 @@ use crate::time::Timestamp;
 pub use binding::{AGENTS_MAX, Binding, Narrowed, Outside, PAIRS_MAX};
 pub use erasure::{ErasureProgress, TenantErasure};
 pub use money::{
-    MONEY_ASIDE_MS, MONEY_DAYS_KEPT, MoneyLimits, MoneyRoom, MoneySpan, MoneySpent, money_day,
-    money_day_begin, money_month, nano_usd, stored_nano,
+    Amount, LedgerLimits, LedgerRoom, LedgerSpent, MONEY_ASIDE_MS, MONEY_DAYS_KEPT, MoneyLimits,
+    MoneyRoom, MoneySpan, MoneySpent, money_day, money_day_begin, money_month, nano_usd,
+    stored_nano,
 };
 pub use retention::Retention;
 pub use seats::{InLine, Room, SEAT_CALLED_MS, SEAT_LINE_MAX, SeatLimits, SeatsTaken};
@@ -120,6 +121,12 @@ pub struct Limits {
     /// Tokens that its model calls may take in a minute before its sends are refused; unlimited when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens_per_minute: Option<u64>,
+    /// Tokens, of input and output, that its model calls of a day, in UTC, may take; unlimited when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens_per_day: Option<u64>,
+    /// The same of a calendar month.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens_per_month: Option<u64>,
     /// US dollars that its model calls of a day, in UTC, may cost; unlimited when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<f64>)]

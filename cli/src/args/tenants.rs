@@ -95,6 +95,12 @@ pub(crate) struct LimitsArgs {
     /// Tokens that its model calls may take in a minute; 0 for no limit
     #[arg(long, value_name = "N")]
     pub(crate) tokens_per_minute: Option<u64>,
+    /// Tokens that its model calls of a day may take; 0 for no limit
+    #[arg(long, value_name = "N")]
+    pub(crate) tokens_per_day: Option<u64>,
+    /// Tokens that its model calls of a calendar month may take; 0 for no limit
+    #[arg(long, value_name = "N")]
+    pub(crate) tokens_per_month: Option<u64>,
     /// US dollars that its sends of a day may cost; 0 for no limit
     #[arg(long, value_name = "USD", value_parser = dollars)]
     pub(crate) usd_per_day: Option<f64>,

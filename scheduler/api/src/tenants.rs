@@ -197,8 +197,14 @@ fn limits(checks: &mut Checks, limits: &Limits) {
     ] {
         self::sends(checks, name, sends);
     }
-    if limits.tokens_per_minute == Some(0) {
-        checks.refuse("/limits/tokens_per_minute", "must be at least 1");
+    for (tokens, name) in [
+        (limits.tokens_per_minute, "tokens_per_minute"),
+        (limits.tokens_per_day, "tokens_per_day"),
+        (limits.tokens_per_month, "tokens_per_month"),
+    ] {
+        if tokens == Some(0) {
+            checks.refuse(&format!("/limits/{name}"), "must be at least 1");
+        }
     }
     for (amount, name) in [
         (limits.usd_per_day, "usd_per_day"),

@@ -10,7 +10,7 @@ use mainspring_shared::store::{
     TenantUsage, TenantUsageQuery, Tenants, UpdateTenantOutcome, frees_places,
 };
 use mainspring_shared::tenant::{
-    KeyRecord, Limits, MoneyLimits, Retention, Tenant, resource, tenant_of,
+    KeyRecord, LedgerLimits, Limits, Retention, Tenant, resource, tenant_of,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::webhook::DeliveryRecord;
@@ -53,10 +53,10 @@ impl Kept {
         self.0.get_mut(&id)?.as_mut()
     }
 
-    /// Those whose limits name money.
+    /// Those whose limits name money, or tokens of more than a minute.
     pub(crate) fn with_money(&self) -> Vec<TenantId> {
         let kept = self.0.values().flatten();
-        let limited = kept.filter(|tenant| MoneyLimits::of(&tenant.limits).is_some());
+        let limited = kept.filter(|tenant| LedgerLimits::of(&tenant.limits).is_some());
         limited.map(|tenant| tenant.id).collect()
     }
 

@@ -12,10 +12,13 @@ SELECT
     coalesce(max(d.day), -1) AS last_day,
     CAST(coalesce(sum(CASE WHEN d.day = $3 THEN d.spent ELSE 0 END), 0) AS SIGNED) AS today,
     CAST(coalesce(sum(d.spent), 0) AS SIGNED) AS of_month,
-    (SELECT CAST(coalesce(sum(a.amount), 0) AS SIGNED) FROM money_aside a WHERE a.tenant = $1) AS aside
+    CAST(coalesce(sum(CASE WHEN d.day = $3 THEN d.tokens ELSE 0 END), 0) AS SIGNED) AS tokens_today,
+    CAST(coalesce(sum(d.tokens), 0) AS SIGNED) AS tokens_of_month,
+    (SELECT CAST(coalesce(sum(a.amount), 0) AS SIGNED) FROM money_aside a WHERE a.tenant = $1) AS aside,
+    (SELECT CAST(coalesce(sum(a.tokens), 0) AS SIGNED) FROM money_aside a WHERE a.tenant = $1) AS tokens_aside
 FROM money_days d
 WHERE d.tenant = $1 AND d.day >= $2 AND d.day <= $3;
 
 -- name: money/begin_day
--- Begins the day $2 of the tenant $1 with what was spent of it. Index: the primary key.
-INSERT INTO money_days (tenant, day, spent) VALUES ($1, $2, $3) ON DUPLICATE KEY UPDATE spent = spent;
+-- Begins the day $2 of the tenant $1 with what was spent and taken of it. Index: the primary key.
+INSERT INTO money_days (tenant, day, spent, tokens) VALUES ($1, $2, $3, $4) ON DUPLICATE KEY UPDATE spent = spent;

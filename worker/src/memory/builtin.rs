@@ -12,7 +12,7 @@ use mainspring_shared::memory::{
 use mainspring_shared::store::{
     self, NewMemory, SaveMemory, SaveMemoryOutcome, SearchMemories, Store,
 };
-use mainspring_shared::tenant::nano_usd;
+use mainspring_shared::tenant::Amount;
 use mainspring_shared::time::Clock;
 use sha2::{Digest, Sha256};
 use tokio::sync::Notify;
@@ -99,7 +99,7 @@ impl Builtin {
         };
         if let (Some(aside), Some(money)) = (aside, self.money()) {
             aside
-                .settle(money.parts(), nano_cost(made.paid.as_ref()))
+                .settle(money.parts(), amount(made.paid.as_ref()))
                 .await;
         }
         call.close(made.paid);
@@ -121,22 +121,24 @@ pub(super) async fn vectors_aside(
     tenant: TenantId,
     expected: &PaidCall,
 ) -> Result<Option<Aside>, &'static str> {
-    let most = nano_cost(Some(expected)).saturating_mul(TIMES_EXPECTED);
-    if most == 0 {
+    let most = amount(Some(expected)).times(TIMES_EXPECTED);
+    if most == Amount::default() {
         return Ok(None);
     }
     let cost = Cost { most, least: most };
     let aside = money.set_aside(tenant, cost).await;
     aside.map_err(|why| match why {
-        NoMoney::Busy => "what is left of the tenant's money is set aside for other calls",
+        NoMoney::Busy => {
+            "what is left of the tenant's money or tokens is set aside for other calls"
+        }
         NoMoney::Spent(..) => "the tenant has spent what its calls may cost",
+        NoMoney::TokensSpent(..) => "the tenant's calls have taken the tokens that they may take",
     })
 }
 
-/// What a call for vectors cost, in billionths of a dollar.
-pub(super) fn nano_cost(paid: Option<&PaidCall>) -> u64 {
-    let cost = paid.and_then(|call| call.usage.cost_usd);
-    nano_usd(cost.unwrap_or_default())
+/// What a call for vectors cost.
+pub(super) fn amount(paid: Option<&PaidCall>) -> Amount {
+    paid.map(|call| Amount::of(&call.usage)).unwrap_or_default()
 }
 
 fn without_vector(why: impl std::fmt::Display, account: &Account) -> Option<Embedding> {

@@ -89,7 +89,7 @@ pub(super) fn gate(
         Hold::Rate => "its rate limit is reached",
         Hold::Outage => "it was down a moment ago",
         // No transport says so.
-        Hold::Money => "the tenant has no money for it now",
+        Hold::Money => "the tenant has no money or tokens for it now",
     };
     let detail = format!(
         "the provider {} is not asked by this worker for {wait:?}: {what}",

@@ -268,6 +268,38 @@ async fn a_tenant_whose_calls_take_more_tokens_than_it_may_is_refused() {
 }
 
 #[tokio::test]
+async fn a_tenant_whose_calls_took_the_tokens_of_a_day_or_a_month_is_refused() {
+    let world = World::new().await;
+    let api = locked(&world).await;
+    let body = json!({ "input": "hello", "session": {} });
+    let first = ask(&api, ROOT, "POST", "/v1/sends", &body).await.ok(202);
+    let claimed = world
+        .claim(first["session_id"].as_str().expect("an id"))
+        .await;
+    world.complete_for(&claimed, 0.0).await;
+    for (span, seconds) in [("day", 86_400), ("month", 31 * 86_400)] {
+        let limit_name = format!("tokens_per_{span}");
+        limit(&api, "ten_1", &json!({ limit_name.as_str(): 15 })).await;
+        let answer = loop {
+            let answer = refused(&api, 429, "limit.tokens").await;
+            let problem = answer.problem(429, "limit.tokens").to_string();
+            if problem.contains(&format!("in a {span}")) {
+                break answer;
+            }
+            SystemClock::new().sleep(Duration::from_millis(200)).await;
+        };
+        let policy = answer.header("ratelimit-policy").expect("a policy");
+        let name = format!("\"tokens-{span}\";q=15;qu=\"tokens\";w=");
+        assert!(policy.starts_with(&name), "{policy}");
+        let wait: u64 = answer
+            .header("retry-after")
+            .and_then(|text| text.parse().ok())
+            .expect("seconds");
+        assert!((1..=seconds).contains(&wait), "{wait}");
+    }
+}
+
+#[tokio::test]
 async fn a_tenant_stores_no_more_bytes_than_it_may() {
     let world = World::new().await;
     let api = locked(&world).await;

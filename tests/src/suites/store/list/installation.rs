@@ -167,6 +167,8 @@ macro_rules! installation_cases {
                 a_month_is_the_sum_of_its_days,
                 a_first_limit_begins_with_what_the_sends_of_the_month_cost,
                 money_is_a_tenants_own_and_goes_with_it,
+                tokens_are_set_aside_and_spent_beside_money,
+                a_limit_of_tokens_alone_begins_with_what_the_sends_of_the_month_took,
             }
             provider_keys {
                 a_key_takes_the_place_of_the_one_before,
