@@ -15,3 +15,6 @@ ALTER TABLE money_aside ADD COLUMN tokens BIGINT NOT NULL DEFAULT 0;
 -- Tenants with a limit of tokens that is kept there: every worker asks for them again and again.
 CREATE INDEX tenants_tokens ON tenants (tenant)
     WHERE limits LIKE '%"tokens_per_day"%' OR limits LIKE '%"tokens_per_month"%';
+-- The pools of workers that a tenant may name, and those that are its own, as JSON; any where it is null.
+ALTER TABLE tenants ADD COLUMN pools TEXT;
+CREATE INDEX tenants_pools ON tenants (tenant) WHERE pools IS NOT NULL;

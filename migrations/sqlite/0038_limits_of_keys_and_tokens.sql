@@ -12,3 +12,5 @@ CREATE TABLE key_sends (
 -- The ledger of money keeps tokens, too: what calls took by day, and what those under way take at most.
 ALTER TABLE money_days ADD COLUMN tokens INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE money_aside ADD COLUMN tokens INTEGER NOT NULL DEFAULT 0;
+-- The pools of workers that a tenant may name, and those that are its own, as JSON; any where it is null.
+ALTER TABLE tenants ADD COLUMN pools TEXT;

@@ -50,6 +50,7 @@ pub fn start(parts: Parts, lifecycle: &Lifecycle) -> (Arc<App>, Loops) {
     let app = Arc::new_cyclic(|app| App {
         limits: crate::services::limits::KnownLimits::default(),
         spending: crate::services::spending::KnownSpending::default(),
+        pools: crate::services::pools::KnownPools::default(),
         acceptor: Acceptor::new(
             app,
             parts.store.clone(),

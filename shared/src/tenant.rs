@@ -7,6 +7,7 @@
 mod binding;
 mod erasure;
 mod money;
+mod pools;
 mod retention;
 mod seats;
 
@@ -30,6 +31,7 @@ pub use money::{
     MoneyRoom, MoneySpan, MoneySpent, money_day, money_day_begin, money_month, nano_usd,
     stored_nano,
 };
+pub use pools::Pools;
 pub use retention::Retention;
 pub use seats::{InLine, Room, SEAT_CALLED_MS, SEAT_LINE_MAX, SeatLimits, SeatsTaken};
 
@@ -237,6 +239,8 @@ pub struct Tenant {
     pub weight: u32,
     /// For how long what it has is kept.
     pub retention: Retention,
+    /// Which pools of workers it may name.
+    pub pools: Pools,
     /// Since when it is being erased: nothing acts for it any more.
     pub erasing_at: Option<Timestamp>,
     /// When it was created.

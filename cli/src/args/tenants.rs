@@ -25,7 +25,7 @@ pub(crate) enum TenantsCommand {
         #[command(flatten)]
         terms: TermsArgs,
     },
-    /// Renames a tenant or replaces its limits, its weight or its retention
+    /// Renames a tenant or replaces its limits, its weight, its retention or its pools
     Update {
         /// The tenant
         id: String,
@@ -59,6 +59,22 @@ pub(crate) struct TermsArgs {
     pub(crate) weight: Option<u32>,
     #[command(flatten)]
     pub(crate) retention: RetentionArgs,
+    #[command(flatten)]
+    pub(crate) pools: PoolsArgs,
+}
+
+/// Given together they replace all that was said of pools before.
+#[derive(Debug, Args)]
+pub(crate) struct PoolsArgs {
+    /// A pool that it may name, besides its own; may be repeated [default: any]
+    #[arg(long = "pool", value_name = "POOL")]
+    pub(crate) allowed: Vec<String>,
+    /// A pool that is its own, so that no other tenant may name it; may be repeated
+    #[arg(long = "own-pool", value_name = "POOL")]
+    pub(crate) own: Vec<String>,
+    /// It may name any pool, and has none of its own
+    #[arg(long, conflicts_with_all = ["allowed", "own"])]
+    pub(crate) any_pool: bool,
 }
 
 /// Those that are not named are as the installation has them.

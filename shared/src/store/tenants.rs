@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use super::{IdempotencyKey, Page, ReadySession, Result};
 use crate::id::{KeyId, SendId, TenantId};
-use crate::tenant::{Binding, KeyLimits, KeyRecord, Limits, Retention, Scopes, Tenant};
+use crate::tenant::{Binding, KeyLimits, KeyRecord, Limits, Pools, Retention, Scopes, Tenant};
 use crate::time::Timestamp;
 use crate::usage::Usage;
 use uuid::Uuid;
@@ -38,6 +38,9 @@ pub trait Tenants: Send + Sync {
 
     /// The tenant with this name, to act for it; none where no tenant has it, or that one is being erased.
     async fn named_tenant(&self, name: String) -> Result<Option<TenantId>>;
+
+    /// What tenants say of pools, of those that say anything; by number.
+    async fn tenant_pools(&self) -> Result<Vec<(TenantId, Pools)>>;
 
     /// Lists tenants by number.
     async fn list_tenants(&self, query: ListTenants) -> Result<Page<Tenant>>;
@@ -121,6 +124,7 @@ macro_rules! tenants_methods {
             ) -> $crate::store::CreateTenantOutcome;
             read get_tenant(id: $crate::id::TenantId) -> Option<$crate::tenant::Tenant>;
             read named_tenant(name: String) -> Option<$crate::id::TenantId>;
+            read tenant_pools() -> Vec<($crate::id::TenantId, $crate::tenant::Pools)>;
             read list_tenants(
                 query: $crate::store::ListTenants
             ) -> $crate::store::Page<$crate::tenant::Tenant>;
@@ -177,6 +181,8 @@ pub struct NewTenant {
     pub weight: u32,
     /// For how long what it has is kept.
     pub retention: Retention,
+    /// Which pools of workers it may name.
+    pub pools: Pools,
 }
 
 /// What became of a new tenant.
@@ -214,6 +220,8 @@ pub struct TenantPatch {
     pub weight: Option<u32>,
     /// For how long what it has is kept.
     pub retention: Option<Retention>,
+    /// Which pools of workers it may name.
+    pub pools: Option<Pools>,
 }
 
 /// What became of a change.

@@ -8,7 +8,7 @@ use mainspring_shared::store::{
     ListKeys, ListTenants, NewKey, NewTenant, Page, RotateKey, TenantPatch, TenantUsage,
     TenantUsageQuery, Tenants, UpdateTenantOutcome,
 };
-use mainspring_shared::tenant::{KeyRecord, SeatLimits, Tenant, resource, tenant_of};
+use mainspring_shared::tenant::{KeyRecord, Pools, SeatLimits, Tenant, resource, tenant_of};
 use mainspring_shared::time::Timestamp;
 
 use crate::accept::{Seen, remember, seen};
@@ -40,6 +40,10 @@ impl Tenants for SqlStore {
     async fn named_tenant(&self, name: String) -> store::Result<Option<TenantId>> {
         self.read(move |conn| Box::pin(async move { named(conn, &name).await }))
             .await
+    }
+
+    async fn tenant_pools(&self) -> store::Result<Vec<(TenantId, Pools)>> {
+        self.read(|conn| Box::pin(pools(conn))).await
     }
 
     async fn list_tenants(&self, query: ListTenants) -> store::Result<Page<Tenant>> {
@@ -155,6 +159,7 @@ fn tenant(row: &Row) -> Result<Tenant> {
         limits: cells.json("limits")?,
         weight: u32::try_from(cells.get::<i32>("weight")?).unwrap_or(1),
         retention: cells.json_opt("retention")?.unwrap_or_default(),
+        pools: cells.json_opt("pools")?.unwrap_or_default(),
         erasing_at: cells.time_opt("erasing_at")?,
         created_at: cells.time("created_at")?,
     })
@@ -224,6 +229,7 @@ async fn create(
         limits: new.limits,
         weight: new.weight,
         retention: new.retention,
+        pools: new.pools,
         erasing_at: None,
         created_at: tx.now,
     };
@@ -234,6 +240,7 @@ async fn create(
         .bind(tenant.created_at.0)
         .bind(tenant.weight)
         .bind(json(&tenant.retention)?)
+        .bind(tenant.pools.stored().map(json).transpose()?)
         .execute(tx.conn())
         .await?;
     if let Some(limits) = SeatLimits::of(&tenant.limits) {
@@ -261,6 +268,15 @@ pub(crate) async fn get(conn: &mut Conn, id: TenantId) -> Result<Option<Tenant>>
     let row = statement(sql!("tenants/get")).bind(id.0);
     let row = row.fetch_optional(conn).await?;
     row.as_ref().map(tenant).transpose()
+}
+
+async fn pools(conn: &mut Conn) -> Result<Vec<(TenantId, Pools)>> {
+    let rows = statement(sql!("tenants/pools")).fetch_all(conn).await?;
+    let pools = rows.iter().map(|row| {
+        let mut cells = Cells::new(row, "tenants");
+        Ok((TenantId(cells.get("tenant")?), cells.json("pools")?))
+    });
+    pools.collect()
 }
 
 async fn list(conn: &mut Conn, query: ListTenants) -> Result<Page<Tenant>> {
@@ -294,11 +310,17 @@ async fn update(tx: &mut Tx, id: TenantId, patch: TenantPatch) -> Result<UpdateT
         .bind(patch.limits.as_ref().map(json).transpose()?)
         .bind(patch.weight)
         .bind(patch.retention.as_ref().map(json).transpose()?)
+        .bind(patch.pools.as_ref().map(stored_pools).transpose()?)
         .execute(tx.conn())
         .await?;
     let changed = get(tx.conn(), id).await?;
     let changed = changed.map(Box::new);
     Ok(changed.map_or(UpdateTenantOutcome::NotFound, UpdateTenantOutcome::Updated))
+}
+
+/// Pools as a change stores them.
+fn stored_pools(pools: &Pools) -> Result<String> {
+    pools.stored().map_or_else(|| Ok(String::new()), json)
 }
 
 async fn delete(tx: &mut Tx, id: TenantId) -> Result<DeleteTenantOutcome> {

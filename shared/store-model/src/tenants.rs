@@ -10,7 +10,7 @@ use mainspring_shared::store::{
     TenantUsage, TenantUsageQuery, Tenants, UpdateTenantOutcome, frees_places,
 };
 use mainspring_shared::tenant::{
-    KeyRecord, LedgerLimits, Limits, Retention, Tenant, resource, tenant_of,
+    KeyRecord, LedgerLimits, Limits, Pools, Retention, Tenant, resource, tenant_of,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::webhook::DeliveryRecord;
@@ -31,6 +31,7 @@ impl Default for Kept {
             limits: Limits::default(),
             weight: 1,
             retention: Retention::default(),
+            pools: Pools::default(),
             erasing_at: None,
             created_at: Timestamp(0),
         };
@@ -58,6 +59,14 @@ impl Kept {
         let kept = self.0.values().flatten();
         let limited = kept.filter(|tenant| LedgerLimits::of(&tenant.limits).is_some());
         limited.map(|tenant| tenant.id).collect()
+    }
+
+    /// Those that say anything of pools.
+    fn with_pools(&self) -> Vec<(TenantId, Pools)> {
+        let kept = self.0.values().flatten();
+        let said = kept.filter(|tenant| tenant.pools.stored().is_some());
+        said.map(|tenant| (tenant.id, tenant.pools.clone()))
+            .collect()
     }
 
     /// Keeps nothing of a tenant but its number.
@@ -101,6 +110,7 @@ impl Tenants for ModelStore {
             limits: new.limits,
             weight: new.weight,
             retention: new.retention,
+            pools: new.pools,
             erasing_at: None,
             created_at: now,
         };
@@ -120,6 +130,10 @@ impl Tenants for ModelStore {
         Ok(live
             .find(|tenant| tenant.name == name && tenant.erasing_at.is_none())
             .map(|tenant| tenant.id))
+    }
+
+    async fn tenant_pools(&self) -> Result<Vec<(TenantId, Pools)>> {
+        Ok(self.begin().0.tenants.with_pools())
     }
 
     async fn list_tenants(&self, query: ListTenants) -> Result<Page<Tenant>> {
@@ -149,6 +163,9 @@ impl Tenants for ModelStore {
         tenant.weight = patch.weight.unwrap_or(tenant.weight);
         if let Some(retention) = patch.retention {
             tenant.retention = retention;
+        }
+        if let Some(pools) = patch.pools {
+            tenant.pools = pools;
         }
         let tenant = tenant.clone();
         state.follow_limits(id, &tenant.limits, now);

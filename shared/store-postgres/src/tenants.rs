@@ -7,7 +7,7 @@ use mainspring_shared::store::{
     ListKeys, ListTenants, NewKey, NewTenant, Page, Result, RotateKey, TenantPatch, TenantUsage,
     TenantUsageQuery, Tenants, UpdateTenantOutcome,
 };
-use mainspring_shared::tenant::{KeyRecord, SeatLimits, Tenant, resource, tenant_of};
+use mainspring_shared::tenant::{KeyRecord, Pools, SeatLimits, Tenant, resource, tenant_of};
 use mainspring_shared::time::Timestamp;
 use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection};
@@ -52,6 +52,15 @@ impl Tenants for PostgresStore {
             .first()
             .map(|row| Fields::new(row, "tenants").take("tenant"));
         Ok(found.transpose()?.map(TenantId))
+    }
+
+    async fn tenant_pools(&self) -> Result<Vec<(TenantId, Pools)>> {
+        let rows = fetch(&self.pools.claimers, || sql!("tenants/pools")).await?;
+        let pools = rows.iter().map(|row| {
+            let mut fields = Fields::new(row, "tenants");
+            Ok((TenantId(fields.take("tenant")?), fields.json("pools")?))
+        });
+        pools.collect()
     }
 
     async fn list_tenants(&self, query: ListTenants) -> Result<Page<Tenant>> {
@@ -209,9 +218,15 @@ pub(crate) fn tenant(row: &PgRow) -> Result<Tenant> {
         limits: fields.json("limits")?,
         weight: u32::try_from(fields.take::<i32>("weight")?).unwrap_or(1),
         retention: fields.maybe_json("retention")?.unwrap_or_default(),
+        pools: fields.maybe_json("pools")?.unwrap_or_default(),
         erasing_at: fields.maybe_time("erasing_at")?,
         created_at: fields.time("created_at")?,
     })
+}
+
+/// Pools as a change stores them.
+fn stored_pools(pools: &Pools) -> String {
+    pools.stored().map(json).unwrap_or_default()
 }
 
 fn weight(weight: u32) -> i32 {
@@ -285,7 +300,8 @@ async fn create(
         .bind(text(&new.name).into_owned())
         .bind(json(&new.limits))
         .bind(weight(new.weight))
-        .bind(json(&new.retention));
+        .bind(json(&new.retention))
+        .bind(new.pools.stored().map(json));
     let created = tenant(&insert.fetch_one(&mut *tx).await?)?;
     if let Some(limits) = SeatLimits::of(&new.limits) {
         seats::follow(&mut tx, at, created.id, Some(limits)).await?;
@@ -340,7 +356,8 @@ async fn update(
         .bind(maybe_text(patch.name.as_deref()))
         .bind(patch.limits.as_ref().map(json))
         .bind(patch.weight.map(weight))
-        .bind(patch.retention.as_ref().map(json));
+        .bind(patch.retention.as_ref().map(json))
+        .bind(patch.pools.as_ref().map(stored_pools));
     let changed = one(&mut tx, change, tenant).await?;
     if let Some(limits) = &patch.limits {
         seats::follow(&mut tx, at, id, SeatLimits::of(limits)).await?;

@@ -9,7 +9,7 @@ use mainspring_shared::store::{
     TenantPatch, UpdateTenantOutcome,
 };
 use mainspring_shared::tenant::{
-    Binding, KeyLimits, KeyRecord, Limits, Retention, Scope, Scopes, Tenant,
+    Binding, KeyLimits, KeyRecord, Limits, Pools, Retention, Scope, Scopes, Tenant,
 };
 use mainspring_shared::time::{Span, Timestamp};
 use uuid::Uuid;
@@ -29,6 +29,7 @@ pub fn new(name: &str) -> NewTenant {
         limits: limits(5),
         weight: 1,
         retention: Retention::default(),
+        pools: Pools::default(),
     }
 }
 
@@ -184,6 +185,54 @@ pub async fn a_tenant_is_renamed_to_a_name_that_is_free(store: &dyn Inspect) {
     );
     let unknown = store.update_tenant(TenantId(77), rename("x")).await;
     assert_eq!(unknown.expect("answers"), UpdateTenantOutcome::NotFound);
+}
+
+pub async fn what_a_tenant_says_of_pools_is_kept_and_listed(store: &dyn Inspect) {
+    let pools = |allowed: &[&str], own: &[&str]| {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        Pools {
+            allowed: (!allowed.is_empty()).then(|| names(allowed)),
+            own: names(own),
+            ..Pools::default()
+        }
+    };
+    let list = async || store.tenant_pools().await.expect("reads");
+    assert_eq!(list().await, []);
+    let blue = tenant(store, "blue").await.id;
+    let owner = NewTenant {
+        pools: pools(&[], &["red"]),
+        ..new("red")
+    };
+    let created = store.create_tenant(owner, None).await.expect("creates");
+    let red = match created {
+        CreateTenantOutcome::Created(tenant) => tenant,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(red.pools, pools(&[], &["red"]));
+    let change = async |given: Option<Pools>| {
+        let patch = TenantPatch {
+            pools: given,
+            ..TenantPatch::default()
+        };
+        match store.update_tenant(blue, patch).await.expect("answers") {
+            UpdateTenantOutcome::Updated(tenant) => tenant.pools,
+            other => panic!("{other:?}"),
+        }
+    };
+    let bounded = pools(&["default", "gpu"], &["blue"]);
+    assert_eq!(change(Some(bounded.clone())).await, bounded);
+    assert_eq!(change(None).await, bounded, "what is not named stays");
+    let found = store
+        .get_tenant(blue)
+        .await
+        .expect("reads")
+        .expect("it is there");
+    assert_eq!(found.pools, bounded);
+    assert_eq!(list().await, [(blue, bounded), (red.id, red.pools.clone())]);
+    assert_eq!(change(Some(Pools::default())).await, Pools::default());
+    assert_eq!(list().await, [(red.id, red.pools)]);
+    store.delete_tenant(red.id).await.expect("deletes");
+    assert_eq!(list().await, []);
 }
 
 pub async fn only_an_empty_tenant_is_deleted_and_its_keys_with_it(store: &dyn Inspect) {

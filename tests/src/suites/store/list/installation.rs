@@ -287,6 +287,7 @@ macro_rules! installation_cases {
                 a_tenant_is_found_by_its_name,
                 a_repeated_request_creates_one_tenant,
                 a_tenant_is_renamed_to_a_name_that_is_free,
+                what_a_tenant_says_of_pools_is_kept_and_listed,
                 only_an_empty_tenant_is_deleted_and_its_keys_with_it,
                 a_key_is_found_by_its_id_as_it_was_created,
                 a_key_keeps_what_it_is_bound_to,
