@@ -19,6 +19,7 @@ use crate::services::accept::Acceptor;
 use crate::services::keepers::Keepers;
 use crate::services::limits::KnownLimits;
 use crate::services::notify::Notifier;
+use crate::services::pools::KnownPools;
 use crate::services::registration::Registration;
 use crate::services::spending::KnownSpending;
 use crate::services::watch::Watch;
@@ -101,6 +102,8 @@ pub struct Known {
     pub limits: KnownLimits,
     /// What tenants with limits have spent.
     pub spending: KnownSpending,
+    /// Which pools of workers tenants may name.
+    pub pools: KnownPools,
 }
 
 impl fmt::Debug for App {

@@ -7,6 +7,7 @@
 mod binding;
 mod erasure;
 mod money;
+mod pools;
 mod retention;
 mod seats;
 
@@ -26,9 +27,11 @@ use crate::time::Timestamp;
 pub use binding::{AGENTS_MAX, Binding, Narrowed, Outside, PAIRS_MAX};
 pub use erasure::{ErasureProgress, TenantErasure};
 pub use money::{
-    MONEY_ASIDE_MS, MONEY_DAYS_KEPT, MoneyLimits, MoneyRoom, MoneySpan, MoneySpent, money_day,
-    money_day_begin, money_month, nano_usd, stored_nano,
+    Amount, LedgerLimits, LedgerRoom, LedgerSpent, MONEY_ASIDE_MS, MONEY_DAYS_KEPT, MoneyLimits,
+    MoneyRoom, MoneySpan, MoneySpent, money_day, money_day_begin, money_month, nano_usd,
+    stored_nano,
 };
+pub use pools::Pools;
 pub use retention::Retention;
 pub use seats::{InLine, Room, SEAT_CALLED_MS, SEAT_LINE_MAX, SeatLimits, SeatsTaken};
 
@@ -105,7 +108,7 @@ impl Scopes {
 /// What a tenant may use.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Limits {
-    /// Requests per second that each scheduler takes; unlimited when absent.
+    /// Requests per second, over all schedulers, which divide them evenly; unlimited when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests_per_second: Option<u32>,
     /// Maximum unfinished sends created by its requests; unlimited when absent.
@@ -120,6 +123,12 @@ pub struct Limits {
     /// Tokens that its model calls may take in a minute before its sends are refused; unlimited when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens_per_minute: Option<u64>,
+    /// Tokens, of input and output, that its model calls of a day, in UTC, may take; unlimited when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens_per_day: Option<u64>,
+    /// The same of a calendar month.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens_per_month: Option<u64>,
     /// US dollars that its model calls of a day, in UTC, may cost; unlimited when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<f64>)]
@@ -135,6 +144,28 @@ pub struct Limits {
     #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
     #[schema(ignore)]
     pub extra: Extra,
+}
+
+/// What an API key may use, besides what its tenant may.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct KeyLimits {
+    /// Requests per second with this key, over all schedulers, which divide them evenly; unlimited when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests_per_second: Option<u32>,
+    /// Sends at a time that requests with this key made and that have not ended; unlimited when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sends_open: Option<u32>,
+    /// What this release does not know of it.
+    #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
+    #[schema(ignore)]
+    pub extra: Extra,
+}
+
+impl KeyLimits {
+    /// As they are to be stored; none where nothing is limited.
+    pub fn stored(&self) -> Option<&Self> {
+        (*self != Self::default()).then_some(self)
+    }
 }
 
 /// An amount in millionths of a US dollar; a number of dollars in JSON.
@@ -208,6 +239,8 @@ pub struct Tenant {
     pub weight: u32,
     /// For how long what it has is kept.
     pub retention: Retention,
+    /// Which pools of workers it may name.
+    pub pools: Pools,
     /// Since when it is being erased: nothing acts for it any more.
     pub erasing_at: Option<Timestamp>,
     /// When it was created.
@@ -237,6 +270,8 @@ pub struct KeyRecord {
     pub scopes: Scopes,
     /// What it is bound to, if it is bound to anything.
     pub binding: Option<Binding>,
+    /// What it may use, besides what its tenant may.
+    pub limits: KeyLimits,
     /// SHA-256 of its secret.
     pub hash: [u8; 32],
     /// Until when the secret before the last rotation is accepted, and its hash.
@@ -367,6 +402,7 @@ mod tests {
             name: "ci".into(),
             scopes: Scopes::all(),
             binding: None,
+            limits: KeyLimits::default(),
             hash: token.secret.hash(),
             previous: None,
             created_at: Timestamp(0),

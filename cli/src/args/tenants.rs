@@ -25,7 +25,7 @@ pub(crate) enum TenantsCommand {
         #[command(flatten)]
         terms: TermsArgs,
     },
-    /// Renames a tenant or replaces its limits, its weight or its retention
+    /// Renames a tenant or replaces its limits, its weight, its retention or its pools
     Update {
         /// The tenant
         id: String,
@@ -59,6 +59,22 @@ pub(crate) struct TermsArgs {
     pub(crate) weight: Option<u32>,
     #[command(flatten)]
     pub(crate) retention: RetentionArgs,
+    #[command(flatten)]
+    pub(crate) pools: PoolsArgs,
+}
+
+/// Together they replace all of the tenant's pools.
+#[derive(Debug, Args)]
+pub(crate) struct PoolsArgs {
+    /// A pool that it may name besides its own; may be repeated [default: any]
+    #[arg(long = "pool", value_name = "POOL")]
+    pub(crate) allowed: Vec<String>,
+    /// A pool of its own, which no other tenant may name; may be repeated
+    #[arg(long = "own-pool", value_name = "POOL")]
+    pub(crate) own: Vec<String>,
+    /// Lets it name any pool, with none of its own
+    #[arg(long, conflicts_with_all = ["allowed", "own"])]
+    pub(crate) any_pool: bool,
 }
 
 /// Those that are not named are as the installation has them.
@@ -80,7 +96,7 @@ pub(crate) struct RetentionArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct LimitsArgs {
-    /// Requests per second that each scheduler accepts from the tenant; 0 for no limit
+    /// Maximum requests per second of the tenant, over all schedulers; 0 for no limit
     #[arg(long, value_name = "N")]
     pub(crate) requests_per_second: Option<u32>,
     /// Maximum unfinished sends created by the tenant's requests; 0 for no limit
@@ -95,6 +111,12 @@ pub(crate) struct LimitsArgs {
     /// Tokens per minute of its model calls; 0 for no limit
     #[arg(long, value_name = "N")]
     pub(crate) tokens_per_minute: Option<u64>,
+    /// Tokens that its model calls may use per day; 0 for no limit
+    #[arg(long, value_name = "N")]
+    pub(crate) tokens_per_day: Option<u64>,
+    /// Tokens that its model calls may use per calendar month; 0 for no limit
+    #[arg(long, value_name = "N")]
+    pub(crate) tokens_per_month: Option<u64>,
     /// US dollars that its model calls may cost per day; 0 for no limit
     #[arg(long, value_name = "USD", value_parser = dollars)]
     pub(crate) usd_per_day: Option<f64>,
@@ -143,6 +165,12 @@ pub(crate) enum KeysCommand {
         scopes: Vec<String>,
         #[command(flatten)]
         binding: BindingArgs,
+        /// Maximum requests per second with the key, over all schedulers
+        #[arg(long, value_name = "N")]
+        requests_per_second: Option<u32>,
+        /// Maximum open sends created with the key
+        #[arg(long, value_name = "N")]
+        sends_open: Option<u32>,
         /// Expiry time, like 2027-01-31T08:00:00Z
         #[arg(long, value_name = "TIME")]
         expires_at: Option<String>,

@@ -11,6 +11,7 @@ use axum::response::Response;
 use mainspring_scheduler::App;
 use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::agents::admit_agent;
+use mainspring_scheduler::services::pools;
 use mainspring_scheduler::services::skills::pin;
 use mainspring_shared::agent::{
     AgentKey, AgentName, AgentSpec, AgentVersion, AgentVersionView, Alias, NamedAgent,
@@ -128,6 +129,7 @@ pub(super) async fn publish(
     let (name, mut spec) = json.value;
     let tenant = caller.tenant;
     admit_agent(caller.binding(), &name)?;
+    pools::admit_agent(&app, tenant, &spec, "/spec").await?;
     pin(app.store.as_ref(), tenant, &mut spec, "/spec").await?;
     let item = PublishAgent {
         key: AgentKey { tenant, name },

@@ -16,6 +16,7 @@ use axum::response::Response;
 use mainspring_scheduler::App;
 use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::agents::Resolver;
+use mainspring_scheduler::services::limits::KeySends;
 use mainspring_shared::id::TenantId;
 use mainspring_shared::store::{IdempotencyKey, KeyOutcome};
 use serde::de::DeserializeOwned;
@@ -139,6 +140,7 @@ pub(super) trait Batch: 'static {
         app: &Arc<App>,
         items: Vec<Self::Item>,
         permits: Permits,
+        limited: Option<KeySends>,
     ) -> impl Future<Output = Vec<Outcome<Self>>> + Send
     where
         Self: Sized;
@@ -244,7 +246,7 @@ async fn create<B: Batch>(
     drop(raw);
     let permits = (room, json.weight());
     drop(json);
-    let outcomes = B::store(&app.scheduler, items, permits).await;
+    let outcomes = B::store(&app.scheduler, items, permits, caller.limited_sends()).await;
     let made = outcomes
         .iter()
         .any(|one| matches!(one, Ok(Creation::New(_))));

@@ -90,7 +90,7 @@ pub(super) async fn pass(
                 None => served.await,
             };
             drop(admission);
-            if let Some(quota) = admitted.as_ref().and_then(|caller| caller.quota.as_ref()) {
+            for quota in admitted.iter().flat_map(|caller| &caller.quotas) {
                 mark_quota(response.headers_mut(), quota);
             }
             match admitted.filter(|_| streams(&response)) {

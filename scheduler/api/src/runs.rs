@@ -183,6 +183,7 @@ pub(super) async fn create(
     let key = idempotency.as_ref();
     made.options.agents = agents.pin(spec.agents(), key).await?;
     made.options.skills = agents.pin_skills(&spec, (&body.spec, "/spec"), key).await?;
+    agents.admit_run(&spec, &made.options, key).await?;
     let run = RunId(app.entropy.ordered_id());
     let new = NewRun {
         key: RunKey {

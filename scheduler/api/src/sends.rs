@@ -10,6 +10,7 @@ use mainspring_scheduler::App;
 use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::accept::submit;
 use mainspring_scheduler::services::agents::{OptionsAsk, Resolver};
+use mainspring_scheduler::services::limits::KeySends;
 use mainspring_scheduler::services::skills::pin_item;
 use mainspring_scheduler::services::watch::read_and_wait;
 use mainspring_scheduler::services::{blobs, cancel};
@@ -83,6 +84,7 @@ pub(super) async fn create_in_session(
         },
         json.whole,
         wait,
+        caller.limited_sends(),
     )
     .await
 }
@@ -110,7 +112,7 @@ pub(super) async fn create(
         .item(&mut agents, &app, caller.tenant, key)
         .await?;
     pin_item(app.store.as_ref(), &mut item, "/session/agent").await?;
-    accept(&app, item, json.whole, wait).await
+    accept(&app, item, json.whole, wait, caller.limited_sends()).await
 }
 
 /// A send as its body asks for it, checked.
@@ -224,9 +226,10 @@ async fn accept(
     mut item: AcceptSend,
     body: Whole,
     wait: Option<Duration>,
+    limited: Option<KeySends>,
 ) -> Result<Response, Problem> {
     blobs::of_send(app, &mut item, "").await?;
-    let submitted = submit(app, item, body, wait).await?;
+    let submitted = submit(app, item, body, wait, limited).await?;
     // Without a wait the first answer was 202, whatever has become of the send since.
     let status = if wait.is_some() && submitted.send.status.is_final() {
         StatusCode::OK

@@ -24,7 +24,7 @@ use tracing::Instrument as _;
 
 use super::deliver::{Delivery, deliver, delivery};
 use super::dispatch::Dispatches;
-use super::limits::{PlaceTaker, take_place, take_places};
+use super::limits::{KeySends, PlaceTaker, take_place, take_places};
 use super::pressure::{Filled, Pressure, Work};
 use super::watch::{read_and_wait, wait_for};
 use crate::SchedulerConfig;
@@ -176,8 +176,12 @@ impl Acceptor {
 }
 
 /// Accepts the sends of one batch, which are one tenant's, in order, in transactions of at most `batch_group_max`
-/// sends. Those that find no place among its open sends are refused, and only those.
-pub async fn accept_many(app: &Arc<App>, mut items: Vec<AcceptSend>) -> Vec<AcceptResult> {
+/// sends. Those that find no place among its open sends, or among those of their key, are refused, and only those.
+pub async fn accept_many(
+    app: &Arc<App>,
+    mut items: Vec<AcceptSend>,
+    limited: Option<KeySends>,
+) -> Vec<AcceptResult> {
     let Some(first) = items.first() else {
         return Vec::new();
     };
@@ -186,11 +190,15 @@ pub async fn accept_many(app: &Arc<App>, mut items: Vec<AcceptSend>) -> Vec<Acce
     for item in &mut items {
         item.options.traceparent.clone_from(&traceparent);
     }
-    accept_all(app, items).instrument(span).await
+    accept_all(app, items, limited).instrument(span).await
 }
 
-async fn accept_all(app: &Arc<App>, items: Vec<AcceptSend>) -> Vec<AcceptResult> {
-    let places = match take_places(app, &items).await {
+async fn accept_all(
+    app: &Arc<App>,
+    items: Vec<AcceptSend>,
+    limited: Option<KeySends>,
+) -> Vec<AcceptResult> {
+    let places = match take_places(app, &items, limited).await {
         Ok(places) => places,
         Err(error) => return vec![Err(error); items.len()],
     };
@@ -338,12 +346,14 @@ pub struct Submitted {
 }
 
 /// Accepts a send, or delivers its message to an open send if its `on_busy` asks for that, and waits up
-/// to `wait` for the send to settle. `held` is dropped once the send is stored.
+/// to `wait` for the send to settle. `held` is dropped once the send is stored. `limited` is the key that it came with,
+/// where that may have only so many open sends.
 pub async fn submit<H>(
     app: &App,
     mut item: AcceptSend,
     held: H,
     wait: Option<Duration>,
+    limited: Option<KeySends>,
 ) -> Result<Submitted, Error> {
     let key = item.target.key();
     if let Some(delivery) = delivery(&item) {
@@ -370,11 +380,12 @@ pub async fn submit<H>(
         Target::Existing(_) => Vec::new(),
     };
     let agent = item.options.agent_ref().cloned();
-    let places = take_place(app, &mut item).await?;
+    let places = take_place(app, &mut item, limited).await?;
     let id = item.id;
     // The watcher is registered before the send exists, so that its end cannot be missed.
     let waiting = wait.map(|wait| (app.watch.send(id), wait));
     if let Some(refusal) = places.refusal(id) {
+        places.give_back(app, &[]).await;
         return Err(refusal);
     }
     let outcome = app.acceptor.accept(item).await?;

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use super::{IdempotencyKey, Page, Result};
 use crate::id::{KeyId, TenantId};
-use crate::tenant::{Binding, KeyRecord, Scopes};
+use crate::tenant::{Binding, KeyLimits, KeyRecord, Scopes};
 use crate::time::Timestamp;
 
 /// The API keys of tenants.
@@ -69,6 +69,8 @@ pub struct NewKey {
     pub scopes: Scopes,
     /// What it is bound to.
     pub binding: Option<Binding>,
+    /// What it may use, besides what its tenant may.
+    pub limits: KeyLimits,
     /// SHA-256 of its secret.
     pub hash: [u8; 32],
     /// From when on it is refused.

@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 
 use super::{IdempotencyKey, Page, ReadySession, Result};
-use crate::id::{SendId, TenantId};
-use crate::tenant::{Limits, Retention, Tenant};
+use crate::id::{KeyId, SendId, TenantId};
+use crate::tenant::{Limits, Pools, Retention, Tenant};
 use crate::time::Timestamp;
 use crate::usage::Usage;
 use uuid::Uuid;
@@ -39,6 +39,9 @@ pub trait Tenants: Send + Sync {
     /// The tenant with this name, to act for it; none where no tenant has it, or that one is being erased.
     async fn named_tenant(&self, name: String) -> Result<Option<TenantId>>;
 
+    /// What tenants say of pools, of those that say anything; by number.
+    async fn tenant_pools(&self) -> Result<Vec<(TenantId, Pools)>>;
+
     /// Lists tenants by number.
     async fn list_tenants(&self, query: ListTenants) -> Result<Page<Tenant>>;
 
@@ -49,14 +52,25 @@ pub trait Tenants: Send + Sync {
     /// memory, its agents and its skills, and revokes its keys.
     async fn delete_tenant(&self, id: TenantId) -> Result<DeleteTenantOutcome>;
 
-    /// Takes places among the open sends of a tenant, for sends that are about to be accepted: as many of
-    /// the first of `sends` as `max` leaves room for; returns how many have one. Never more than `max` have one at
-    /// a time, however many processes ask at once. A place is free again once its send has ended, or
+    /// Takes places among the open sends of a tenant, or among those of one of its keys, for sends that are about to be
+    /// accepted: as many of the first of `sends` as `max` leaves room for; returns how many have one. Never more than
+    /// `max` have one at a time, however many processes ask at once. A place is free again once its send has ended, or
     /// was not accepted within a minute. A repeat keeps the places that it has.
-    async fn reserve_sends(&self, tenant: TenantId, sends: Vec<SendId>, max: u32) -> Result<u32>;
+    async fn reserve_sends(
+        &self,
+        tenant: TenantId,
+        key: Option<KeyId>,
+        sends: Vec<SendId>,
+        max: u32,
+    ) -> Result<u32>;
 
     /// Gives places back of sends that were not accepted.
-    async fn release_sends(&self, tenant: TenantId, sends: Vec<SendId>) -> Result<()>;
+    async fn release_sends(
+        &self,
+        tenant: TenantId,
+        key: Option<KeyId>,
+        sends: Vec<SendId>,
+    ) -> Result<()>;
 
     /// Calls the sessions that wait for a seat and can have one, of one tenant or of all, in their order, so that
     /// they are found ready; returns those that were not called before. A tenant whose limits were lifted calls all
@@ -86,6 +100,7 @@ macro_rules! tenants_methods {
             ) -> $crate::store::CreateTenantOutcome;
             read get_tenant(id: $crate::id::TenantId) -> Option<$crate::tenant::Tenant>;
             read named_tenant(name: String) -> Option<$crate::id::TenantId>;
+            read tenant_pools() -> Vec<($crate::id::TenantId, $crate::tenant::Pools)>;
             read list_tenants(
                 query: $crate::store::ListTenants
             ) -> $crate::store::Page<$crate::tenant::Tenant>;
@@ -96,11 +111,13 @@ macro_rules! tenants_methods {
             write delete_tenant(id: $crate::id::TenantId) -> $crate::store::DeleteTenantOutcome;
             write reserve_sends(
                 tenant: $crate::id::TenantId,
+                key: Option<$crate::id::KeyId>,
                 sends: Vec<$crate::id::SendId>,
                 max: u32
             ) -> u32;
             write release_sends(
                 tenant: $crate::id::TenantId,
+                key: Option<$crate::id::KeyId>,
                 sends: Vec<$crate::id::SendId>
             ) -> ();
             write call_seats(
@@ -129,6 +146,8 @@ pub struct NewTenant {
     pub weight: u32,
     /// For how long what it has is kept.
     pub retention: Retention,
+    /// Which pools of workers it may name.
+    pub pools: Pools,
 }
 
 /// What became of a new tenant.
@@ -166,6 +185,8 @@ pub struct TenantPatch {
     pub weight: Option<u32>,
     /// For how long what it has is kept.
     pub retention: Option<Retention>,
+    /// Which pools of workers it may name.
+    pub pools: Option<Pools>,
 }
 
 /// What became of a change.

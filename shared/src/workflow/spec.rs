@@ -17,6 +17,7 @@ use super::nodes::Body;
 use super::template::free_names;
 use crate::agent::AgentQuery;
 use crate::time::Span;
+use crate::tool::pool_of;
 
 pub use self::condition::{Condition, Op, Ref, text_of};
 pub use self::envelope::{Budget, Envelope};
@@ -100,6 +101,19 @@ impl Spec {
             | Body::Workflow(_) => None,
         });
         leaves.map(|leaf| leaf.agent.clone()).collect()
+    }
+
+    /// The pools that its agents ask for, those of published ones aside; none for one that asks for none.
+    pub fn pools(&self) -> BTreeSet<Option<&str>> {
+        let leaves = self.nodes.iter().filter_map(|node| match &node.body {
+            Body::Agent(agent) if agent.named.is_none() => Some(&agent.spec),
+            _ => None,
+        });
+        let pools = leaves.map(|spec| {
+            let tools = spec.tools.as_deref().unwrap_or_default();
+            spec.pool.as_deref().or_else(|| pool_of(tools))
+        });
+        pools.collect()
     }
 
     /// Every node, parents before their children.

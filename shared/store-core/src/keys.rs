@@ -76,6 +76,7 @@ fn key_record(row: &Row) -> Result<KeyRecord> {
         name,
         scopes: KeyRecord::read_scopes(scopes, binding.as_ref()),
         binding,
+        limits: cells.json_opt("limits")?.unwrap_or_default(),
         hash: hash(stored)?,
         previous: until.zip(previous),
         created_at: cells.time("created_at")?,
@@ -118,6 +119,7 @@ async fn create_key(
         name: new.name,
         scopes: new.scopes,
         binding: new.binding,
+        limits: new.limits,
         hash: new.hash,
         previous: None,
         created_at: tx.now,
@@ -137,6 +139,7 @@ async fn create_key(
         .bind(record.created_at.0)
         .bind(record.expires_at.map(|at| at.0))
         .bind(record.binding.as_ref().map(json).transpose()?)
+        .bind(record.limits.stored().map(json).transpose()?)
         .execute(tx.conn())
         .await?;
     if let Some(key) = &idempotency {

@@ -35,6 +35,7 @@ mod memories;
 mod money;
 mod park;
 mod pauses;
+mod places;
 mod post;
 mod projections;
 mod provider_keys;

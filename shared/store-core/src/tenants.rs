@@ -1,18 +1,18 @@
 //! Tenants.
 
 use async_trait::async_trait;
-use mainspring_shared::id::{SendId, TenantId};
+use mainspring_shared::id::{KeyId, SendId, TenantId};
 use mainspring_shared::store;
 use mainspring_shared::store::{
     CalledSeats, CreateTenantOutcome, DeleteTenantOutcome, IdempotencyKey, ListTenants, NewTenant,
-    PLACE_KEPT_MS, Page, TenantPatch, TenantUsage, TenantUsageQuery, Tenants, UpdateTenantOutcome,
-    frees_places,
+    Page, TenantPatch, TenantUsage, TenantUsageQuery, Tenants, UpdateTenantOutcome,
 };
-use mainspring_shared::tenant::{SeatLimits, Tenant, resource, tenant_of};
+use mainspring_shared::tenant::{Pools, SeatLimits, Tenant, resource, tenant_of};
 
 use crate::accept::{Seen, remember, seen};
 use crate::db::{Conn, sql};
 use crate::fault::Result;
+use crate::places::{self, Owner};
 use crate::query::{query_scalar, statement};
 use crate::reads::{count, page, sum};
 use crate::row::Row;
@@ -40,6 +40,10 @@ impl Tenants for SqlStore {
             .await
     }
 
+    async fn tenant_pools(&self) -> store::Result<Vec<(TenantId, Pools)>> {
+        self.read(|conn| Box::pin(pools(conn))).await
+    }
+
     async fn list_tenants(&self, query: ListTenants) -> store::Result<Page<Tenant>> {
         self.read(move |conn| Box::pin(list(conn, query))).await
     }
@@ -62,18 +66,25 @@ impl Tenants for SqlStore {
     async fn reserve_sends(
         &self,
         tenant: TenantId,
+        key: Option<KeyId>,
         sends: Vec<SendId>,
         max: u32,
     ) -> store::Result<u32> {
-        self.write((tenant, sends, max), |tx, (tenant, sends, max)| {
-            Box::pin(reserve_sends(tx, tenant, sends, max))
+        let of = Owner { tenant, key };
+        self.write((of, sends, max), |tx, (of, sends, max)| {
+            Box::pin(places::reserve(tx, of, sends, max))
         })
         .await
     }
 
-    async fn release_sends(&self, tenant: TenantId, sends: Vec<SendId>) -> store::Result<()> {
-        self.write((tenant, sends), |tx, (tenant, sends)| {
-            Box::pin(release_sends(tx, tenant, sends))
+    async fn release_sends(
+        &self,
+        tenant: TenantId,
+        key: Option<KeyId>,
+        sends: Vec<SendId>,
+    ) -> store::Result<()> {
+        self.write((sends, Owner { tenant, key }), |tx, (sends, of)| {
+            Box::pin(places::release(tx, of, sends))
         })
         .await
     }
@@ -109,6 +120,7 @@ fn tenant(row: &Row) -> Result<Tenant> {
         limits: cells.json("limits")?,
         weight: u32::try_from(cells.get::<i32>("weight")?).unwrap_or(1),
         retention: cells.json_opt("retention")?.unwrap_or_default(),
+        pools: cells.json_opt("pools")?.unwrap_or_default(),
         erasing_at: cells.time_opt("erasing_at")?,
         created_at: cells.time("created_at")?,
     })
@@ -143,6 +155,7 @@ async fn create(
         limits: new.limits,
         weight: new.weight,
         retention: new.retention,
+        pools: new.pools,
         erasing_at: None,
         created_at: tx.now,
     };
@@ -153,6 +166,7 @@ async fn create(
         .bind(tenant.created_at.0)
         .bind(tenant.weight)
         .bind(json(&tenant.retention)?)
+        .bind(tenant.pools.stored().map(json).transpose()?)
         .execute(tx.conn())
         .await?;
     if let Some(limits) = SeatLimits::of(&tenant.limits) {
@@ -180,6 +194,15 @@ pub(crate) async fn get(conn: &mut Conn, id: TenantId) -> Result<Option<Tenant>>
     let row = statement(sql!("tenants/get")).bind(id.0);
     let row = row.fetch_optional(conn).await?;
     row.as_ref().map(tenant).transpose()
+}
+
+async fn pools(conn: &mut Conn) -> Result<Vec<(TenantId, Pools)>> {
+    let rows = statement(sql!("tenants/pools")).fetch_all(conn).await?;
+    let pools = rows.iter().map(|row| {
+        let mut cells = Cells::new(row, "tenants");
+        Ok((TenantId(cells.get("tenant")?), cells.json("pools")?))
+    });
+    pools.collect()
 }
 
 async fn list(conn: &mut Conn, query: ListTenants) -> Result<Page<Tenant>> {
@@ -213,11 +236,17 @@ async fn update(tx: &mut Tx, id: TenantId, patch: TenantPatch) -> Result<UpdateT
         .bind(patch.limits.as_ref().map(json).transpose()?)
         .bind(patch.weight)
         .bind(patch.retention.as_ref().map(json).transpose()?)
+        .bind(patch.pools.as_ref().map(stored_pools).transpose()?)
         .execute(tx.conn())
         .await?;
     let changed = get(tx.conn(), id).await?;
     let changed = changed.map(Box::new);
     Ok(changed.map_or(UpdateTenantOutcome::NotFound, UpdateTenantOutcome::Updated))
+}
+
+/// Pools as a change stores them.
+fn stored_pools(pools: &Pools) -> Result<String> {
+    pools.stored().map_or_else(|| Ok(String::new()), json)
 }
 
 async fn delete(tx: &mut Tx, id: TenantId) -> Result<DeleteTenantOutcome> {
@@ -237,64 +266,6 @@ async fn delete(tx: &mut Tx, id: TenantId) -> Result<DeleteTenantOutcome> {
         .execute(tx.conn())
         .await?;
     Ok(DeleteTenantOutcome::Deleted)
-}
-
-async fn reserve_sends(tx: &mut Tx, tenant: TenantId, sends: Vec<SendId>, max: u32) -> Result<u32> {
-    statement(sql!("tenants/lock_one"))
-        .bind(tenant.0)
-        .execute(tx.conn())
-        .await?;
-    // A repeat has the first ones already.
-    let mut have = 0;
-    for send in &sends {
-        let known = query_scalar(sql!("tenants/has_place"))
-            .bind(tenant.0)
-            .bind(send.0);
-        let known: bool = known.fetch_one(tx.conn()).await?;
-        if !known {
-            break;
-        }
-        have += 1;
-    }
-    let new = &sends[have..];
-    let now = tx.now;
-    let mut room = room(tx, tenant, max).await?;
-    if room < new.len() as u64 || frees_places(new.iter().map(|send| send.0)) {
-        statement(sql!("tenants/free"))
-            .bind(tenant.0)
-            .bind(now.0 - PLACE_KEPT_MS)
-            .execute(tx.conn())
-            .await?;
-        room = self::room(tx, tenant, max).await?;
-    }
-    let taken = usize::try_from(room).unwrap_or(usize::MAX).min(new.len());
-    for send in &new[..taken] {
-        statement(sql!("tenants/reserve"))
-            .bind(tenant.0)
-            .bind(send.0)
-            .bind(now.0)
-            .execute(tx.conn())
-            .await?;
-    }
-    Ok(u32::try_from(have + taken).unwrap_or(u32::MAX))
-}
-
-/// Places that are free.
-async fn room(tx: &mut Tx, tenant: TenantId, max: u32) -> Result<u64> {
-    let taken = query_scalar(sql!("tenants/places")).bind(tenant.0);
-    let taken: i64 = taken.fetch_one(tx.conn()).await?;
-    Ok(u64::from(max).saturating_sub(taken.unsigned_abs()))
-}
-
-async fn release_sends(tx: &mut Tx, tenant: TenantId, sends: Vec<SendId>) -> Result<()> {
-    for send in sends {
-        statement(sql!("tenants/release"))
-            .bind(tenant.0)
-            .bind(send.0)
-            .execute(tx.conn())
-            .await?;
-    }
-    Ok(())
 }
 
 pub(crate) async fn usage(conn: &mut Conn, query: TenantUsageQuery) -> Result<TenantUsage> {

@@ -40,6 +40,7 @@ impl Keys for ModelStore {
             name: new.name,
             scopes: new.scopes,
             binding: new.binding,
+            limits: new.limits,
             hash: new.hash,
             previous: None,
             created_at: now,

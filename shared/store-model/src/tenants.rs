@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use mainspring_shared::id::{SendId, TenantId};
+use mainspring_shared::id::{KeyId, SendId, TenantId};
 use mainspring_shared::store::{
     CalledSeats, CreateTenantOutcome, DeleteTenantOutcome, IdempotencyKey, ListTenants, NewTenant,
     PLACE_KEPT_MS, Page, Result, TenantPatch, TenantUsage, TenantUsageQuery, Tenants,
     UpdateTenantOutcome, frees_places,
 };
-use mainspring_shared::tenant::{Limits, MoneyLimits, Retention, Tenant, resource, tenant_of};
+use mainspring_shared::tenant::{
+    LedgerLimits, Limits, Pools, Retention, Tenant, resource, tenant_of,
+};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::webhook::DeliveryRecord;
 
@@ -29,6 +31,7 @@ impl Default for Kept {
             limits: Limits::default(),
             weight: 1,
             retention: Retention::default(),
+            pools: Pools::default(),
             erasing_at: None,
             created_at: Timestamp(0),
         };
@@ -51,11 +54,19 @@ impl Kept {
         self.0.get_mut(&id)?.as_mut()
     }
 
-    /// Those whose limits name money.
+    /// Those whose limits name money, or tokens of more than a minute.
     pub(crate) fn with_money(&self) -> Vec<TenantId> {
         let kept = self.0.values().flatten();
-        let limited = kept.filter(|tenant| MoneyLimits::of(&tenant.limits).is_some());
+        let limited = kept.filter(|tenant| LedgerLimits::of(&tenant.limits).is_some());
         limited.map(|tenant| tenant.id).collect()
+    }
+
+    /// Those that say anything of pools.
+    fn with_pools(&self) -> Vec<(TenantId, Pools)> {
+        let kept = self.0.values().flatten();
+        let said = kept.filter(|tenant| tenant.pools.stored().is_some());
+        said.map(|tenant| (tenant.id, tenant.pools.clone()))
+            .collect()
     }
 
     /// Keeps nothing of a tenant but its number.
@@ -99,6 +110,7 @@ impl Tenants for ModelStore {
             limits: new.limits,
             weight: new.weight,
             retention: new.retention,
+            pools: new.pools,
             erasing_at: None,
             created_at: now,
         };
@@ -118,6 +130,10 @@ impl Tenants for ModelStore {
         Ok(live
             .find(|tenant| tenant.name == name && tenant.erasing_at.is_none())
             .map(|tenant| tenant.id))
+    }
+
+    async fn tenant_pools(&self) -> Result<Vec<(TenantId, Pools)>> {
+        Ok(self.begin().0.tenants.with_pools())
     }
 
     async fn list_tenants(&self, query: ListTenants) -> Result<Page<Tenant>> {
@@ -147,6 +163,9 @@ impl Tenants for ModelStore {
         tenant.weight = patch.weight.unwrap_or(tenant.weight);
         if let Some(retention) = patch.retention {
             tenant.retention = retention;
+        }
+        if let Some(pools) = patch.pools {
+            tenant.pools = pools;
         }
         let tenant = tenant.clone();
         state.follow_limits(id, &tenant.limits, now);
@@ -179,6 +198,7 @@ impl Tenants for ModelStore {
         state.pauses.retain(|key, _| key.tenant != id);
         state.provider_keys.retain(|(tenant, _), _| *tenant != id);
         state.open_sends.retain(|(tenant, _), _| *tenant != id);
+        state.key_sends.retain(|(tenant, _), _| *tenant != id);
         state.follow_limits(id, &Limits::default(), now);
         state.pause_waits.retain(|(tenant, _), _| *tenant != id);
         state.skills.retain(|(tenant, _), _| *tenant != id);
@@ -196,30 +216,40 @@ impl Tenants for ModelStore {
         Ok(DeleteTenantOutcome::Deleted)
     }
 
-    async fn reserve_sends(&self, tenant: TenantId, sends: Vec<SendId>, max: u32) -> Result<u32> {
+    async fn reserve_sends(
+        &self,
+        tenant: TenantId,
+        key: Option<KeyId>,
+        sends: Vec<SendId>,
+        max: u32,
+    ) -> Result<u32> {
         let (mut state, now) = self.begin();
-        let has = |state: &State, send: &SendId| state.open_sends.contains_key(&(tenant, *send));
-        let have = sends.iter().take_while(|send| has(&state, send)).count();
+        let mut places = state.places(tenant, key);
+        let have = sends
+            .iter()
+            .take_while(|send| places.contains_key(send))
+            .count();
         let new = &sends[have..];
-        let room = |state: &State| {
-            let taken = state.open_sends.keys().filter(|(of, _)| *of == tenant);
-            (max as usize).saturating_sub(taken.count())
-        };
-        if room(&state) < new.len() || frees_places(new.iter().map(|send| send.0)) {
-            free(&mut state, tenant, now);
+        let room = |places: &Places| (max as usize).saturating_sub(places.len());
+        if room(&places) < new.len() || frees_places(new.iter().map(|send| send.0)) {
+            places.retain(|send, since| state.is_open(tenant, *send, *since, now));
         }
-        let more = room(&state).min(new.len());
-        for send in &new[..more] {
-            state.open_sends.insert((tenant, *send), now);
-        }
+        let more = room(&places).min(new.len());
+        places.extend(new[..more].iter().map(|send| (*send, now)));
+        state.keep_places(tenant, key, places);
         Ok(u32::try_from(have + more).unwrap_or(u32::MAX))
     }
 
-    async fn release_sends(&self, tenant: TenantId, sends: Vec<SendId>) -> Result<()> {
+    async fn release_sends(
+        &self,
+        tenant: TenantId,
+        key: Option<KeyId>,
+        sends: Vec<SendId>,
+    ) -> Result<()> {
         let (mut state, _) = self.begin();
-        for send in sends {
-            state.open_sends.remove(&(tenant, send));
-        }
+        let mut places = state.places(tenant, key);
+        places.retain(|send, _| !sends.contains(send));
+        state.keep_places(tenant, key, places);
         Ok(())
     }
 
@@ -270,16 +300,49 @@ impl Tenants for ModelStore {
     }
 }
 
-/// Frees the places of sends that have ended, and of those that nobody made in time.
-fn free(state: &mut State, tenant: TenantId, now: Timestamp) {
-    let places = std::mem::take(&mut state.open_sends);
-    let kept = places.into_iter().filter(|((of, send), since)| {
-        let is_kept = match state.send(*of, *send) {
+/// Sends that have a place, and since when.
+type Places = BTreeMap<SendId, Timestamp>;
+
+impl State {
+    /// The places of a tenant, or of one of its keys.
+    fn places(&self, tenant: TenantId, key: Option<KeyId>) -> Places {
+        match key {
+            Some(key) => {
+                let all = self.key_sends.iter();
+                let mine = all.filter(|((of, its), _)| *of == tenant && its.0 == key);
+                mine.map(|((_, its), since)| (its.1, *since)).collect()
+            }
+            None => {
+                let all = self.open_sends.iter();
+                let mine = all.filter(|((of, _), _)| *of == tenant);
+                mine.map(|((_, send), since)| (*send, *since)).collect()
+            }
+        }
+    }
+
+    fn keep_places(&mut self, tenant: TenantId, key: Option<KeyId>, places: Places) {
+        match key {
+            Some(key) => {
+                self.key_sends
+                    .retain(|(of, its), _| *of != tenant || its.0 != key);
+                let places = places.into_iter();
+                self.key_sends
+                    .extend(places.map(|(send, since)| ((tenant, (key, send)), since)));
+            }
+            None => {
+                self.open_sends.retain(|(of, _), _| *of != tenant);
+                let places = places.into_iter();
+                self.open_sends
+                    .extend(places.map(|(send, since)| ((tenant, send), since)));
+            }
+        }
+    }
+
+    /// Whether a send has not ended, or may still be made that has had a place since then.
+    fn is_open(&self, tenant: TenantId, send: SendId, since: Timestamp, now: Timestamp) -> bool {
+        match self.send(tenant, send) {
             Some(record) => !record.status.is_final(),
             None => since.0 >= now.0 - PLACE_KEPT_MS,
-        };
-        *of != tenant || is_kept
-    });
-    let kept = kept.collect();
-    state.open_sends = kept;
+        }
+    }
 }

@@ -7,8 +7,8 @@ use mainspring_shared::store::{
 };
 use mainspring_shared::tenant::KeyRecord;
 use mainspring_shared::time::Timestamp;
-use sqlx::PgConnection;
 use sqlx::postgres::PgRow;
+use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
 use crate::accept::{Taken, take};
@@ -104,6 +104,7 @@ fn key_record(row: &PgRow) -> Result<KeyRecord> {
         name,
         scopes: KeyRecord::read_scopes(scopes, binding.as_ref()),
         binding,
+        limits: fields.maybe_json("limits")?.unwrap_or_default(),
         hash,
         previous: until.zip(previous),
         created_at: fields.time("created_at")?,
@@ -148,7 +149,8 @@ async fn create_key(
         .bind(KeyRecord::stored_scopes(&new.scopes, new.binding.as_ref()))
         .bind(new.hash.to_vec())
         .bind(new.expires_at.map(|at| at.0))
-        .bind(new.binding.as_ref().map(json));
+        .bind(new.binding.as_ref().map(json))
+        .bind(new.limits.stored().map(json));
     let Some(created) = one(&mut tx, insert, key_record).await? else {
         return Ok(CreateKeyOutcome::NoTenant);
     };

@@ -53,6 +53,7 @@ mod ledger;
 mod migrate;
 mod money;
 mod pieces;
+mod places;
 mod projections;
 mod retry;
 mod row_security;

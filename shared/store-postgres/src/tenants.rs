@@ -1,20 +1,19 @@
 //! Tenants.
 
 use async_trait::async_trait;
-use mainspring_shared::id::{SendId, TenantId};
+use mainspring_shared::id::{KeyId, SendId, TenantId};
 use mainspring_shared::store::{
-    CalledSeats, CreateTenantOutcome, DeleteTenantOutcome, Error, IdempotencyKey, ListTenants,
-    NewTenant, PLACE_KEPT_MS, Page, Result, TenantPatch, TenantUsage, TenantUsageQuery, Tenants,
-    UpdateTenantOutcome, frees_places,
+    CalledSeats, CreateTenantOutcome, DeleteTenantOutcome, IdempotencyKey, ListTenants, NewTenant,
+    Page, Result, TenantPatch, TenantUsage, TenantUsageQuery, Tenants, UpdateTenantOutcome,
 };
-use mainspring_shared::tenant::{SeatLimits, Tenant, resource, tenant_of};
+use mainspring_shared::tenant::{Pools, SeatLimits, Tenant, resource, tenant_of};
 use mainspring_shared::time::Timestamp;
-use sqlx::PgConnection;
 use sqlx::postgres::PgRow;
-use uuid::Uuid;
+use sqlx::{Connection, PgConnection};
 
 use crate::accept::{lookup, take};
 use crate::columns::{json, maybe_text, text};
+use crate::places::{self, Owner};
 use crate::reads::{page, sum};
 use crate::retry::{Fault, PgQuery, execute, fetch, repeatable, sql};
 use crate::rows::Fields;
@@ -53,6 +52,15 @@ impl Tenants for PostgresStore {
         Ok(found.transpose()?.map(TenantId))
     }
 
+    async fn tenant_pools(&self) -> Result<Vec<(TenantId, Pools)>> {
+        let rows = fetch(&self.pools.claimers, || sql!("tenants/pools")).await?;
+        let pools = rows.iter().map(|row| {
+            let mut fields = Fields::new(row, "tenants");
+            Ok((TenantId(fields.take("tenant")?), fields.json("pools")?))
+        });
+        pools.collect()
+    }
+
     async fn list_tenants(&self, query: ListTenants) -> Result<Page<Tenant>> {
         let rows = fetch(&self.pools.readers, || {
             sql!("tenants/list")
@@ -74,21 +82,23 @@ impl Tenants for PostgresStore {
         repeatable!(pool, |connection, lost| delete(connection, at, id, lost))
     }
 
-    async fn reserve_sends(&self, tenant: TenantId, sends: Vec<SendId>, max: u32) -> Result<u32> {
-        let (at, pool) = (self.at, &self.pools.writers);
-        let sends: Vec<Uuid> = sends.into_iter().map(|send| send.0).collect();
-        repeatable!(pool, |connection| reserve_sends(
-            connection, at, tenant, &sends, max
-        ))
+    async fn reserve_sends(
+        &self,
+        tenant: TenantId,
+        key: Option<KeyId>,
+        sends: Vec<SendId>,
+        max: u32,
+    ) -> Result<u32> {
+        places::reserve(self, Owner { tenant, key }, sends, max).await
     }
 
-    async fn release_sends(&self, tenant: TenantId, sends: Vec<SendId>) -> Result<()> {
-        let sends: Vec<Uuid> = sends.into_iter().map(|send| send.0).collect();
-        let release = || {
-            let query = sql!("tenants/release").bind(tenant.0);
-            query.bind(sends.clone())
-        };
-        execute(&self.pools.writers, release).await.map(drop)
+    async fn release_sends(
+        &self,
+        tenant: TenantId,
+        key: Option<KeyId>,
+        sends: Vec<SendId>,
+    ) -> Result<()> {
+        places::release(self, Owner { tenant, key }, sends).await
     }
 
     async fn call_seats(&self, tenant: Option<TenantId>) -> Result<CalledSeats> {
@@ -142,9 +152,15 @@ pub(crate) fn tenant(row: &PgRow) -> Result<Tenant> {
         limits: fields.json("limits")?,
         weight: u32::try_from(fields.take::<i32>("weight")?).unwrap_or(1),
         retention: fields.maybe_json("retention")?.unwrap_or_default(),
+        pools: fields.maybe_json("pools")?.unwrap_or_default(),
         erasing_at: fields.maybe_time("erasing_at")?,
         created_at: fields.time("created_at")?,
     })
+}
+
+/// Pools as a change stores them.
+fn stored_pools(pools: &Pools) -> String {
+    pools.stored().map(json).unwrap_or_default()
 }
 
 fn weight(weight: u32) -> i32 {
@@ -181,7 +197,8 @@ async fn create(
         .bind(text(&new.name).into_owned())
         .bind(json(&new.limits))
         .bind(weight(new.weight))
-        .bind(json(&new.retention));
+        .bind(json(&new.retention))
+        .bind(new.pools.stored().map(json));
     let created = tenant(&insert.fetch_one(&mut *tx).await?)?;
     if let Some(limits) = SeatLimits::of(&new.limits) {
         seats::follow(&mut tx, at, created.id, Some(limits)).await?;
@@ -236,7 +253,8 @@ async fn update(
         .bind(maybe_text(patch.name.as_deref()))
         .bind(patch.limits.as_ref().map(json))
         .bind(patch.weight.map(weight))
-        .bind(patch.retention.as_ref().map(json));
+        .bind(patch.retention.as_ref().map(json))
+        .bind(patch.pools.as_ref().map(stored_pools));
     let changed = one(&mut tx, change, tenant).await?;
     if let Some(limits) = &patch.limits {
         seats::follow(&mut tx, at, id, SeatLimits::of(limits)).await?;
@@ -274,53 +292,4 @@ async fn delete(
     drop_pending.execute(&mut *tx).await?;
     tx.commit().await?;
     Ok(DeleteTenantOutcome::Deleted)
-}
-
-async fn reserve_sends(
-    connection: &mut PgConnection,
-    at: Option<Timestamp>,
-    tenant: TenantId,
-    sends: &[Uuid],
-    max: u32,
-) -> std::result::Result<u32, Fault> {
-    let at = at.map(|at| at.0);
-    let mut tx = connection.begin().await?;
-    let lock = sql!("tenants/lock_one").bind(tenant.0);
-    lock.execute(&mut *tx).await?;
-    let (mut taken, had) = places(&mut tx, tenant, sends).await?;
-    // A repeat has the first ones already.
-    let new = &sends[had.min(sends.len())..];
-    let max = usize::try_from(max).unwrap_or(usize::MAX);
-    if max.saturating_sub(taken) < new.len() || frees_places(new.iter().copied()) {
-        let free = sql!("tenants/free")
-            .bind(at)
-            .bind(tenant.0)
-            .bind(PLACE_KEPT_MS);
-        free.execute(&mut *tx).await?;
-        taken = places(&mut tx, tenant, sends).await?.0;
-    }
-    let more = max.saturating_sub(taken).min(new.len());
-    if more > 0 {
-        let reserve = sql!("tenants/reserve").bind(at).bind(tenant.0);
-        let reserve = reserve.bind(new[..more].to_vec());
-        reserve.execute(&mut *tx).await?;
-    }
-    tx.commit().await?;
-    Ok(u32::try_from(had + more).unwrap_or(u32::MAX))
-}
-
-/// Places taken, and those of them that these sends have.
-async fn places(
-    connection: &mut PgConnection,
-    tenant: TenantId,
-    sends: &[Uuid],
-) -> std::result::Result<(usize, usize), Fault> {
-    let query = sql!("tenants/places").bind(tenant.0).bind(sends.to_vec());
-    let row = query.fetch_one(connection).await?;
-    let mut fields = Fields::new(&row, "open_sends");
-    let mut count = |column| {
-        let total = fields.total(column)?;
-        Ok::<_, Error>(usize::try_from(total).unwrap_or(usize::MAX))
-    };
-    Ok((count("taken")?, count("had")?))
 }

@@ -76,7 +76,7 @@ pub enum Error {
     #[error("calls to the provider are held for another {}: {}", Span(*.wait), match .why {
         Hold::Outage => "it was not available",
         Hold::Rate => "its rate limit is reached",
-        Hold::Money => "the tenant's remaining budget is reserved by calls in flight",
+        Hold::Money => "the tenant's remaining money or tokens are reserved by calls in flight",
     })]
     Held {
         /// Why.
@@ -92,6 +92,17 @@ pub enum Error {
     Spent {
         /// The limit.
         limit: Usd,
+        /// What it is for.
+        span: MoneySpan,
+    },
+    /// The tenant's calls have taken the tokens that they may take. Nobody was asked.
+    #[error(
+        "the tenant's calls have used the {limit} tokens that they may use in a {} (limits.tokens_per_{})",
+        .span.as_str(), .span.as_str()
+    )]
+    TokensSpent {
+        /// The limit.
+        limit: u64,
         /// What it is for.
         span: MoneySpan,
     },
@@ -177,6 +188,7 @@ impl Error {
             Self::RateLimited { .. }
             | Self::Held { .. }
             | Self::Spent { .. }
+            | Self::TokensSpent { .. }
             | Self::Auth { .. }
             | Self::ContextOverflow { .. }
             | Self::Refused { .. }
@@ -231,7 +243,7 @@ impl Coded for Error {
             Self::Held {
                 why: Hold::Money, ..
             } => Code::LimitMoney,
-            Self::Spent { .. } => Code::BudgetExceeded,
+            Self::Spent { .. } | Self::TokensSpent { .. } => Code::BudgetExceeded,
         }
     }
 
@@ -244,6 +256,7 @@ impl Coded for Error {
             Self::Timeout { .. }
             | Self::TotalTimeout
             | Self::Spent { .. }
+            | Self::TokensSpent { .. }
             | Self::Auth { .. }
             | Self::ContextOverflow { .. }
             | Self::Refused { .. }
@@ -291,6 +304,10 @@ mod tests {
             Error::Spent {
                 limit: Usd(1_500_000),
                 span: MoneySpan::Day,
+            },
+            Error::TokensSpent {
+                limit: 7,
+                span: MoneySpan::Month,
             },
             Error::Auth {
                 message: message.clone(),

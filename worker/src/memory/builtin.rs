@@ -12,7 +12,7 @@ use mainspring_shared::memory::{
 use mainspring_shared::store::{
     self, NewMemory, SaveMemory, SaveMemoryOutcome, SearchMemories, Store,
 };
-use mainspring_shared::tenant::nano_usd;
+use mainspring_shared::tenant::Amount;
 use mainspring_shared::time::Clock;
 use sha2::{Digest, Sha256};
 use tokio::sync::Notify;
@@ -99,7 +99,7 @@ impl Builtin {
         };
         if let (Some(aside), Some(money)) = (aside, self.money()) {
             aside
-                .settle(money.parts(), nano_cost(made.paid.as_ref()))
+                .settle(money.parts(), amount(made.paid.as_ref()))
                 .await;
         }
         call.close(made.paid);
@@ -121,22 +121,22 @@ pub(super) async fn vectors_aside(
     tenant: TenantId,
     expected: &PaidCall,
 ) -> Result<Option<Aside>, &'static str> {
-    let most = nano_cost(Some(expected)).saturating_mul(TIMES_EXPECTED);
-    if most == 0 {
+    let most = amount(Some(expected)).times(TIMES_EXPECTED);
+    if most == Amount::default() {
         return Ok(None);
     }
     let cost = Cost { most, least: most };
     let aside = money.set_aside(tenant, cost).await;
     aside.map_err(|why| match why {
-        NoMoney::Busy => "the tenant's remaining budget is reserved by calls in flight",
+        NoMoney::Busy => "the tenant's remaining money or tokens are reserved by calls in flight",
         NoMoney::Spent(..) => "the tenant has reached its spending limit",
+        NoMoney::TokensSpent(..) => "the tenant has reached its token limit",
     })
 }
 
-/// What a call for vectors cost, in billionths of a dollar.
-pub(super) fn nano_cost(paid: Option<&PaidCall>) -> u64 {
-    let cost = paid.and_then(|call| call.usage.cost_usd);
-    nano_usd(cost.unwrap_or_default())
+/// What a call for vectors cost.
+pub(super) fn amount(paid: Option<&PaidCall>) -> Amount {
+    paid.map(|call| Amount::of(&call.usage)).unwrap_or_default()
 }
 
 fn without_vector(why: impl std::fmt::Display, account: &Account) -> Option<Embedding> {

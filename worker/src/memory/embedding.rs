@@ -14,7 +14,7 @@ use mainspring_shared::id::{SendId, SessionId};
 use mainspring_shared::memory::{Embedded, Embedder, MemoryError, PaidCall};
 use mainspring_shared::store::{ClaimUnembedded, PaidVectors, SetEmbedding, Unembedded};
 
-use super::builtin::{nano_cost, vectors_aside};
+use super::builtin::{amount, vectors_aside};
 use crate::{Kernel, Parts, metrics};
 
 /// How long a worker keeps entries from others.
@@ -147,7 +147,7 @@ async fn one(
         },
     };
     if let Some(aside) = aside {
-        aside.settle(parts, nano_cost(made.paid.as_ref())).await;
+        aside.settle(parts, amount(made.paid.as_ref())).await;
     }
     let vector = made.vectors.and_then(|vectors| {
         let first = vectors.into_iter().next();

@@ -89,7 +89,7 @@ pub(super) fn gate(
         Hold::Rate => "its rate limit is reached",
         Hold::Outage => "it was down a moment ago",
         // No transport says so.
-        Hold::Money => "the tenant's remaining budget is reserved by calls in flight",
+        Hold::Money => "the tenant's remaining money or tokens are reserved by calls in flight",
     };
     let detail = format!(
         "this worker holds calls to the provider {} for {wait:?}: {what}",

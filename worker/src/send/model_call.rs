@@ -16,6 +16,7 @@ use mainspring_shared::tool::CallResult;
 use mainspring_shared::tool::schema::Schema;
 use serde_json::Value;
 use tokio::sync::oneshot;
+use tracing::Span;
 
 use super::checkpoint::Checkpoint;
 use super::output::Fault;
@@ -132,6 +133,8 @@ pub(super) struct ModelCallState {
     pub(super) streaming: Streaming,
     /// What hooks had to do with the open round.
     pub(super) hooked: Hooked,
+    /// The round that is under way, and its span.
+    pub(super) traced: Option<(i32, Span)>,
 }
 
 /// What was heard of an answer while it was under way.

@@ -60,8 +60,6 @@ pub(crate) struct Run<'a> {
     pub(super) round: Round,
     pub(super) bill: Bill<'a>,
     pub(super) ending: Ending,
-    /// The round that is under way, and its span.
-    traced: Option<(i32, Span)>,
 }
 
 /// What requests to the model are made of.
@@ -173,7 +171,6 @@ impl<'a> Run<'a> {
                 deciding: Deciding::default(),
                 left: Left::Lost,
             },
-            traced: None,
             send,
         };
         run.pay_for_the_dead();
@@ -270,17 +267,22 @@ impl<'a> Run<'a> {
         match command {
             Command::Ask { round, .. } => {
                 let round = *round as i32;
-                if self.traced.as_ref().is_none_or(|(of, _)| *of != round) {
+                if self
+                    .asking
+                    .traced
+                    .as_ref()
+                    .is_none_or(|(of, _)| *of != round)
+                {
                     // Closed before the next one opens.
-                    self.traced = None;
-                    self.traced = Some((round, spans::round(self.send.record.key, round)));
+                    self.asking.traced = None;
+                    self.asking.traced = Some((round, spans::round(self.send.record.key, round)));
                 }
             }
             Command::Decide(_)
             | Command::End(_)
             | Command::Park { .. }
             | Command::Release
-            | Command::Drop => self.traced = None,
+            | Command::Drop => self.asking.traced = None,
             Command::AbortAsking
             | Command::Fold
             | Command::AbortFold
@@ -297,7 +299,7 @@ impl<'a> Run<'a> {
     }
 
     fn round_span(&self) -> Span {
-        let traced = self.traced.as_ref();
+        let traced = self.asking.traced.as_ref();
         traced.map_or_else(Span::none, |(_, span)| span.clone())
     }
 

@@ -13,7 +13,7 @@ use mainspring_shared::error::Code;
 use mainspring_shared::id::KeyId;
 use mainspring_shared::store::{CreateKeyOutcome, ListKeys, NewKey, RotateKey};
 use mainspring_shared::tenant::{
-    AGENTS_MAX, Binding, KeyRecord, PAIRS_MAX, Scope, Scopes, Secret, Token,
+    AGENTS_MAX, Binding, KeyLimits, KeyRecord, PAIRS_MAX, Scope, Scopes, Secret, Token,
 };
 use mainspring_shared::time::{Span, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -21,7 +21,7 @@ use serde_json::Value;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::name;
+use super::{name, requests_per_second, sends};
 use crate::access::{Caller, no_tenant};
 use crate::bodies::object;
 use crate::extract::{Json, JsonBody, Key, Limit, NoQuery, Nothing, Query, cursor};
@@ -53,6 +53,8 @@ pub(super) struct KeyView {
     scopes: Scopes,
     /// The part of its tenant that it sees and changes; all of it if null.
     binding: Option<Binding>,
+    /// What it may use, besides what its tenant may.
+    limits: KeyLimits,
     /// The prefix of its token.
     prefix: String,
     /// The token. Only in the response that creates or rotates it: it is stored nowhere.
@@ -83,6 +85,7 @@ impl From<KeyRecord> for KeyView {
             name: record.name,
             scopes: record.scopes,
             binding: record.binding,
+            limits: record.limits,
             prefix: format!("msk_{}", record.id.0.as_simple()),
             key: None,
             created_at: record.created_at,
@@ -105,6 +108,9 @@ pub(super) struct NewKeyBody {
     /// The part of the tenant that it sees and changes; all of it if absent. Such a key cannot be an administrator's.
     #[serde(default, deserialize_with = "object")]
     binding: Option<Binding>,
+    /// What it may use, besides what its tenant may; all of that when absent.
+    #[serde(default)]
+    limits: KeyLimits,
     /// From when on it is refused; never if absent.
     #[schema(value_type = Option<String>, format = DateTime)]
     expires_at: Option<Timestamp>,
@@ -128,6 +134,8 @@ impl JsonBody for NewKeyBody {
                 checks.refuse("/scopes", detail);
             }
         }
+        requests_per_second(checks, self.limits.requests_per_second);
+        sends(checks, "sends_open", self.limits.sends_open);
         self
     }
 }
@@ -233,6 +241,7 @@ pub(super) async fn create(
         name: body.name,
         scopes: Scopes(body.scopes.into_iter().collect()),
         binding: body.binding,
+        limits: body.limits,
         hash: token.secret.hash(),
         expires_at: body.expires_at,
     };

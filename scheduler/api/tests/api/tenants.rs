@@ -100,6 +100,31 @@ async fn bad_members_are_named() {
         ),
         (
             "/v1/tenants",
+            json!({ "name": "x", "limits": { "tokens_per_day": 0 } }),
+            "/limits/tokens_per_day",
+        ),
+        (
+            "/v1/tenants",
+            json!({ "name": "x", "limits": { "tokens_per_month": 0 } }),
+            "/limits/tokens_per_month",
+        ),
+        (
+            "/v1/tenants",
+            json!({ "name": "x", "pools": { "allowed": ["GPU"] } }),
+            "/pools/allowed",
+        ),
+        (
+            "/v1/tenants",
+            json!({ "name": "x", "pools": { "allowed": [] } }),
+            "/pools/allowed",
+        ),
+        (
+            "/v1/tenants",
+            json!({ "name": "x", "pools": { "own": ["default"] } }),
+            "/pools/own",
+        ),
+        (
+            "/v1/tenants",
             json!({ "name": "x", "limits": { "bytes": 0 } }),
             "/limits/bytes",
         ),
