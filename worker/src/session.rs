@@ -4,7 +4,6 @@ mod window;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
 
 use futures::FutureExt as _;
 use mainspring_runtime::telemetry::spans::{self, Invocation};

@@ -65,7 +65,7 @@ fn statuses(cluster: &Cluster) -> Result<BTreeMap<String, usize>> {
 
 /// The machine is lost. A server with the database as it was at the point takes its place, and every process is
 /// started anew on it; the queue has forgotten everything.
-async fn disaster(cluster: &mut Cluster, backup: BaseBackup) -> Result<()> {
+fn disaster(cluster: &mut Cluster, backup: BaseBackup) -> Result<()> {
     let restored: Postgres = blocking(|| {
         for process in cluster.workers.iter_mut().chain(&mut cluster.schedulers) {
             process.kill();
@@ -130,7 +130,7 @@ async fn what_was_accepted_before_the_point_ends_on_a_restored_database() -> Res
     ended(&mut caller, &later).await?;
     ended(&mut caller, &under_way).await?;
 
-    disaster(&mut cluster, backup).await?;
+    disaster(&mut cluster, backup)?;
     let found = statuses(&cluster)?;
     let count: usize = found.values().sum();
     ensure!(count == before.len() + under_way.len(), "{found:?}");
