@@ -108,7 +108,7 @@ impl Scopes {
 /// What a tenant may use.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Limits {
-    /// Requests per second, over all schedulers, which divide them evenly; unlimited when absent.
+    /// Maximum requests per second, over all schedulers, which divide them evenly; unlimited when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests_per_second: Option<u32>,
     /// Maximum unfinished sends created by its requests; unlimited when absent.
@@ -123,7 +123,7 @@ pub struct Limits {
     /// Tokens that its model calls may take in a minute before its sends are refused; unlimited when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens_per_minute: Option<u64>,
-    /// Tokens, of input and output, that its model calls of a day, in UTC, may take; unlimited when absent.
+    /// Tokens, input and output, that its model calls may use per day (UTC); unlimited when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens_per_day: Option<u64>,
     /// The same of a calendar month.
@@ -146,13 +146,13 @@ pub struct Limits {
     pub extra: Extra,
 }
 
-/// What an API key may use, besides what its tenant may.
+/// Limits of an API key, in addition to those of its tenant.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct KeyLimits {
-    /// Requests per second with this key, over all schedulers, which divide them evenly; unlimited when absent.
+    /// Maximum requests per second with this key, over all schedulers, which divide them evenly; unlimited when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests_per_second: Option<u32>,
-    /// Sends at a time that requests with this key made and that have not ended; unlimited when absent.
+    /// Maximum open sends created with this key; unlimited when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sends_open: Option<u32>,
     /// What this release does not know of it.
@@ -239,7 +239,7 @@ pub struct Tenant {
     pub weight: u32,
     /// For how long what it has is kept.
     pub retention: Retention,
-    /// Which pools of workers it may name.
+    /// Worker pools that it may name.
     pub pools: Pools,
     /// Since when it is being erased: nothing acts for it any more.
     pub erasing_at: Option<Timestamp>,
@@ -270,7 +270,7 @@ pub struct KeyRecord {
     pub scopes: Scopes,
     /// What it is bound to, if it is bound to anything.
     pub binding: Option<Binding>,
-    /// What it may use, besides what its tenant may.
+    /// Its limits, in addition to those of its tenant.
     pub limits: KeyLimits,
     /// SHA-256 of its secret.
     pub hash: [u8; 32],

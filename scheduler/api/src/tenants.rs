@@ -62,7 +62,7 @@ pub(super) struct TenantView {
     weight: u32,
     /// For how long what it has is kept.
     retention: Retention,
-    /// Which pools of workers it may name.
+    /// Worker pools that it may name.
     pools: Pools,
     /// Since when it is being erased, if it is.
     #[schema(value_type = Option<String>, format = DateTime)]
@@ -103,7 +103,7 @@ pub(super) struct NewTenantBody {
     /// For how long what it has is kept; as the installation says when absent.
     #[serde(default)]
     retention: Retention,
-    /// Which pools of workers it may name; any but other tenants' own when absent.
+    /// Worker pools that it may name; any but other tenants' own when absent.
     #[serde(default)]
     pools: Pools,
 }

@@ -69,7 +69,7 @@ pub struct NewKey {
     pub scopes: Scopes,
     /// What it is bound to.
     pub binding: Option<Binding>,
-    /// What it may use, besides what its tenant may.
+    /// Its limits, in addition to those of its tenant.
     pub limits: KeyLimits,
     /// SHA-256 of its secret.
     pub hash: [u8; 32],

@@ -146,7 +146,7 @@ pub struct NewTenant {
     pub weight: u32,
     /// For how long what it has is kept.
     pub retention: Retention,
-    /// Which pools of workers it may name.
+    /// Worker pools that it may name.
     pub pools: Pools,
 }
 
@@ -185,7 +185,7 @@ pub struct TenantPatch {
     pub weight: Option<u32>,
     /// For how long what it has is kept.
     pub retention: Option<Retention>,
-    /// Which pools of workers it may name.
+    /// Worker pools that it may name.
     pub pools: Option<Pools>,
 }
 

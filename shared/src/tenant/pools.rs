@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 use crate::id::TenantId;
 use crate::stored::Extra;
 
-/// Pools of workers that a tenant may name, and those that are its own.
+/// Worker pools that a tenant may name, and its own ones.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Pools {
-    /// Those that its agents, tools and runs may name, besides its own; any when absent.
+    /// Pools that its agents, tools and runs may name besides its own; any when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed: Option<BTreeSet<String>>,
-    /// Those that are its own: tenants that do not list them here may not name them.
+    /// Its own pools: tenants that do not list them here may not name them.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub own: BTreeSet<String>,
     /// What this release does not know of it.

@@ -53,7 +53,7 @@ pub(super) struct KeyView {
     scopes: Scopes,
     /// The part of its tenant that it sees and changes; all of it if null.
     binding: Option<Binding>,
-    /// What it may use, besides what its tenant may.
+    /// Its limits, in addition to those of its tenant.
     limits: KeyLimits,
     /// The prefix of its token.
     prefix: String,
@@ -108,7 +108,7 @@ pub(super) struct NewKeyBody {
     /// The part of the tenant that it sees and changes; all of it if absent. Such a key cannot be an administrator's.
     #[serde(default, deserialize_with = "object")]
     binding: Option<Binding>,
-    /// What it may use, besides what its tenant may; all of that when absent.
+    /// Its limits, in addition to those of its tenant; none when absent.
     #[serde(default)]
     limits: KeyLimits,
     /// From when on it is refused; never if absent.

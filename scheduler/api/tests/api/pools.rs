@@ -94,7 +94,7 @@ async fn what_is_one_tenants_own_is_named_by_no_other_one() {
     let agent = || json!({ "pool": "blue" });
     session(&api, &of_blue, agent()).await.ok(201);
     session(&api, &of_blue, json!({})).await.ok(201);
-    let why = "another tenant's own";
+    let why = "belongs to another tenant";
     let answer = session(&api, &of_red, agent()).await;
     refused(&answer, "/agent/pool", why);
     // Not even the operator's own tenant, which is one like others.
