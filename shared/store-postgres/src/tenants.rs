@@ -15,7 +15,7 @@ use crate::accept::{lookup, take};
 use crate::columns::{json, maybe_text, text};
 use crate::places::{self, Owner};
 use crate::reads::{page, sum};
-use crate::retry::{Fault, PgQuery, execute, fetch, repeatable, sql};
+use crate::retry::{Fault, PgQuery, fetch, repeatable, sql};
 use crate::rows::Fields;
 use crate::store::PostgresStore;
 use crate::{money, seats};

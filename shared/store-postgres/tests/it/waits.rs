@@ -197,9 +197,7 @@ async fn ends_although_a_next_send_conflicts(name: &str, code: &str) {
         let (hidden, open) = (world.session().await, world.session().await);
         world.send(1, to(hidden)).await;
         let mut delayed = to(hidden);
-        delayed.options.delay = Some(mainspring_shared::time::Span(
-            std::time::Duration::from_hours(1),
-        ));
+        delayed.options.delay = Some(Span(Duration::from_hours(1)));
         let (next, _) = world.send(1, delayed).await;
         world.send(1, to(open)).await;
         world.send(1, to(open)).await;

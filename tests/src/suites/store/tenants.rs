@@ -36,7 +36,7 @@ pub fn new(name: &str) -> NewTenant {
 
 fn kept() -> Retention {
     Retention {
-        sends: Some(Span(std::time::Duration::from_hours(48))),
+        sends: Some(Span(Duration::from_hours(48))),
         hold: true,
         ..Retention::default()
     }
