@@ -23,9 +23,12 @@ EVENTS = {
     "mainspring_audit_pass_seconds",
     "mainspring_audit_violations_total",
     "mainspring_blobs_removed_total",
+    "mainspring_bus_dropped_total",
+    "mainspring_bus_gaps_total",
     "mainspring_http_overloaded_total",
     "mainspring_journal_behind_seconds",
     "mainspring_journal_lines_total",
+    "mainspring_limits_hit_total",
     "mainspring_loop_failures_total",
     "mainspring_provider_circuit",
     "mainspring_provider_waits_total",
@@ -40,10 +43,14 @@ EVENTS = {
     "mainspring_webhooks_disabled_total",
     "mainspring_worker_blobs_corrupt_total",
     "mainspring_worker_embeddings_total",
+    "mainspring_worker_fenced_writes_total",
     "mainspring_worker_model_calls_failed_total",
     "mainspring_worker_model_cost_microdollars_total",
+    "mainspring_worker_model_retries_total",
     "mainspring_worker_money_waits_total",
     "mainspring_worker_recalls_failed_total",
+    "mainspring_worker_takeovers_total",
+    "mainspring_worker_tool_call_seconds",
 }
 
 

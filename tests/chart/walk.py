@@ -52,6 +52,13 @@ def blocks():
             yield heading, found[2], found[3]
 
 
+def merged(before, new):
+    """Values as helm merges them: tables member by member, anything else as the new one says."""
+    if not (isinstance(before, dict) and isinstance(new, dict)):
+        return new
+    return before | {name: merged(before.get(name), value) for name, value in new.items()}
+
+
 class Walk:
     def __init__(self, given, folder):
         self.given, self.folder, self.objects, self.printed = given, folder, [], ""
@@ -106,11 +113,15 @@ class Walk:
         values = os.path.join(self.home, "values.yaml")
         if language == "yaml":
             first = text.splitlines()[0]
-            assert first in ("# values.yaml", "# added to values.yaml"), first
-            added = first != "# values.yaml"
-            assert os.path.exists(values) == added, first
-            if added:
-                already = yaml.safe_load(open(values)).keys() & yaml.safe_load(text).keys()
+            assert first in ("# values.yaml", "# added to values.yaml", "# merged into values.yaml"), first
+            assert os.path.exists(values) == (first != "# values.yaml"), first
+            before = yaml.safe_load(open(values)) if os.path.exists(values) else {}
+            new = yaml.safe_load(text)
+            if first == "# merged into values.yaml":
+                text = yaml.safe_dump(merged(before, new))
+                os.remove(values)
+            else:
+                already = before.keys() & new.keys()
                 assert not already, f"{already} would be there twice"
             with open(values, "a") as file:
                 file.write(text)
@@ -297,7 +308,7 @@ def walk(given, folder):
         ("4. The installation", "mainspring send"): checks.installation,
         ("5. Two tenants", "mainspring tenants"): checks.tenants,
         ("6. A pool that scales", "helm -n agents upgrade"): checks.pool,
-        ("7. A board and alerts", "helm -n agents upgrade"): checks.board,
+        ("7. A dashboard and alerts", "helm -n agents upgrade"): checks.board,
         ("8. A backup, restored", "pg_dump"): checks.backup,
         ("8. A backup, restored", "kubectl -n agents patch"): checks.restored,
     }

@@ -34,7 +34,7 @@ pub enum Hold {
     Outage,
     /// It would refuse: its limits, or those of the configuration, are reached.
     Rate,
-    /// The tenant's remaining budget is reserved by its calls in flight.
+    /// The tenant's remaining money or tokens are reserved by its calls in flight.
     Money,
 }
 

@@ -144,12 +144,12 @@ pub const METRICS: &[Metric] = &[
     counter(
         "mainspring_http_overloaded_total",
         &["kind"],
-        "Requests refused because this process has too much to do.",
+        "Requests rejected because this process is overloaded.",
     ),
     counter(
         "mainspring_limits_hit_total",
         &["limit"],
-        "Refusals because of a limit of a tenant, a session or this process, by the limit's code.",
+        "Requests refused because of a limit of a tenant, a session or this process, by the limit's code.",
     ),
     // The database and the bus.
     gauge(
@@ -160,17 +160,17 @@ pub const METRICS: &[Metric] = &[
     gauge(
         "mainspring_database_connection_waiters",
         &["pool"],
-        "Callers that wait for a connection to the database.",
+        "Callers waiting for a connection to the database.",
     ),
     counter(
         "mainspring_bus_dropped_total",
         &[],
-        "Notices that were dropped, because Redis was away or the buffer was full; listeners are told of the gap.",
+        "Notifications dropped because Redis was unavailable or the buffer was full; listeners learn of the gap.",
     ),
     counter(
         "mainspring_bus_gaps_total",
         &[],
-        "Times that a listener was told to look at the database, since notices may have been missed.",
+        "Times that a listener was told to read the database because notifications may have been lost.",
     ),
     // Sends on their way in.
     counter(
@@ -196,7 +196,7 @@ pub const METRICS: &[Metric] = &[
     counter(
         "mainspring_sessions_undispatched_total",
         &[],
-        "Sessions granted to workers that did not listen, and given back.",
+        "Sessions granted to workers that did not respond, and taken back.",
     ),
     counter(
         "mainspring_rings_dropped_total",
@@ -221,22 +221,22 @@ pub const METRICS: &[Metric] = &[
     lasting(
         "mainspring_queue_oldest_ready_age_seconds",
         &["pool"],
-        "For how long the oldest of the ready sessions has waited.",
+        "How long the oldest ready session has waited.",
     ),
     counter(
         "mainspring_fair_held_total",
         &[],
-        "Sessions that waited for their tenants' turns.",
+        "Sessions that had to wait for their tenant's turn.",
     ),
     gauge(
         "mainspring_fair_waiting_sessions",
         &[],
-        "Sessions that wait in this process for their tenants' turns.",
+        "Sessions waiting in this process for their tenant's turn.",
     ),
     gauge(
         "mainspring_seats_waiting_sessions",
         &[],
-        "Sessions that wait because their tenants have all the sends in flight that they may have.",
+        "Sessions waiting because their tenant has reached its limit of sends in flight.",
     ),
     // Timers and runs.
     counter(
@@ -247,7 +247,7 @@ pub const METRICS: &[Metric] = &[
     counter(
         "mainspring_timers_fired_total",
         &["fate"],
-        "What timers did: fired, merged, skipped, or failed for a delivery that was refused.",
+        "Timer occurrences: fired, merged, skipped, or failed because the send was refused.",
     ),
     seconds(
         "mainspring_timer_lateness_seconds",
@@ -271,7 +271,7 @@ pub const METRICS: &[Metric] = &[
     counter(
         "mainspring_runs_aside_total",
         &[],
-        "Unreadable runs that were left to other schedulers for a while.",
+        "Unreadable runs that were temporarily left to other schedulers.",
     ),
     // Retention, deletions, damage.
     counter(
@@ -287,7 +287,7 @@ pub const METRICS: &[Metric] = &[
     counter(
         "mainspring_blobs_removed_total",
         &[],
-        "Blobs that nothing named any more and that were removed.",
+        "Unreferenced blobs that were removed.",
     ),
     counter(
         "mainspring_deleted_rows_total",
@@ -297,17 +297,17 @@ pub const METRICS: &[Metric] = &[
     lasting(
         "mainspring_deleted_waiting_seconds",
         &[],
-        "For how long the deleted session that has waited the longest has had rows to remove.",
+        "How long the oldest deleted session has been waiting for the removal of its rows.",
     ),
     counter(
         "mainspring_tenant_rows_erased_total",
         &[],
-        "Rows of tenants that were erased, once nothing of them is left.",
+        "Rows of erased tenants, counted once nothing of a tenant is left.",
     ),
     counter(
         "mainspring_rows_unreadable_total",
         &["table"],
-        "Rows that could not be read and were passed over among others.",
+        "Unreadable rows that were skipped among others.",
     ),
     counter(
         "mainspring_audited_total",
@@ -333,12 +333,12 @@ pub const METRICS: &[Metric] = &[
     counter(
         "mainspring_webhook_attempts_total",
         &["outcome"],
-        "Posts of webhooks: delivered, failed, or dead for one that no other follows.",
+        "Webhook posts: delivered, failed, or dead if there will be no retry.",
     ),
     lasting(
         "mainspring_webhook_oldest_due_seconds",
         &[],
-        "For how long the delivery that was due the longest was due.",
+        "How long the oldest due delivery has been due.",
     ),
     counter(
         "mainspring_webhooks_disabled_total",
@@ -359,7 +359,7 @@ pub const METRICS: &[Metric] = &[
     gauge(
         "mainspring_worker_sends_in_flight",
         &[],
-        "Sends that the worker has.",
+        "Sends in flight on the worker.",
     ),
     counter(
         "mainspring_worker_sends_ended_total",
@@ -369,47 +369,47 @@ pub const METRICS: &[Metric] = &[
     seconds(
         "mainspring_worker_send_seconds",
         &["status"],
-        "Time from when a send was accepted to its end, with all that it waited for.",
+        "Time from accepting a send to its end, including all waits.",
     ),
     seconds(
         "mainspring_worker_send_wait_seconds",
         &[],
-        "Time from when a send was accepted to when a worker first began it; told at its end.",
+        "Time from accepting a send to its first start on a worker; recorded at its end.",
     ),
     counter(
         "mainspring_worker_claims_total",
         &["outcome"],
-        "Sessions that the worker asked for: claimed, busy or failed; or that came with a send, granted.",
+        "Sessions that the worker tried to claim: claimed, busy or failed; or that were granted with a send: granted.",
     ),
     counter(
         "mainspring_worker_takeovers_total",
         &[],
-        "Sessions that were claimed after the worker before had died with them.",
+        "Sessions claimed after the death of the worker that held them.",
     ),
     counter(
         "mainspring_worker_fenced_writes_total",
         &["write"],
-        "Writes of a round, an end or a park that the database refused, since the session was another worker's by then.",
+        "Writes of a round, an end or a park that were refused because another worker held the session by then.",
     ),
     seconds(
         "mainspring_worker_tool_call_seconds",
         &["kind", "outcome"],
-        "Time of a call of a tool: built_in, http, mcp or isolated; done, failed, aborted or lost.",
+        "Duration of a tool call: built_in, http, mcp or isolated; done, failed, aborted or lost.",
     ),
     counter(
         "mainspring_worker_recalls_failed_total",
         &[],
-        "Recalls of memories that failed; their sends went on without.",
+        "Failed recalls of memories; their sends continued without.",
     ),
     counter(
         "mainspring_worker_embeddings_total",
         &["outcome"],
-        "Vectors of memories that were to be made.",
+        "Vectors that were to be computed for memories.",
     ),
     counter(
         "mainspring_worker_blobs_corrupt_total",
         &[],
-        "Blobs that were not what their digests say.",
+        "Blobs whose content did not match their digest.",
     ),
     // Models and their providers.
     counter(
@@ -425,7 +425,7 @@ pub const METRICS: &[Metric] = &[
     counter(
         "mainspring_worker_model_retries_total",
         &["code"],
-        "Model calls that follow one that failed or was held back, by its code.",
+        "Model calls that retry one that failed or was held back, by the code of that one.",
     ),
     seconds(
         "mainspring_worker_model_call_seconds",
@@ -440,22 +440,22 @@ pub const METRICS: &[Metric] = &[
     counter(
         "mainspring_worker_model_tokens_total",
         &["model", "purpose", "kind"],
-        "Tokens that models took: input, and of that cache_read and cache_write; output, and of that reasoning.",
+        "Tokens of model calls: input, and of that cache_read and cache_write; output, and of that reasoning.",
     ),
     counter(
         "mainspring_worker_model_cost_microdollars_total",
         &["model", "purpose"],
-        "What models cost, in millionths of a US dollar, where prices are known.",
+        "Cost of model calls in millionths of a US dollar, if prices are known.",
     ),
     counter(
         "mainspring_worker_money_waits_total",
         &[],
-        "Model calls that waited because others had set aside what was left of their tenant's money.",
+        "Model calls that waited because calls in flight had reserved the rest of their tenant's money or tokens.",
     ),
     counter(
         "mainspring_money_left_behind_total",
         &[],
-        "Model calls of workers that died, whose money counts as spent.",
+        "Model calls of workers that died; the money reserved for them counts as spent.",
     ),
     gauge(
         "mainspring_provider_circuit",
