@@ -67,6 +67,8 @@ settings! {
         database_streamers: u32 = 2 => Key::integer("database_streamers", 1, 1_000);
         /// Connections for lists, counts and the audit.
         database_readers: u32 = 2 => Key::integer("database_readers", 1, 1_000);
+        /// The schema of Postgres in which the tables are; that of the connection when none.
+        database_schema: Option<String> => Key::text("database_schema");
         /// Whether Postgres itself keeps tenants apart in what requests ask.
         row_security: bool = false => Key::switch("row_security");
         /// The queue and the bus of live events. None with the in-process ones.

@@ -147,6 +147,7 @@ fn postgres(config: &Config, migrate: Migrate) -> Settings {
         streamers: config.database_streamers,
         readers: config.database_readers,
         row_security: config.row_security,
+        namespace: config.database_schema.clone(),
         ..Settings::new(url)
     }
 }

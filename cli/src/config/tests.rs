@@ -383,6 +383,23 @@ fn each_purpose_says_what_it_lacks() {
         ["config.unsupported database_url"]
     );
     assert_eq!(codes(&sqlite, Purpose::Dev), [""; 0]);
+    let in_schema = |url, name| {
+        let set = [
+            ("DATABASE_URL", url),
+            ("MAINSPRING_LLM_PROVIDER", "demo"),
+            ("MAINSPRING_DATABASE_SCHEMA", name),
+        ];
+        codes(&load(&set), Purpose::Serve)
+    };
+    assert_eq!(in_schema("postgres://h/d", "team_2"), [""; 0]);
+    for name in ["Team", "2nd", "a-b", "pg_mine", "a\"; DROP SCHEMA b"] {
+        let found = in_schema("postgres://h/d", name);
+        assert_eq!(found, ["config.invalid_value database_schema"], "{name}");
+    }
+    assert_eq!(
+        in_schema("mysql://h/d", "team"),
+        ["config.unsupported database_schema"]
+    );
     let mysql = load(&[
         ("DATABASE_URL", "mysql://h/d"),
         ("MAINSPRING_LLM_PROVIDER", "openai"),

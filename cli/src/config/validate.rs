@@ -82,6 +82,17 @@ impl Config {
             }
             Backend::Postgres | Backend::Sqlite | Backend::Mysql => {}
         }
+        if let Some(schema) = &self.database_schema {
+            if self.backend() != Backend::Postgres {
+                let detail = "only works with Postgres: unset it; with MySQL name another database in database_url, \
+                              with SQLite another file";
+                add("config.unsupported", "database_schema", detail);
+            } else if !is_identifier(schema) {
+                let detail = "must be a name of lower-case letters, digits and `_`, at most 63, that does not begin \
+                              with a digit or `pg_`";
+                add("config.invalid_value", "database_schema", detail);
+            }
+        }
         if self.row_security && self.backend() != Backend::Postgres {
             let detail = "only works with Postgres: unset it, or use postgres://";
             add("config.unsupported", "row_security", detail);
@@ -140,4 +151,11 @@ impl Config {
         }
         problems
     }
+}
+
+/// Whether a text is a name that Postgres takes without quotes for something of one's own.
+fn is_identifier(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    let begins_well = text.starts_with(|c: char| c.is_ascii_lowercase() || c == '_');
+    begins_well && text.len() <= 63 && text.chars().all(plain) && !text.starts_with("pg_")
 }

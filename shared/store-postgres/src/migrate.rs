@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use mainspring_shared::store::{Demands, Result, schema_fits};
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::postgres::PgRow;
-use sqlx::{Connection, PgConnection, Row, SqlStr};
+use sqlx::{AssertSqlSafe, Connection, PgConnection, Row, SqlStr};
 
 use crate::memories;
 use crate::retry::{Fault, is_undefined_table, refused, sql};
@@ -87,7 +87,10 @@ pub(crate) async fn prepare(settings: &Settings) -> Result<bool> {
         .await
         .map_err(Fault::from)?;
     let prepared = match settings.schema {
-        SchemaPolicy::Create => migrate(&mut connection).await,
+        SchemaPolicy::Create => match create_namespace(&mut connection, settings).await {
+            Ok(()) => migrate(&mut connection).await,
+            refused => refused,
+        },
         SchemaPolicy::Verify => {
             let found = verify(&mut connection).await?;
             fits(&mut connection, found).await
@@ -112,6 +115,35 @@ pub(crate) async fn prepare(settings: &Settings) -> Result<bool> {
     // Everything is committed; a failure to say goodbye changes nothing.
     let _ = connection.close().await;
     pgvector
+}
+
+/// Creates the schema for the tables where it is named and missing. Who may not create one can use one that is there.
+async fn create_namespace(connection: &mut PgConnection, settings: &Settings) -> Result<()> {
+    let Some(namespace) = &settings.namespace else {
+        return Ok(());
+    };
+    let is_there = sqlx::query_scalar("SELECT to_regnamespace($1) IS NOT NULL")
+        .bind(namespace)
+        .fetch_one(&mut *connection)
+        .await;
+    if is_there.map_err(Fault::from)? {
+        return Ok(());
+    }
+    // The setting is an identifier; processes may create it at the same time.
+    let create = format!("CREATE SCHEMA IF NOT EXISTS \"{namespace}\"");
+    let created = sqlx::raw_sql(AssertSqlSafe(create))
+        .execute(&mut *connection)
+        .await;
+    match created {
+        Err(error) if !is_duplicate(&error) => Err(Fault::from(error).into()),
+        _ => Ok(()),
+    }
+}
+
+/// Whether another process created it at the same moment, which `IF NOT EXISTS` does not see.
+fn is_duplicate(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(|error| error.code());
+    code.is_some_and(|code| matches!(code.as_ref(), "23505" | "42P06"))
 }
 
 async fn migrate(connection: &mut PgConnection) -> Result<()> {
