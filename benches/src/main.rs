@@ -126,13 +126,11 @@ fn check(workload: &str) -> Result<(), Failure> {
 
 /// The program to measure.
 fn measured(named: Option<&PathBuf>) -> anyhow::Result<PathBuf> {
-    match named {
-        Some(binary) => Ok(binary.clone()),
-        None => {
-            let own = std::env::current_exe().context("where am I?")?;
-            Ok(own.with_file_name("mainspring"))
-        }
+    if let Some(binary) = named {
+        return Ok(binary.clone());
     }
+    let own = std::env::current_exe().context("where am I?")?;
+    Ok(own.with_file_name("mainspring"))
 }
 
 fn print(text: &str) -> anyhow::Result<()> {

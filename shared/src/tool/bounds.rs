@@ -63,10 +63,8 @@ pub fn bounded(mut result: CallResult, call_id: &str, chars_max: usize) -> CallR
             match fault {
                 None if weight <= left => left -= weight,
                 None => {
-                    *part = ContentPart::text(
-                        "[too many pictures or files: this one was left \
-                                                   out]",
-                    )
+                    let text = "[too many pictures or files: this one was left out]";
+                    *part = ContentPart::text(text);
                 }
                 Some(fault) => *part = ContentPart::text(format!("[left out: it {fault}]")),
             }

@@ -106,8 +106,16 @@ impl Spec {
     /// The pools that its agents ask for, those of published ones aside; none for one that asks for none.
     pub fn pools(&self) -> BTreeSet<Option<&str>> {
         let leaves = self.nodes.iter().filter_map(|node| match &node.body {
-            Body::Agent(agent) if agent.named.is_none() => Some(&agent.spec),
-            _ => None,
+            Body::Agent(agent) => agent.named.is_none().then_some(&agent.spec),
+            Body::Sequence(_)
+            | Body::Parallel(_)
+            | Body::Foreach(_)
+            | Body::Loop(_)
+            | Body::Branch(_)
+            | Body::Wait(_)
+            | Body::Approval(_)
+            | Body::Tool(_)
+            | Body::Workflow(_) => None,
         });
         let pools = leaves.map(|spec| {
             let tools = spec.tools.as_deref().unwrap_or_default();

@@ -306,35 +306,28 @@ type Places = BTreeMap<SendId, Timestamp>;
 impl State {
     /// The places of a tenant, or of one of its keys.
     fn places(&self, tenant: TenantId, key: Option<KeyId>) -> Places {
-        match key {
-            Some(key) => {
-                let all = self.key_sends.iter();
-                let mine = all.filter(|((of, its), _)| *of == tenant && its.0 == key);
-                mine.map(|((_, its), since)| (its.1, *since)).collect()
-            }
-            None => {
-                let all = self.open_sends.iter();
-                let mine = all.filter(|((of, _), _)| *of == tenant);
-                mine.map(|((_, send), since)| (*send, *since)).collect()
-            }
+        if let Some(key) = key {
+            let all = self.key_sends.iter();
+            let mine = all.filter(|((of, its), _)| *of == tenant && its.0 == key);
+            mine.map(|((_, its), since)| (its.1, *since)).collect()
+        } else {
+            let all = self.open_sends.iter();
+            let mine = all.filter(|((of, _), _)| *of == tenant);
+            mine.map(|((_, send), since)| (*send, *since)).collect()
         }
     }
 
     fn keep_places(&mut self, tenant: TenantId, key: Option<KeyId>, places: Places) {
-        match key {
-            Some(key) => {
-                self.key_sends
-                    .retain(|(of, its), _| *of != tenant || its.0 != key);
-                let places = places.into_iter();
-                self.key_sends
-                    .extend(places.map(|(send, since)| ((tenant, (key, send)), since)));
-            }
-            None => {
-                self.open_sends.retain(|(of, _), _| *of != tenant);
-                let places = places.into_iter();
-                self.open_sends
-                    .extend(places.map(|(send, since)| ((tenant, send), since)));
-            }
+        let places = places.into_iter();
+        if let Some(key) = key {
+            self.key_sends
+                .retain(|(of, its), _| *of != tenant || its.0 != key);
+            self.key_sends
+                .extend(places.map(|(send, since)| ((tenant, (key, send)), since)));
+        } else {
+            self.open_sends.retain(|(of, _), _| *of != tenant);
+            self.open_sends
+                .extend(places.map(|(send, since)| ((tenant, send), since)));
         }
     }
 

@@ -142,7 +142,9 @@ async fn create_namespace(connection: &mut PgConnection, settings: &Settings) ->
 
 /// Whether another process created it at the same moment, which `IF NOT EXISTS` does not see.
 fn is_duplicate(error: &sqlx::Error) -> bool {
-    let code = error.as_database_error().and_then(|error| error.code());
+    let code = error
+        .as_database_error()
+        .and_then(sqlx::error::DatabaseError::code);
     code.is_some_and(|code| matches!(code.as_ref(), "23505" | "42P06"))
 }
 

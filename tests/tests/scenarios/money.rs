@@ -299,6 +299,7 @@ async fn tokens_are_bounded_where_nothing_has_a_price() {
     assert!(world.script.billed().0 > 2, "some of it fits");
     assert_eq!(tokens(&world).await, (billed(&world), 0));
     assert!(billed(&world) <= limit, "{} of {limit}", billed(&world));
+    limit_tokens(&world, billed(&world)).await;
     let asked = world.script.asked();
     let ids = sends(&world, &["hello"]).await;
     assert_eq!(world.settle(&ids).await[0].status, SendStatus::Failed);

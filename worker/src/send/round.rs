@@ -128,8 +128,8 @@ impl Round {
     /// Settles what nobody has begun, once the result of a call says so. The reason is stored with that result, so
     /// whoever takes the send over skips the same calls.
     pub(super) fn skip_rest(&mut self, now: Timestamp) {
-        let results = self.records.iter().filter_map(|it| it.result.as_ref());
-        let Some(why) = results.filter_map(|it| it.skips.clone()).next() else {
+        let mut results = self.records.iter().filter_map(|it| it.result.as_ref());
+        let Some(why) = results.find_map(|it| it.skips.clone()) else {
             return;
         };
         for place in 0..self.records.len() {

@@ -251,12 +251,11 @@ impl<'a> Run<'a> {
             if state == State::Left {
                 return self.left();
             }
-            event = match happened {
-                Some(event) => event,
-                None => {
-                    let span = self.round_span();
-                    self.next_event().instrument(span).await
-                }
+            event = if let Some(event) = happened {
+                event
+            } else {
+                let span = self.round_span();
+                self.next_event().instrument(span).await
             };
         }
     }

@@ -55,7 +55,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
         match name.unwrap_or_default() {
             "target" | "tests" | "tests.rs" => {}
             _ if path.is_dir() => sources(&path, found),
-            name if name.ends_with(".rs") => found.push(path),
+            _ if path.extension().is_some_and(|it| it == "rs") => found.push(path),
             _ => {}
         }
     }
@@ -172,10 +172,6 @@ fn reference() -> String {
     text
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "whoever changes the table asks for its copies by a variable"
-)]
 fn same(path: &str, text: &str) {
     let path = workspace().join(path);
     if std::env::var_os("UPDATE_DOCS").is_some() {
