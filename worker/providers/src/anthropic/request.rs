@@ -193,6 +193,10 @@ struct WireTool<'a> {
 
 /// How a provider is asked.
 #[derive(Debug, Clone, Copy)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a capability of its own"
+)]
 pub(super) struct Way {
     /// Whether it is told what to keep in its cache.
     pub(super) caches: bool,

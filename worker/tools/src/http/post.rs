@@ -244,7 +244,7 @@ mod tests {
                 let mut bytes = vec![0; 4_096];
                 let _ = socket.read(&mut bytes).await;
                 let mut more = socket.write_all(head.as_bytes()).await.is_ok();
-                let piece = [b'x'; 65_536];
+                let piece = vec![b'x'; 65_536];
                 while more {
                     more = socket.write_all(&piece).await.is_ok();
                     counted.fetch_add(piece.len(), std::sync::atomic::Ordering::Relaxed);

@@ -86,12 +86,9 @@ async fn seen(api: &Scheduler, key: &str, having: &Having) -> Vec<(String, Strin
         if path.ends_with("/deliveries") {
             // It is tried again by itself.
             let page: Value = answer.ok(200);
-            text = page["data"]
-                .as_array()
-                .expect("a list")
-                .iter()
-                .map(|it| format!("{} {}\n", it["id"], it["type"]))
-                .collect();
+            let items = page["data"].as_array().expect("a list").iter();
+            let items = items.map(|it| format!("{} {}", it["id"], it["type"]));
+            text = items.collect::<Vec<_>>().join("\n");
         }
         seen.push((path, format!("{} {text}", answer.status)));
     }
