@@ -374,7 +374,7 @@ pub async fn a_key_keeps_its_limits(store: &dyn Inspect) {
     };
     assert_eq!(
         store.list_keys(list).await.expect("lists").data,
-        [created.clone()]
+        std::slice::from_ref(&created)
     );
     let item = RotateKey {
         tenant: TenantId::DEFAULT,
