@@ -300,7 +300,7 @@ async fn commands_run_on_tell_of_their_end_and_are_lost_with_their_worker() -> R
     loop {
         let look = r#"!tool command_output {"command_id": 4}"#;
         let said = results_of(&mut caller, &session, look).await?;
-        if said[0].contains("Command 4, lost") {
+        if said[0].contains("Command 4 was lost") {
             break;
         }
         ensure!(said[0].contains("on another worker"), "{said:?}");
