@@ -254,10 +254,8 @@ impl Advance<'_> {
                 full.push((*index, AdvanceOutcome::Lost));
             } else if passes_bound(item, all, own) {
                 full.push((*index, AdvanceOutcome::NoRoom));
-            } else if owned.is_some() {
-                live.set(key, then);
             } else {
-                live.set(key, then.max(own));
+                live.set(key, owned.map_or(then.max(own), |_| then));
             }
         }
         full
