@@ -221,7 +221,12 @@ async fn a_cancel_that_took_effect_unheard_is_one() -> Result<()> {
 /// A store in a database of its own, which is reached without the proxy.
 async fn fresh(world: &World, name: &str) -> Result<(PostgresStore, String)> {
     let url = blocking(|| world.postgres.create_database(name))?;
-    let store = PostgresStore::open(&Settings::new(url)).await?;
+    let settings = Settings {
+        // However slow the machine is, whoever holds a lock in a test lets go before that.
+        lock_timeout: Duration::from_secs(5),
+        ..Settings::new(url)
+    };
+    let store = PostgresStore::open(&settings).await?;
     Ok((store, name.to_owned()))
 }
 
