@@ -120,6 +120,11 @@ impl Postgres {
         if !output.status.success() {
             bail!("initdb failed: {}", String::from_utf8_lossy(&output.stderr));
         }
+        Self::started(dir)
+    }
+
+    /// A server on what a folder has, on a port that is free.
+    fn started(dir: tempfile::TempDir) -> Result<Self> {
         let mut server = Self {
             dir,
             port: 0,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 
 use super::standby::succeeded;
-use super::{Postgres, as_server_user, find_program, hand_over, on_a_free_port, wait_for};
+use super::{Postgres, as_server_user, find_program, hand_over, wait_for};
 
 /// How long the server may take to put a piece of its log away, and to restore.
 const LIMIT: Duration = Duration::from_mins(1);
@@ -75,15 +75,7 @@ impl Postgres {
         let wanted = data.join("recovery.signal");
         File::create(&wanted)?;
         hand_over(&wanted)?;
-        let mut server = Self {
-            dir,
-            port: 0,
-            child: None,
-        };
-        on_a_free_port(|port| {
-            server.port = port;
-            server.restart()
-        })?;
+        let server = Self::started(dir)?;
         wait_for("the restored server", LIMIT, || {
             Ok(server.query("postgres", "SELECT pg_is_in_recovery()")? == "f")
         })?;

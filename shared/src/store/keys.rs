@@ -77,6 +77,26 @@ pub struct NewKey {
     pub expires_at: Option<Timestamp>,
 }
 
+impl NewKey {
+    /// The key as it is when it is created at this time.
+    pub fn created(self, at: Timestamp) -> KeyRecord {
+        KeyRecord {
+            id: self.id,
+            tenant: self.tenant,
+            name: self.name,
+            scopes: self.scopes,
+            binding: self.binding,
+            limits: self.limits,
+            hash: self.hash,
+            previous: None,
+            created_at: at,
+            expires_at: self.expires_at,
+            revoked_at: None,
+            last_used_at: None,
+        }
+    }
+}
+
 /// What became of a new key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CreateKeyOutcome {

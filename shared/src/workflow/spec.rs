@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::nodes::Body;
+use super::nodes::{Agent, Body};
 use super::template::free_names;
 use crate::agent::AgentQuery;
 use crate::time::Span;
@@ -88,25 +88,24 @@ impl Spec {
 
     /// The published agents that its leaves name.
     pub fn agents(&self) -> BTreeSet<AgentQuery> {
-        let leaves = self.nodes.iter().filter_map(|node| match &node.body {
-            Body::Agent(agent) => agent.named.as_ref(),
-            Body::Sequence(_)
-            | Body::Parallel(_)
-            | Body::Foreach(_)
-            | Body::Loop(_)
-            | Body::Branch(_)
-            | Body::Wait(_)
-            | Body::Approval(_)
-            | Body::Tool(_)
-            | Body::Workflow(_) => None,
-        });
-        leaves.map(|leaf| leaf.agent.clone()).collect()
+        let named = self.agent_nodes().filter_map(|agent| agent.named.as_ref());
+        named.map(|leaf| leaf.agent.clone()).collect()
     }
 
     /// The pools that its agents ask for, those of published ones aside; none for one that asks for none.
     pub fn pools(&self) -> BTreeSet<Option<&str>> {
-        let leaves = self.nodes.iter().filter_map(|node| match &node.body {
-            Body::Agent(agent) => agent.named.is_none().then_some(&agent.spec),
+        let own = self.agent_nodes().filter(|agent| agent.named.is_none());
+        let pools = own.map(|agent| {
+            let tools = agent.spec.tools.as_deref().unwrap_or_default();
+            agent.spec.pool.as_deref().or_else(|| pool_of(tools))
+        });
+        pools.collect()
+    }
+
+    /// Its leaves: the nodes that are agents.
+    pub(super) fn agent_nodes(&self) -> impl Iterator<Item = &Agent> {
+        self.nodes.iter().filter_map(|node| match &node.body {
+            Body::Agent(agent) => Some(&**agent),
             Body::Sequence(_)
             | Body::Parallel(_)
             | Body::Foreach(_)
@@ -116,12 +115,7 @@ impl Spec {
             | Body::Approval(_)
             | Body::Tool(_)
             | Body::Workflow(_) => None,
-        });
-        let pools = leaves.map(|spec| {
-            let tools = spec.tools.as_deref().unwrap_or_default();
-            spec.pool.as_deref().or_else(|| pool_of(tools))
-        });
-        pools.collect()
+        })
     }
 
     /// Every node, parents before their children.

@@ -113,20 +113,7 @@ async fn create_key(
     if tenant.is_none_or(|tenant| tenant.erasing_at.is_some()) {
         return Ok(CreateKeyOutcome::NoTenant);
     }
-    let record = KeyRecord {
-        id: new.id,
-        tenant: new.tenant,
-        name: new.name,
-        scopes: new.scopes,
-        binding: new.binding,
-        limits: new.limits,
-        hash: new.hash,
-        previous: None,
-        created_at: tx.now,
-        expires_at: new.expires_at,
-        revoked_at: None,
-        last_used_at: None,
-    };
+    let record = new.created(tx.now);
     statement(sql!("keys/create"))
         .bind(record.tenant.0)
         .bind(record.id.0)

@@ -34,20 +34,7 @@ impl Keys for ModelStore {
         if tenant.is_none_or(|tenant| tenant.erasing_at.is_some()) {
             return Ok(CreateKeyOutcome::NoTenant);
         }
-        let record = KeyRecord {
-            id: new.id,
-            tenant: new.tenant,
-            name: new.name,
-            scopes: new.scopes,
-            binding: new.binding,
-            limits: new.limits,
-            hash: new.hash,
-            previous: None,
-            created_at: now,
-            expires_at: new.expires_at,
-            revoked_at: None,
-            last_used_at: None,
-        };
+        let record = new.created(now);
         state.api_keys.insert(record.id, record.clone());
         state.remember(idempotency.as_ref(), record.id.0, now);
         Ok(CreateKeyOutcome::Created(record))

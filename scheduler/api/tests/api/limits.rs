@@ -7,10 +7,22 @@ use mainspring_shared::time::Clock as _;
 use serde_json::{Value, json};
 
 use crate::access::{ROOT, ask, locked, tenant};
+use crate::client::Answer;
 use crate::context::{answering, example};
-use crate::world::World;
+use crate::world::{Scheduler, World};
 
 const NONE: Value = Value::Null;
+
+/// The first answer to one of many requests in a row that is a refusal.
+async fn refused_at_last(api: &Scheduler, key: &str) -> Answer {
+    for _ in 0..20 {
+        let answer = ask(api, key, "GET", "/v1/sessions", &NONE).await;
+        if answer.status == 429 {
+            return answer;
+        }
+    }
+    panic!("twenty requests in a row are more than one a second");
+}
 
 #[tokio::test]
 async fn more_requests_than_the_limit_are_refused_with_the_time_to_wait() {
@@ -23,15 +35,7 @@ async fn more_requests_than_the_limit_are_refused_with_the_time_to_wait() {
         .await
         .ok(200);
     ask(&api, &key, "GET", "/v1/sessions", &NONE).await.ok(200);
-    let mut refused = None;
-    for _ in 0..20 {
-        let answer = ask(&api, &key, "GET", "/v1/sessions", &NONE).await;
-        if answer.status == 429 {
-            refused = Some(answer);
-            break;
-        }
-    }
-    let refused = refused.expect("twenty requests in a row are more than one a second");
+    let refused = refused_at_last(&api, &key).await;
     refused.problem(429, "limit.requests");
     assert_eq!(refused.header("retry-after"), Some("1"));
     ask(&api, &other, "GET", "/v1/sessions", &NONE)
@@ -40,7 +44,7 @@ async fn more_requests_than_the_limit_are_refused_with_the_time_to_wait() {
 }
 
 /// Sets the limits of a tenant, and waits until the scheduler knows.
-async fn limit(api: &crate::world::Scheduler, id: &str, limits: &Value) {
+async fn limit(api: &Scheduler, id: &str, limits: &Value) {
     let patch = json!({ "limits": limits });
     ask(api, ROOT, "PATCH", &format!("/v1/tenants/{id}"), &patch)
         .await
@@ -182,7 +186,7 @@ async fn many_at_once_have_no_more_open_sends_than_the_limit() {
 }
 
 /// Sends until one is refused with this code: limits and sums are believed for some seconds.
-async fn refused(api: &crate::world::Scheduler, status: u16, code: &str) -> crate::client::Answer {
+async fn refused(api: &Scheduler, status: u16, code: &str) -> Answer {
     let body = json!({ "input": "more", "session": {} });
     for _ in 0..150 {
         let answer = ask(api, ROOT, "POST", "/v1/sends", &body).await;
@@ -322,7 +326,7 @@ async fn a_tenant_stores_no_more_bytes_than_it_may() {
 }
 
 /// A key of a tenant with limits of its own.
-async fn limited_key(api: &crate::world::Scheduler, tenant: &str, limits: &Value) -> String {
+async fn limited_key(api: &Scheduler, tenant: &str, limits: &Value) -> String {
     let body = json!({
         "name": "limited", "scopes": ["read", "send"], "tenant": tenant, "limits": limits,
     });
@@ -338,15 +342,7 @@ async fn a_key_sends_no_more_requests_than_its_own_limit() {
     let (id, other) = tenant(&api, "blue", &["read"]).await;
     limit(&api, &id, &json!({ "requests_per_second": 1000 })).await;
     let key = limited_key(&api, &id, &json!({ "requests_per_second": 1 })).await;
-    let mut refused = None;
-    for _ in 0..20 {
-        let answer = ask(&api, &key, "GET", "/v1/sessions", &NONE).await;
-        if answer.status == 429 {
-            refused = Some(answer);
-            break;
-        }
-    }
-    let refused = refused.expect("twenty requests in a row are more than one a second");
+    let refused = refused_at_last(&api, &key).await;
     let problem = refused.problem(429, "limit.requests").to_string();
     assert!(problem.contains("API key"), "{problem}");
     assert_eq!(refused.header("retry-after"), Some("1"));
@@ -366,7 +362,7 @@ async fn a_key_has_no_more_open_sends_than_its_own_limit() {
     limit(&api, &id, &json!({ "sends_open": 4 })).await;
     let key = limited_key(&api, &id, &json!({ "sends_open": 2 })).await;
     let body = json!({ "input": "x", "session": {} });
-    let keyed = |api: &crate::world::Scheduler, name: &str| {
+    let keyed = |api: &Scheduler, name: &str| {
         let call = api.call("POST", "/v1/sends").json(&body);
         let call = call.header("authorization", &format!("Bearer {key}"));
         call.header("idempotency-key", name)

@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use super::Agent;
 use crate::agent::Delegation;
 use crate::skill::{AGENT_SKILLS_MAX, AgentSkill, SkillRef};
-use crate::workflow::nodes::Body;
 use crate::workflow::run::RunOptions;
 use crate::workflow::spec::Spec;
 use crate::workflow::validate::reader::{Members, Reader};
@@ -63,19 +62,10 @@ fn is(skill: &AgentSkill, wanted: &SkillRef) -> bool {
 impl Spec {
     /// The skills that its leaves name.
     pub fn skills(&self) -> BTreeSet<SkillRef> {
-        let leaves = self.nodes().iter().filter_map(|node| match &node.body {
-            Body::Agent(agent) => agent.spec.skills.as_ref(),
-            Body::Sequence(_)
-            | Body::Parallel(_)
-            | Body::Foreach(_)
-            | Body::Loop(_)
-            | Body::Branch(_)
-            | Body::Wait(_)
-            | Body::Approval(_)
-            | Body::Tool(_)
-            | Body::Workflow(_) => None,
-        });
-        leaves.flatten().cloned().collect()
+        let named = self
+            .agent_nodes()
+            .filter_map(|agent| agent.spec.skills.as_ref());
+        named.flatten().cloned().collect()
     }
 }
 
