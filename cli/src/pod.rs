@@ -12,7 +12,6 @@ use tokio::sync::watch;
 
 use crate::config::Config;
 use crate::failure::{Failure, causes, usage_text};
-use crate::wiring;
 
 /// Of pods of one deployment, those with the lowest number are taken away first.
 const ANNOTATION: &str = "controller.kubernetes.io/pod-deletion-cost";
@@ -44,7 +43,13 @@ impl Pod {
             return Ok(None);
         };
         let account = Path::new(&config.worker.kubernetes_account);
-        let name = wiring::worker_config(config).name;
+        // The name of a process otherwise says its host and its number, which no pod is called.
+        let Some(name) = config.name.clone() else {
+            return Err(usage_text(
+                "worker.kubernetes_api needs the name of the pod",
+                "set MAINSPRING_NAME to it, by the downward API (the chart's deletionCost does)",
+            ));
+        };
         let pod = Self::new(api, account, &name).map_err(|fault| {
             let advice = "mount the pod's account there (the chart's deletionCost does), or leave \
                           worker.kubernetes_api out";

@@ -29,7 +29,7 @@ pub(crate) use self::memories::memories;
 pub(crate) use self::models::providers;
 pub(crate) use self::oidc::verifier as issuers;
 pub(crate) use self::tools::{hooks, mcp_servers, tools};
-pub(crate) use self::webhooks::{webhooks, with_own_key};
+pub(crate) use self::webhooks::{webhooks, with_own_key, with_printed_key};
 use crate::failure::{Exit, Failure, causes, exit_of, next_of, usage, usage_text};
 
 // Clock and entropy ------------------------------------------------------------------------------

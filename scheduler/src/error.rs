@@ -95,9 +95,6 @@ pub struct Error {
 
 impl Error {
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
-        if code.class() == Class::Limit {
-            metrics::counter!(LIMITS_HIT, "limit" => code.as_str()).increment(1);
-        }
         let retry_after = match code.class() {
             Class::Limit | Class::Unavailable => Some(Duration::from_secs(1)),
             Class::Invalid | Class::NotFound | Class::Conflict | Class::Corrupt | Class::Bug => {
@@ -110,6 +107,13 @@ impl Error {
             errors: Vec::new(),
             retry_after,
             quota: None,
+        }
+    }
+
+    /// Counts it, as it is told to whoever asked.
+    pub fn told(&self) {
+        if self.code.class() == Class::Limit {
+            metrics::counter!(LIMITS_HIT, "limit" => self.code.as_str()).increment(1);
         }
     }
 

@@ -144,7 +144,7 @@ def judged(url, board):
         found = query(url, "query", query=filled(expression))["result"]
         numbers = [one["value"][1] for one in found if one["value"][1] != "NaN"]
         figures += len(numbers)
-        if not numbers and not names(expression) <= EVENTS:
+        if not numbers and not (names(expression) and names(expression) <= EVENTS):
             empty.append(expression)
     assert not empty, "nothing to see of\n" + "\n".join(empty)
     alerts = [alert["labels"]["alertname"] for alert in query(url, "alerts")["alerts"] if alert["state"] == "firing"]

@@ -148,7 +148,7 @@ class Walk:
     # --- what the programs do that are not the real ones
 
     def docker(self, words, folder):
-        return 0, "" if words[0] in ("build", "push") else f"docker {words}"
+        return (0, "") if words[0] in ("build", "push") else (1, f"docker {words}")
 
     def helm(self, words, folder):
         assert words[:2] == ["-n", "agents"] and words[3] == "mainspring", words

@@ -246,12 +246,12 @@ async fn workers(store: &dyn Store, now: Timestamp) -> Finding {
             *pools.entry(boot.pool).or_default() += 1;
         }
     }
-    if let Some(mixed) = mixed(&protocols) {
-        return mixed;
-    }
     if pools.is_empty() {
         let next = "`mainspring worker` starts one; sends wait until then";
         return Finding::bad("workers", "none is alive", next).only_a_warning();
+    }
+    if let Some(mixed) = mixed(&protocols) {
+        return mixed;
     }
     let pools = pools
         .iter()

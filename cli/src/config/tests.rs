@@ -93,6 +93,8 @@ fn what_is_kept_ends_unless_it_is_to_be_forever() {
 
 #[test]
 fn the_manual_mentions_every_key() {
+    let tables = MANUAL.matches("\n# [models.\"local/llama3\"]\n").count();
+    assert_eq!(tables, 1, "an example of a table is a line of its own");
     let mut section = String::new();
     let mut mentioned = Vec::new();
     for line in MANUAL.lines() {

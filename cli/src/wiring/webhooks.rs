@@ -124,9 +124,22 @@ fn read(file: &Path) -> Result<String, Failure> {
     })
 }
 
+/// The configuration with the key that its command prints in the command's place: processes with both roles run it
+/// once, before they serve, and both have the same key.
+pub(crate) fn with_printed_key(config: &Config) -> Result<Config, Failure> {
+    let mut config = config.clone();
+    let is_only = config.secrets_key.is_none() && config.secrets_key_file.is_none();
+    if is_only && !config.secrets_key_command.is_empty() {
+        let text = printed(&config.secrets_key_command)?;
+        config.secrets_key = Some(Secret::new(text.trim()));
+        config.secrets_key_command.clear();
+    }
+    Ok(config)
+}
+
 /// The same with a key in the data folder, which is made there the first time, unless one is configured.
 pub(crate) fn with_own_key(config: &Config, entropy: &dyn Entropy) -> Result<Config, Failure> {
-    let mut config = config.clone();
+    let mut config = with_printed_key(config)?;
     let has_command = !config.secrets_key_command.is_empty();
     if config.secrets_key.is_some() || config.secrets_key_file.is_some() || has_command {
         return Ok(config);

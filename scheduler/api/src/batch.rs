@@ -59,7 +59,10 @@ impl<B: Batch> From<Result<B::View, Error>> for ItemResult<B> {
     fn from(result: Result<B::View, Error>) -> Self {
         match result {
             Ok(view) => Self::Made(Box::new(view)),
-            Err(error) => Self::Refused(Box::new(error.into())),
+            Err(error) => {
+                error.told();
+                Self::Refused(Box::new(error.into()))
+            }
         }
     }
 }

@@ -88,6 +88,9 @@ impl RunBody {
         made.options.skills = agents
             .pin_skills(&spec, (&self.spec, "/run/spec"), key)
             .await?;
+        agents
+            .admit_run(&spec, &made.options, ("/run", key))
+            .await?;
         Ok(made)
     }
 }
@@ -183,7 +186,7 @@ pub(super) async fn create(
     let key = idempotency.as_ref();
     made.options.agents = agents.pin(spec.agents(), key).await?;
     made.options.skills = agents.pin_skills(&spec, (&body.spec, "/spec"), key).await?;
-    agents.admit_run(&spec, &made.options, key).await?;
+    agents.admit_run(&spec, &made.options, ("", key)).await?;
     let run = RunId(app.entropy.ordered_id());
     let new = NewRun {
         key: RunKey {

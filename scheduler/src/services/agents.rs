@@ -154,14 +154,15 @@ impl<'a> Resolver<'a> {
         pools::admit_agent(self.app, self.tenant, agent, at).await
     }
 
-    /// Refuses a run with a leaf that would run in such a pool. A request whose key was used before starts none.
+    /// Refuses a run with a leaf that would run in such a pool. A request whose key was used before starts none. `at` is
+    /// a pointer to the run.
     pub async fn admit_run(
         &self,
         spec: &Spec,
         options: &RunOptions,
-        key: Option<&IdempotencyKey>,
+        (at, key): (&str, Option<&IdempotencyKey>),
     ) -> Result<(), Error> {
-        match pools::admit_run(self.app, self.tenant, spec, options).await {
+        match pools::admit_run(self.app, self.tenant, (spec, options), at).await {
             Err(error) if error.code() == Code::RequestInvalid && self.is_known(key).await? => {
                 Ok(())
             }

@@ -84,9 +84,10 @@ pub(crate) async fn take_places(
     let Admission::Within(max) = admit(app, tenant, items, &mut places).await? else {
         return Ok(places);
     };
+    // The key first: what it has no place for takes none of the tenant's.
     let wanted = [
-        max.map(|max| (PlaceOwner::tenant(tenant), max)),
         key.map(|key| (PlaceOwner::key(tenant, key.key), key.max)),
+        max.map(|max| (PlaceOwner::tenant(tenant), max)),
     ];
     let mut left = items;
     for (of, max) in wanted.into_iter().flatten() {
@@ -100,8 +101,13 @@ pub(crate) async fn take_places(
             }
         };
         places.took(of, &sends[..had.len()]);
-        let refused = new_among(app, others).await?;
-        places.refuse(refused, &too_many(of, max));
+        match new_among(app, others).await {
+            Ok(refused) => places.refuse(refused, &too_many(of, max)),
+            Err(error) => {
+                places.give_back(app, &[]).await;
+                return Err(error);
+            }
+        }
         left = had;
     }
     Ok(places)
@@ -131,12 +137,13 @@ pub(crate) async fn take_place(
     }
     if let Some(KeySends { key, max }) = key {
         let of = PlaceOwner::key(tenant, key);
-        match taker.take(of, max, vec![item.id]).await {
-            Ok(0) => {
-                let refused = new_among(app, std::slice::from_ref(item)).await?;
-                places.refuse(refused, &too_many(of, max));
-            }
-            Ok(_) => places.took(of, &[item.id]),
+        let taken = match taker.take(of, max, vec![item.id]).await {
+            Ok(0) => new_among(app, std::slice::from_ref(item)).await.map(Some),
+            taken => taken.map(|_| None),
+        };
+        match taken {
+            Ok(Some(refused)) => places.refuse(refused, &too_many(of, max)),
+            Ok(None) => places.took(of, &[item.id]),
             Err(error) => {
                 places.give_back(app, &[]).await;
                 return Err(error);

@@ -99,14 +99,14 @@ pub async fn admit_agent(
 pub async fn admit_run(
     app: &App,
     tenant: TenantId,
-    spec: &Spec,
-    options: &RunOptions,
+    (spec, options): (&Spec, &RunOptions),
+    at: &str,
 ) -> Result<(), Error> {
     // It is that of all leaves.
     if let Some(pool) = &options.pool {
         return match fault(app, tenant, pool).await? {
             None => Ok(()),
-            Some(why) => Err(Error::invalid("/options/pool", why)),
+            Some(why) => Err(Error::invalid(format!("{at}/options/pool"), why)),
         };
     }
     let named = options.agents.values();
@@ -115,8 +115,8 @@ pub async fn admit_run(
     let written = written.map(|pool| pool.unwrap_or(DEFAULT_POOL));
     for pool in named.chain(written).collect::<BTreeSet<&str>>() {
         if let Some(why) = fault(app, tenant, pool).await? {
-            let why = format!("the pool of one of its agents {why}");
-            return Err(Error::invalid("/spec", why));
+            let why = format!("the pool of one of its leaves {why}");
+            return Err(Error::invalid(format!("{at}/spec"), why));
         }
     }
     Ok(())

@@ -92,12 +92,23 @@ impl Spec {
         named.map(|leaf| leaf.agent.clone()).collect()
     }
 
-    /// The pools that its agents ask for, those of published ones aside; none for one that asks for none.
+    /// The pools that its leaves ask for, those of published agents aside; none for one that asks for none, as tools and
+    /// approvals do, which run where the run does.
     pub fn pools(&self) -> BTreeSet<Option<&str>> {
-        let own = self.agent_nodes().filter(|agent| agent.named.is_none());
-        let pools = own.map(|agent| {
-            let tools = agent.spec.tools.as_deref().unwrap_or_default();
-            agent.spec.pool.as_deref().or_else(|| pool_of(tools))
+        let pools = self.nodes.iter().filter_map(|node| match &node.body {
+            Body::Agent(agent) if agent.named.is_some() => None,
+            Body::Agent(agent) => {
+                let tools = agent.spec.tools.as_deref().unwrap_or_default();
+                Some(agent.spec.pool.as_deref().or_else(|| pool_of(tools)))
+            }
+            Body::Approval(_) | Body::Tool(_) => Some(None),
+            Body::Sequence(_)
+            | Body::Parallel(_)
+            | Body::Foreach(_)
+            | Body::Loop(_)
+            | Body::Branch(_)
+            | Body::Wait(_)
+            | Body::Workflow(_) => None,
         });
         pools.collect()
     }

@@ -82,6 +82,23 @@ async fn the_leaves_of_a_run_name_the_pools_that_its_tenant_may() {
     refused(&run(json!({})).await, "/spec", why);
     refused(&run(json!({ "pool": "red" })).await, "/options/pool", why);
     run(json!({ "pool": "gpu" })).await.ok(202);
+    // A timer's runs name none either, nor does a step that is a tool or a question.
+    let timer = async |run: Value| {
+        let body = json!({ "after": "1h", "run": run });
+        ask(&api, &key, "POST", "/v1/timers", &body).await
+    };
+    let red = json!({ "spec": two_steps(), "input": "tea", "options": { "pool": "red" } });
+    refused(&timer(red).await, "/run/options/pool", why);
+    let steps = json!({ "spec": two_steps(), "input": "tea" });
+    refused(&timer(steps).await, "/run/spec", why);
+    for root in [
+        json!({ "type": "tool", "id": "clock", "tool": "current_time" }),
+        json!({ "type": "approval", "id": "gate", "message": "go on?" }),
+    ] {
+        let body = json!({ "spec": { "name": "one", "root": root } });
+        let answer = ask(&api, &key, "POST", "/v1/runs", &body).await;
+        refused(&answer, "/spec", why);
+    }
 }
 
 #[tokio::test]

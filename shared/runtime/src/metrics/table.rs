@@ -384,7 +384,7 @@ pub const METRICS: &[Metric] = &[
     counter(
         "mainspring_worker_takeovers_total",
         &[],
-        "Sessions claimed after the death of the worker that held them.",
+        "Sessions claimed with a send whose worker, or its tool sandbox, has crashed since the send's last stored round.",
     ),
     counter(
         "mainspring_worker_fenced_writes_total",
