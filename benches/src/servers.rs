@@ -1,5 +1,6 @@
 //! Postgres, MariaDB and Redis servers of one's own: on a free port, in a temporary folder, gone on drop.
 
+mod archive;
 mod mysql;
 mod standby;
 
@@ -11,6 +12,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
+pub use archive::BaseBackup;
 pub use mysql::Mysql;
 
 /// A port that was free a moment ago.
@@ -118,6 +120,11 @@ impl Postgres {
         if !output.status.success() {
             bail!("initdb failed: {}", String::from_utf8_lossy(&output.stderr));
         }
+        Self::started(dir)
+    }
+
+    /// A server on what a folder has, on a port that is free.
+    fn started(dir: tempfile::TempDir) -> Result<Self> {
         let mut server = Self {
             dir,
             port: 0,

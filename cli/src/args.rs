@@ -54,7 +54,7 @@ pub(crate) struct Cli {
     )]
     pub(crate) config: Option<PathBuf>,
 
-    /// Prints the settings in force and where each came from, without secrets, and exits
+    /// Prints the effective settings and the source of each, without secrets, and exits
     #[arg(long, global = true, help_heading = "Global options")]
     pub(crate) print_config: bool,
 
@@ -87,7 +87,7 @@ pub(crate) struct Cli {
     #[arg(help_heading = "Global options")]
     pub(crate) output: Format,
 
-    /// What to do; only `--print-config` does without.
+    /// The command; optional only with `--print-config`.
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
 }
@@ -111,17 +111,19 @@ pub(crate) enum Command {
     Scheduler(SchedulerArgs),
     /// Runs agents; run as many as you need
     Worker(WorkerArgs),
-    /// Runs both roles in one process, on any database; Redis only beside other processes
+    /// Runs both roles in one process, on any database; Redis is needed only with several processes
     Serve(ServeArgs),
     /// Migrates the database schema, or prints the statements
     Migrate(MigrateArgs),
+    /// Returns the space of deleted rows to the disk, on SQLite; nothing else may use the folder
+    Vacuum(VacuumArgs),
 
     /// Sends a text to a session; creates one unless --session is given
     Send(SendArgs),
     /// Chats with an agent: reads lines, streams the replies
     Chat(ChatArgs),
-    /// Runs a workflow and waits for it: on the server that --server names or that has the data folder,
-    /// otherwise in this process
+    /// Runs a workflow and waits for it: on the server that --server names or that uses the data folder, otherwise in
+    /// this process
     Run(RunArgs),
     /// Lists, shows, follows, cancels and retries workflow runs
     #[command(subcommand)]
@@ -132,7 +134,7 @@ pub(crate) enum Command {
     /// Lists, shows, follows and cancels sends
     #[command(subcommand)]
     Sends(SendsCommand),
-    /// Lists calls that wait for an answer: questions, approvals, external tools
+    /// Lists calls that wait for a response: questions, approvals, external tools
     Calls {
         /// A send, or a session including its sub-agents
         id: String,
@@ -153,11 +155,11 @@ pub(crate) enum Command {
     Export {
         /// File to write instead of stdout; replaced only once the export is complete
         file: Option<PathBuf>,
-        /// Leaves out sessions, and the pictures, files and long outputs that they name
+        /// Leaves out sessions and the pictures, files and long outputs that they refer to
         #[arg(long)]
         no_sessions: bool,
     },
-    /// Imports what a tenant had; what is there already stays as it is
+    /// Imports a tenant's export; what already exists is not changed
     Import {
         /// The export; - reads it from stdin
         file: PathBuf,
@@ -165,24 +167,24 @@ pub(crate) enum Command {
     /// Lists, creates, rotates and revokes API keys
     #[command(subcommand)]
     Keys(KeysCommand),
-    /// Sets, lists and removes keys that a tenant brings for model providers
+    /// Sets, lists and removes a tenant's own keys for model providers
     #[command(subcommand)]
     ProviderKeys(ProviderKeysCommand),
     /// Lists, shows, creates, updates and deletes tenants
     #[command(subcommand)]
     Tenants(TenantsCommand),
-    /// Erases the tenant of --tenant, with everything that it has
+    /// Erases the tenant given by --tenant with all its data
     Erase {
-        /// The tenant's name, so that a wrong id is not enough
+        /// The tenant's name, to confirm the id
         name: String,
-        /// Returns once it has begun
+        /// Returns once the erasure has started
         #[arg(long)]
         no_wait: bool,
     },
-    /// Creates, changes and deletes webhooks, lists their deliveries and makes them again
+    /// Creates, changes and deletes webhooks, lists and repeats their deliveries
     #[command(subcommand)]
     Webhooks(WebhooksCommand),
-    /// Pauses a tenant, an agent, a provider, a tool or a pool: what needs it waits
+    /// Pauses a tenant, an agent, a provider, a tool or a pool: work that needs it waits
     Pause(PauseArgs),
     /// Resumes what was paused
     Resume(PausedArgs),
@@ -198,9 +200,9 @@ pub(crate) enum Command {
 
     /// Checks the database against every invariant; prints violations and exits with 1
     Audit(AuditArgs),
-    /// Renders recorded rounds again and shows where requests differ; exits with 1 if any does
+    /// Rebuilds the requests of recorded rounds and shows differences; exits with 1 if there are any
     Diff(DiffArgs),
-    /// Prints a journal, session by session: what was accepted, rounds, calls, folds, ends
+    /// Prints a journal, session by session: accepted sends, rounds, calls, folds, outcomes
     Replay(ReplayArgs),
     /// Checks the configuration, database, schema, workers, Redis, providers, MCP servers and clock
     Doctor(DoctorArgs),
@@ -226,7 +228,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Whether the process is a part of a system, and not one that asks it.
+    /// Whether the process is a server and not a client.
     pub(crate) fn serves(&self) -> bool {
         matches!(
             self,
@@ -257,7 +259,7 @@ pub(crate) struct DevArgs {
     /// Database URL, postgres://…, mysql://… or sqlite://…, instead of a database in the folder
     #[arg(long, value_name = "URL")]
     pub(crate) database_url: Option<String>,
-    /// Serves everyone who reaches the address, without API keys [env: MAINSPRING_INSECURE]
+    /// Serves every client that can reach the address, without API keys [env: MAINSPRING_INSECURE]
     #[arg(long)]
     pub(crate) insecure: bool,
     #[command(flatten)]
@@ -284,7 +286,7 @@ pub(crate) struct ServeArgs {
     pub(crate) process: ProcessArgs,
 }
 
-/// What whoever serves the API takes.
+/// Arguments of processes that serve the API.
 #[derive(Debug, Args)]
 pub(crate) struct SchedulesArgs {
     #[command(flatten)]
@@ -294,16 +296,16 @@ pub(crate) struct SchedulesArgs {
     /// Address to serve the API on [env: MAINSPRING_LISTEN] [default: 127.0.0.1:7464]
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) listen: Option<String>,
-    /// Serves everyone who reaches the address, without API keys [env: MAINSPRING_INSECURE]
+    /// Serves every client that can reach the address, without API keys [env: MAINSPRING_INSECURE]
     #[arg(long)]
     pub(crate) insecure: bool,
-    /// Whether to migrate the schema at start, or to refuse to start on an old one
+    /// Whether to migrate the schema at start or to refuse to start on an old one
     /// [env: MAINSPRING_MIGRATE]
     /// [default: create]
     #[arg(long, value_name = "POLICY", value_parser = ["create", "verify"])]
     pub(crate) migrate: Option<String>,
-    /// Interval between sweeps for sessions that nobody works on
-    /// [env: MAINSPRING_SWEEP_INTERVAL] [default: 1s]
+    /// Interval between sweeps for sessions that no worker has claimed
+    /// [env: MAINSPRING_SWEEP_INTERVAL] [default: 500ms]
     #[arg(long, value_name = "DURATION")]
     pub(crate) sweep_interval: Option<String>,
 }
@@ -357,14 +359,14 @@ pub(crate) struct RunsArgs {
     pub(crate) drain_timeout: Option<String>,
 }
 
-/// What every process that serves takes.
+/// Arguments of every server process.
 #[derive(Debug, Args)]
 pub(crate) struct ProcessArgs {
     /// Name of the process in listings and logs [env: MAINSPRING_NAME]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// How long a process keeps its sessions without renewing its lease
-    /// [env: MAINSPRING_LEASE_TTL] [default: 10s]
+    /// How long a process owns its sessions without renewing its lease
+    /// [env: MAINSPRING_LEASE_TTL] [default: 4s]
     #[arg(long, value_name = "DURATION")]
     pub(crate) lease_ttl: Option<String>,
     /// Log filter; logs go to stderr [env: MAINSPRING_LOG] [default: info]
@@ -379,11 +381,11 @@ pub(crate) struct ProcessArgs {
 pub(crate) struct MigrateArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
-    /// Prints the statements instead of running them, for someone with more privileges
+    /// Prints the statements instead of running them, to be run with more privileges
     #[arg(long)]
     pub(crate) print: bool,
-    /// Changes nothing: compares tables, columns, constraints and indexes with what this version needs, and prints the
-    /// statements that add what is missing; exit code 1 if anything is
+    /// Changes nothing: compares tables, columns, constraints and indexes with what this version needs, and prints
+    /// statements that add what is missing; exits with 1 if anything is
     #[arg(long, conflicts_with = "print")]
     pub(crate) verify: bool,
 }
@@ -401,11 +403,11 @@ pub(crate) struct AgentArgs {
     #[arg(long = "tool", value_name = "NAME")]
     pub(crate) tools: Vec<String>,
     /// The agent: a published one as NAME, NAME@VERSION or NAME@ALIAS, or a file (JSON, TOML or YAML) with
-    /// the members of the API's `agent`. What looks like a path, or is a file, is one. Beside --session a
-    /// published one is for what is sent here, and the session keeps its own
+    /// the members of the API's `agent`. An argument that looks like a path, or names a file, is read as a file. With
+    /// --session, a published agent applies to this send only
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) agent: Option<String>,
-    /// Variable of the prompt of a new session's agent, or of the published --agent, NAME=TEXT; repeatable
+    /// Prompt variable of a new session's agent or of the published --agent, NAME=TEXT; repeatable
     #[arg(long = "variable", value_name = "NAME=TEXT", value_parser = sessions::pair)]
     pub(crate) variables: Vec<(String, String)>,
 }
@@ -424,7 +426,7 @@ pub(crate) struct SendArgs {
     /// Stops waiting after this long with exit code 6; the send continues
     #[arg(long, value_name = "DURATION", requires = "wait")]
     pub(crate) timeout: Option<Span>,
-    /// Idempotency key: the same key and text are one send, however often the command runs
+    /// Idempotency key: repeating the command with the same key and text creates no second send
     #[arg(long, value_name = "KEY")]
     pub(crate) idempotency_key: Option<String>,
     #[command(flatten)]
@@ -442,7 +444,7 @@ pub(crate) struct ChatArgs {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct PageArgs {
-    /// At most this many
+    /// Maximum number of items
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) limit: u32,
 }
@@ -457,9 +459,18 @@ pub(crate) struct AuditArgs {
     /// Rows to show for each violated invariant
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub(crate) rows: u32,
-    /// How long a running send may be without a live worker before it is reported
+    /// How long a running send may lack a live worker before it is reported
     #[arg(long, value_name = "DURATION", default_value = "15s")]
     pub(crate) takeover_bound: Span,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct VacuumArgs {
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Folder of the embedded database [env: MAINSPRING_DATA_DIR] [default: ./mainspring-data]
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) data_dir: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -469,14 +480,14 @@ pub(crate) struct DiffArgs {
     /// Folder of the embedded database [env: MAINSPRING_DATA_DIR] [default: ./mainspring-data]
     #[arg(long, value_name = "FOLDER")]
     pub(crate) data_dir: Option<String>,
-    /// Agents to compare, A..B, each a file or a published one (NAME@3..NAME@4, NAME@live); with one, the
-    /// sessions' own agents are A; with none, rounds are compared with what they recorded
+    /// Agents to compare, A..B, each a file or a published one (NAME@3..NAME@4, NAME@live); with one, A is each
+    /// session's own agent; with none, rounds are compared with what they recorded
     #[arg(long, value_name = "AGENT[..AGENT]")]
     pub(crate) agent: Option<String>,
     /// Only sends of this session
     #[arg(long, value_name = "ID")]
     pub(crate) session: Option<String>,
-    /// The newest sends, at most this many
+    /// Maximum number of sends, newest first
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub(crate) sample: u32,
 }
@@ -490,7 +501,7 @@ pub(crate) struct DoctorArgs {
     /// Folder of the embedded database [env: MAINSPRING_DATA_DIR] [default: ./mainspring-data]
     #[arg(long, value_name = "FOLDER")]
     pub(crate) data_dir: Option<String>,
-    /// Also asks each provider's model some questions to find out what it can, which may cost a little
+    /// Also tests each provider's model for its capabilities, with calls that may cost a little
     #[arg(long)]
     pub(crate) probe: bool,
     /// With --probe: only this model, as agents name it
@@ -514,7 +525,7 @@ pub(crate) struct BenchArgs {
     /// The program to measure, such as another build; this one by default
     #[arg(long)]
     pub(crate) binary: Option<PathBuf>,
-    /// Runs briefly to check that the workload works; its figures mean nothing
+    /// Runs briefly to check that the workload works; its figures are meaningless
     #[arg(long)]
     pub(crate) short: bool,
 }

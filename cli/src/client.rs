@@ -252,7 +252,7 @@ impl Client {
     fn broken_off(&self, error: &reqwest::Error) -> Failure {
         let cause = innermost(error);
         let message = format!("{} closed the connection early: {cause}", self.shown);
-        Failure::new(Exit::Unavailable, message).next("ask again")
+        Failure::new(Exit::Unavailable, message).next("try again")
     }
 
     async fn response(&self, request: Request) -> Result<Response, Failure> {

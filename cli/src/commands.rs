@@ -38,6 +38,7 @@ mod tenants;
 mod timers;
 mod tools;
 mod transfers;
+mod vacuum;
 mod webhooks;
 mod worker;
 mod wrap;
@@ -65,6 +66,7 @@ pub(crate) fn run(
         Command::Worker(_) => serving(worker::run(config)),
         Command::Serve(_) => serving(both::run(config)),
         Command::Migrate(args) => asking(migrate::run(args, config)),
+        Command::Vacuum(_) => asking(vacuum::run(config)),
         Command::Send(args) => asking(send::run(args, format, Client::new(config)?)),
         Command::Chat(args) => asking(chat::run(args, Client::new(config)?)),
         Command::Run(args) if names_server => {
@@ -109,7 +111,7 @@ pub(crate) fn run(
         Command::Tools { workers: false } => tools::run(format),
         Command::Tools { workers: true } => asking(lists::tools(format, Client::new(config)?)),
         Command::Config(ConfigCommand::Default) => output::raw(settings::MANUAL),
-        Command::Bench(args) => serving(bench::run(args)),
+        Command::Bench(args) => bench::run(args, format),
         Command::RunTools => asking(run_tools::run()),
         Command::Completions { shell } => completions::run(*shell),
     }

@@ -55,6 +55,8 @@ settings! {
         secrets_key: Option<Secret> => Key::secret("secrets_key");
         /// A file with them, in their place.
         secrets_key_file: Option<PathBuf> => Key::text("secrets_key_file");
+        /// A command that prints them, in their place.
+        secrets_key_command: Vec<String> => Key::list("secrets_key_command");
         /// Serves everyone who reaches the address, without API keys.
         insecure: bool = false => Key::switch("insecure");
         /// The database; its scheme picks the backend. None with the embedded one.
@@ -69,6 +71,8 @@ settings! {
         database_readers: u32 = 2 => Key::integer("database_readers", 1, 1_000);
         /// Further Postgres databases that have tenants of their own, each with its name behind a `#`.
         databases: Vec<Secret> = Vec::new() => Key::urls("databases", POSTGRES);
+        /// The schema of Postgres in which the tables are; that of the connection when none.
+        database_schema: Option<String> => Key::text("database_schema");
         /// Whether Postgres itself keeps tenants apart in what requests ask.
         row_security: bool = false => Key::switch("row_security");
         /// The queue and the bus of live events. None with the in-process ones.

@@ -177,7 +177,10 @@ pub(crate) fn next_of(code: Code) -> String {
         Code::MemoryNotFound => "`mainspring memories list` shows what exists",
         Code::TimerNotFound => "`mainspring timers list` shows what exists",
         Code::RunNotFound => "`mainspring runs list` shows what exists",
-        Code::WorkflowNodeNotFound => "`mainspring runs nodes RUN` lists those that were reached",
+        Code::WorkflowNodeNotFound => {
+            "`mainspring runs nodes RUN` lists the nodes that were \
+                                       reached"
+        }
         Code::AuthMissing => "set MAINSPRING_API_KEY to a key from `mainspring keys create`",
         Code::AuthInvalid => {
             "MAINSPRING_API_KEY is not accepted; `mainspring keys list` shows its state"
@@ -187,11 +190,12 @@ pub(crate) fn next_of(code: Code) -> String {
         Code::WebhookDeliveryNotFound => "`mainspring webhooks deliveries ID` shows what exists",
         Code::ProviderKeyNotFound => "`mainspring provider-keys list` shows what exists",
         Code::WebhookNoKey | Code::ProviderKeyNoSeal => {
-            "set MAINSPRING_SECRETS_KEY on schedulers and workers to what `openssl rand -base64 32` prints"
+            "set MAINSPRING_SECRETS_KEY on schedulers and workers to the output of `openssl rand \
+             -base64 32`"
         }
         Code::TenantNotFound => "`mainspring tenants list` shows what exists",
         Code::SkillNotFound => "`mainspring skills list` shows what exists",
-        Code::BlobNotFound => "nothing that is stored has this SHA-256",
+        Code::BlobNotFound => "no stored blob has this SHA-256",
         Code::SessionClosed => "`mainspring sessions reopen ID` lets it accept sends again",
         Code::SessionNotWaiting => {
             "none of its sends waits for recovery; `mainspring sends list --session ID` lists them"
@@ -206,8 +210,7 @@ pub(crate) fn next_of(code: Code) -> String {
         }
         Code::StoreSchemaMissing => "run `mainspring migrate` against the same database",
         Code::StoreDenied => {
-            "correct the user, password and name in the database's URL, or what the database \
-             grants to that user"
+            "correct the user, password and database name in the URL, or the user's privileges"
         }
         code => return advice(code),
     };

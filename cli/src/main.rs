@@ -7,6 +7,7 @@ mod config;
 mod failure;
 mod ops;
 mod output;
+mod pod;
 mod settings;
 mod signals;
 mod wiring;

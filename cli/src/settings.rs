@@ -33,7 +33,9 @@ pub(crate) fn load(cli: &Cli, environment: &Environment) -> Result<Config, Failu
         Some(Command::Scheduler(_)) => Purpose::Scheduler,
         Some(Command::Worker(_)) => Purpose::Worker,
         Some(Command::Serve(_)) => Purpose::Serve,
-        Some(Command::Migrate(_) | Command::Audit(_) | Command::Diff(_)) => Purpose::Database,
+        Some(Command::Migrate(_) | Command::Vacuum(_) | Command::Audit(_) | Command::Diff(_)) => {
+            Purpose::Database
+        }
         // The doctor reports problems itself; the others need only a server's address.
         _ => return Ok(config),
     };
@@ -129,6 +131,10 @@ fn flags(cli: &Cli) -> Flags {
         }
         Command::Run(args) => add(&mut flags, "data_dir", args.data_dir.as_ref()),
         Command::Migrate(args) => store(&mut flags, &args.store),
+        Command::Vacuum(args) => {
+            store(&mut flags, &args.store);
+            add(&mut flags, "data_dir", args.data_dir.as_ref());
+        }
         Command::Audit(args) => {
             store(&mut flags, &args.store);
             add(&mut flags, "data_dir", args.data_dir.as_ref());

@@ -31,7 +31,7 @@ pub(crate) use self::memories::memories;
 pub(crate) use self::models::providers;
 pub(crate) use self::oidc::verifier as issuers;
 pub(crate) use self::tools::{hooks, mcp_servers, tools};
-pub(crate) use self::webhooks::{webhooks, with_own_key};
+pub(crate) use self::webhooks::{webhooks, with_own_key, with_printed_key};
 use crate::failure::{Exit, Failure, causes, exit_of, next_of, usage, usage_text};
 
 // Clock and entropy ------------------------------------------------------------------------------
@@ -105,6 +105,28 @@ pub(crate) async fn store_to_read(config: &Config) -> Result<Arc<dyn Store>, Fai
     }
 }
 
+/// Has the configured database return space to the disk; its size in bytes before and after.
+pub(crate) async fn vacuum(config: &Config) -> Result<(u64, u64), Failure> {
+    let next = match config.backend() {
+        Backend::Sqlite => {
+            let done = mainspring_store_sqlite::vacuum(sqlite(config)?).await;
+            let done = done.map_err(|error| store_failure(config, &error))?;
+            return Ok((done.before, done.after));
+        }
+        Backend::Postgres => {
+            "Postgres reuses the space by itself (autovacuum); `VACUUM (FULL) TABLE` in psql returns it to the \
+             disk, but locks the table meanwhile; the extension pg_repack does not"
+        }
+        Backend::Mysql => {
+            "InnoDB reuses the space by itself; `OPTIMIZE TABLE` in the server's client returns it to the disk: \
+             run it when there is little traffic"
+        }
+    };
+    let database = database(config);
+    let message = format!("{database} is not a SQLite file: its server maintains it");
+    Err(usage_text(message, next))
+}
+
 /// The statements that make the schema.
 pub(crate) fn ddl(config: &Config) -> String {
     match config.backend() {
@@ -138,6 +160,7 @@ fn postgres(config: &Config, migrate: Migrate) -> Settings {
         readers: config.database_readers,
         row_security: config.row_security,
         fenced: !config.databases.is_empty(),
+        namespace: config.database_schema.clone(),
         ..Settings::new(url)
     }
 }
@@ -200,7 +223,7 @@ pub(crate) fn store_failure(config: &Config, error: &store::Error) -> Failure {
             let cause = causes(source.as_ref());
             return Failure::new(exit, format!("{folder} cannot be used: {cause} ({code})"))
                 .code(code)
-                .next("a folder is needed that can be made and written to: --data-dir names it");
+                .next("a writable folder is needed: --data-dir names it");
         }
         _ => format!("{}: {said} ({code})", database(config)),
     };
@@ -209,7 +232,9 @@ pub(crate) fn store_failure(config: &Config, error: &store::Error) -> Failure {
             "stop that process, or use another folder with --data-dir".to_owned()
         }
         store::Error::SchemaMissing { found: 0, .. } if config.database_url.is_none() => {
-            "`mainspring dev` makes one there; --data-dir or --database-url name another".to_owned()
+            "`mainspring dev` creates one there; --data-dir or --database-url name \
+             another"
+                .to_owned()
         }
         store::Error::Unavailable { source } if source.is::<TooManyConnections>() => {
             "raise the server's max_connections, or lower database_writers, database_claimers, \
@@ -220,7 +245,9 @@ pub(crate) fn store_failure(config: &Config, error: &store::Error) -> Failure {
             "is the database running, and is the address right?".to_owned()
         }
         store::Error::Refused { .. } => {
-            "these are the database's own words; Postgres 15, MySQL 8.0.21 or MariaDB 10.6, or newer, is needed".to_owned()
+            "this is the database's own message; Postgres 15, MySQL 8.0.21 or MariaDB 10.6, or \
+             newer, is required"
+                .to_owned()
         }
         _ => next_of(code),
     };
@@ -290,7 +317,7 @@ pub(crate) fn redis(
         let pem = std::fs::read(file).map_err(|error| {
             usage_text(
                 format!("redis_ca_file {} cannot be read: {error}", file.display()),
-                "name a PEM file with the certificate authorities of the Redis server",
+                "set it to a PEM file with the certificate authorities of the Redis server",
             )
         })?;
         address = address.trusting(pem);
@@ -329,6 +356,8 @@ pub(crate) fn label(config: &Config) -> String {
 
 #[cfg(test)]
 mod tests {
+    use mainspring_runtime::Secret;
+
     use crate::config::ShellKind;
     use mainspring_providers::{Kind, ProviderSettings};
     use mainspring_runtime::{Environment, Lifecycle, Sources};
@@ -338,6 +367,41 @@ mod tests {
 
     use super::models::settings_of;
     use super::*;
+
+    #[tokio::test]
+    async fn servers_are_not_vacuumed_and_say_what_to_do() {
+        for (url, word) in [
+            ("postgres://u:hunter2@db.example/m", "autovacuum"),
+            ("mysql://u:hunter2@db.example/m", "OPTIMIZE TABLE"),
+        ] {
+            let config = Config {
+                database_url: Some(Secret::new(url)),
+                ..Config::default()
+            };
+            let failure = vacuum(&config).await.expect_err("a server");
+            assert_eq!(failure.exit, Exit::Usage);
+            let next = failure.next.unwrap_or_default();
+            assert!(next.contains(word), "{next}");
+            assert!(!failure.message.contains("hunter2"), "{}", failure.message);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_file_is_vacuumed_unless_it_is_used_or_not_there() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let config = Config {
+            data_dir: folder.path().to_owned(),
+            ..Config::default()
+        };
+        let missing = vacuum(&config).await.expect_err("no file");
+        assert!(missing.next.unwrap_or_default().contains("mainspring dev"));
+        let open = store(&config, Migrate::Create).await.expect("a store");
+        let used = vacuum(&config).await.expect_err("used");
+        assert!(used.next.unwrap_or_default().contains("stop that process"));
+        drop(open);
+        let (before, after) = vacuum(&config).await.expect("vacuumed");
+        assert!(after > 0 && after <= before, "{before} {after}");
+    }
 
     fn defaults() -> Config {
         Config::load(&Sources {

@@ -6,6 +6,8 @@ mod agents;
 mod answers;
 #[path = "cli/archives.rs"]
 mod archives;
+#[path = "cli/bench.rs"]
+mod bench;
 #[path = "cli/chat.rs"]
 mod chat;
 #[path = "cli/cluster.rs"]

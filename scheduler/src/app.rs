@@ -19,6 +19,7 @@ use crate::services::accept::Acceptor;
 use crate::services::keepers::Keepers;
 use crate::services::limits::KnownLimits;
 use crate::services::notify::Notifier;
+use crate::services::pools::KnownPools;
 use crate::services::registration::Registration;
 use crate::services::spending::KnownSpending;
 use crate::services::watch::Watch;
@@ -58,24 +59,51 @@ impl fmt::Debug for Parts {
 /// A running scheduler: its ports, and the services over them.
 pub struct App {
     pub store: Arc<dyn Store>,
-    pub blobs: Arc<Depot>,
     pub clock: Arc<dyn Clock>,
     pub entropy: Arc<dyn Entropy>,
     pub config: SchedulerConfig,
-    pub lifecycle: Lifecycle,
-    pub registration: Registration,
+    /// What it reaches beside the database and the queue.
+    pub outside: Outside,
+    /// The process that it runs in.
+    pub process: Process,
     pub notifier: Notifier,
     pub watch: Watch,
+    pub acceptor: Acceptor,
+    /// What it knows without asking the database.
+    pub known: Known,
+}
+
+/// What a scheduler reaches beside the database and the queue.
+#[derive(Debug)]
+pub struct Outside {
+    /// Content by its hash.
+    pub blobs: Arc<Depot>,
+    /// What telling endpoints takes.
+    pub webhooks: WebhookParts,
+}
+
+/// The process of a scheduler: its lease and its end.
+#[derive(Debug)]
+pub struct Process {
+    /// Under which boot it writes.
+    pub registration: Registration,
+    /// Whether it is to stop.
+    pub lifecycle: Lifecycle,
+}
+
+/// What a scheduler knows without asking the database. All of it is a guess that may be old or missing.
+#[derive(Debug, Default)]
+pub struct Known {
     /// Which worker keeps which session.
     pub keepers: Keepers,
     /// What was written lately.
     pub(crate) lately: Lately,
-    pub acceptor: Acceptor,
-    pub webhooks: WebhookParts,
     /// What tenants may have at a time.
     pub limits: KnownLimits,
     /// What tenants with limits have spent.
     pub spending: KnownSpending,
+    /// Which pools of workers tenants may name.
+    pub pools: KnownPools,
 }
 
 impl fmt::Debug for App {
@@ -89,7 +117,10 @@ impl fmt::Debug for App {
 impl App {
     /// The boot to write under. Fails until the first registration has succeeded.
     pub fn boot_id(&self) -> Result<BootId, Error> {
-        self.registration.id().ok_or_else(Error::not_registered)
+        self.process
+            .registration
+            .id()
+            .ok_or_else(Error::not_registered)
     }
 
     /// Live notifications between processes.

@@ -10,6 +10,7 @@ const LOOK_MIN: Duration = Duration::from_millis(10);
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);
+const NINETY_DAYS: Duration = Duration::from_hours(90 * 24);
 const YEAR: Duration = Duration::from_hours(24 * 365);
 const TEN_YEARS: Duration = Duration::from_hours(10 * 24 * 365);
 
@@ -79,10 +80,16 @@ settings! {
             => Key::span("scheduler.idempotency_keep", DAY, YEAR);
         /// How long sends are kept after their end, at least as long as idempotency keys; forever
         /// if none.
-        send_keep: Option<Duration> => Key::span("scheduler.send_keep", DAY, TEN_YEARS);
+        send_keep: Option<Duration> = Some(NINETY_DAYS)
+            => Key::keep("scheduler.send_keep", DAY, TEN_YEARS);
         /// How long runs are kept after their end, at least as long as idempotency keys, with the
         /// sessions of their leaves; forever if none.
-        run_keep: Option<Duration> => Key::span("scheduler.run_keep", DAY, TEN_YEARS);
+        run_keep: Option<Duration> = Some(NINETY_DAYS)
+            => Key::keep("scheduler.run_keep", DAY, TEN_YEARS);
+        /// How long idle sessions are kept; forever if none: they are what agents know of the people
+        /// they talk to.
+        session_keep: Option<Duration> = None
+            => Key::keep("scheduler.session_keep", DAY, TEN_YEARS);
         /// Host names of this server, in addition to those that cannot be registered publicly (IP
         /// addresses, names without a dot or under a private suffix). A name with a leading dot
         /// stands for all names with that suffix, `*` for every name.
@@ -132,6 +139,10 @@ settings! {
         waiters_max: usize = 16_384 => Key::integer("scheduler.waiters_max", 1, 1_000_000);
         /// Maximum number of sends that are being accepted at the same time.
         accepting_max: usize = 16_384 => Key::integer("scheduler.accepting_max", 1, 1_000_000);
+        /// How long the database may take for a group of sends until batches, archives and background
+        /// work are refused; lists are at twice that, single sends at four times. Never, with zero.
+        shed_after: Duration = Duration::from_secs(5)
+            => Key::span("scheduler.shed_after", Duration::ZERO, HOUR);
         /// Maximum number of queued sends per session.
         queued_max: i64 = 10_000 => Key::integer("scheduler.queued_max", 1, 1_000_000_000);
         /// Maximum number of leaves in flight in all runs of a tenant together.

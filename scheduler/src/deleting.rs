@@ -79,7 +79,7 @@ pub(crate) async fn sweep(
     app: &App,
     cursor: &mut Option<DeletedSession>,
 ) -> Result<bool, store::Error> {
-    let Some(boot) = app.registration.id() else {
+    let Some(boot) = app.process.registration.id() else {
         return Ok(false);
     };
     let due = app.store.deleted_sessions(*cursor, SESSIONS).await?;
@@ -103,7 +103,7 @@ pub(crate) async fn sweep(
             }
             Err(error) => return Err(error),
         }
-        if app.lifecycle.is_stopping() {
+        if app.process.lifecycle.is_stopping() {
             return Ok(false);
         }
     }

@@ -44,7 +44,7 @@ const SLOT_RETRY_DOUBLINGS: u32 = 4;
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// It was accepted in a newer version of the language.
-    #[error("the spec is written in version {0} of the language")]
+    #[error("the spec uses version {0} of the language")]
     Version(i32),
     /// Its spec does not pass the validator.
     #[error("the stored spec is invalid: {0}")]
@@ -222,7 +222,7 @@ impl Run {
         });
         let starter = self.record.options.starter.as_ref();
         let given = starter.and_then(|starter| starter.wall()).map(|wall| {
-            let detail = "the time that its starter had is up";
+            let detail = "the deadline of the send that started this run has passed";
             (wall, Failure::new(Code::BudgetExceeded, detail))
         });
         let first = own

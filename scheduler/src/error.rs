@@ -11,7 +11,8 @@ use mainspring_shared::tenant::Outside;
 use serde::Serialize;
 
 use crate::loops::causes;
-use crate::metrics::OVERLOADED;
+use crate::metrics::{LIMITS_HIT, OVERLOADED};
+use crate::services::pressure::Work;
 
 /// The detail for bodies that nest too deeply.
 const TOO_DEEP: &str = "nests too deeply: at most 127 levels";
@@ -106,6 +107,13 @@ impl Error {
             errors: Vec::new(),
             retry_after,
             quota: None,
+        }
+    }
+
+    /// Counts it, as it is told to whoever asked.
+    pub fn told(&self) {
+        if self.code.class() == Class::Limit {
+            metrics::counter!(LIMITS_HIT, "limit" => self.code.as_str()).increment(1);
         }
     }
 
@@ -208,7 +216,7 @@ impl Error {
     pub fn outside(outside: &Outside) -> Self {
         Self::new(
             Code::AuthBinding,
-            format!("the API key is bound: {outside}"),
+            format!("the API key is bound to other resources: {outside}"),
         )
     }
 
@@ -250,6 +258,19 @@ impl Error {
             _ => "too many requests are in flight",
         };
         Self::new(Code::LimitExceeded, detail)
+    }
+
+    /// `limit.exceeded`: the database is slow, and this kind of work is refused before others.
+    pub fn shed(work: Work) -> Self {
+        metrics::counter!(OVERLOADED, "kind" => work.as_str()).increment(1);
+        let what = match work {
+            Work::Bulk => "batches and archives",
+            Work::List => "lists",
+            Work::Single => "sends",
+        };
+        let detail =
+            format!("the database is slow, or too many sends wait for it: no {what} for now");
+        Self::new(Code::LimitExceeded, detail).after(work.retry_after())
     }
 
     pub fn not_registered() -> Self {

@@ -21,6 +21,6 @@ mod config;
 mod metrics;
 mod run;
 
-pub use app::{App, Parts, each};
+pub use app::{App, Known, Outside, Parts, Process, each};
 pub use config::SchedulerConfig;
 pub use run::{Loops, start};

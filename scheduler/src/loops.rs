@@ -93,8 +93,8 @@ pub(crate) fn causes(error: &dyn std::error::Error) -> String {
 pub(crate) async fn pause(app: &App, duration: Duration) -> bool {
     tokio::select! {
         biased;
-        () = app.clock.sleep(duration) => !app.lifecycle.is_stopping(),
-        () = app.lifecycle.stopping() => false,
+        () = app.clock.sleep(duration) => !app.process.lifecycle.is_stopping(),
+        () = app.process.lifecycle.stopping() => false,
     }
 }
 

@@ -2,6 +2,8 @@
 
 /// Counter: requests rejected because of a limit, by `kind`.
 pub(crate) const OVERLOADED: &str = "mainspring_http_overloaded_total";
+/// Counter: what was refused because of a limit, by the `limit`'s code.
+pub(crate) const LIMITS_HIT: &str = "mainspring_limits_hit_total";
 /// Counter: sends that became durable.
 pub(crate) const ACCEPTED: &str = "mainspring_sends_accepted_total";
 /// Histogram: sends that shared one accept transaction.

@@ -10,13 +10,11 @@ use mainspring_runtime::Lifecycle;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::app::{App, Parts};
-use crate::loops::auditor::Lately;
+use crate::app::{App, Known, Outside, Parts, Process};
 use crate::loops::{
     alarms, auditor, blobs, erasures, journal, retention, runs, sweep, timers, webhooks,
 };
 use crate::services::accept::Acceptor;
-use crate::services::keepers::Keepers;
 use crate::services::notify::{self, Notifier};
 use crate::services::registration::{self, Registration};
 use crate::services::watch::{self, Watch};
@@ -48,8 +46,6 @@ pub fn start(parts: Parts, lifecycle: &Lifecycle) -> (Arc<App>, Loops) {
     let closing = CancellationToken::new();
     let (notifier, ready) = Notifier::new(parts.queue.clone(), parts.bus.clone());
     let app = Arc::new_cyclic(|app| App {
-        limits: crate::services::limits::KnownLimits::default(),
-        spending: crate::services::spending::KnownSpending::default(),
         acceptor: Acceptor::new(
             app,
             parts.store.clone(),
@@ -58,17 +54,20 @@ pub fn start(parts: Parts, lifecycle: &Lifecycle) -> (Arc<App>, Loops) {
             &parts.config,
         ),
         watch: Watch::new(parts.store.clone()),
-        keepers: Keepers::default(),
-        lately: Lately::default(),
-        registration: Registration::default(),
-        lifecycle: lifecycle.clone(),
+        known: Known::default(),
+        process: Process {
+            registration: Registration::default(),
+            lifecycle: lifecycle.clone(),
+        },
+        outside: Outside {
+            blobs: parts.blobs,
+            webhooks: parts.webhooks,
+        },
         notifier,
         store: parts.store,
-        blobs: parts.blobs,
         clock: parts.clock,
         entropy: parts.entropy,
         config: parts.config,
-        webhooks: parts.webhooks,
     });
 
     let mut tasks = JoinSet::new();

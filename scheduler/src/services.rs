@@ -11,6 +11,8 @@ pub mod keepers;
 pub mod limits;
 pub mod notify;
 pub mod pauses;
+pub mod pools;
+pub mod pressure;
 pub mod preview;
 pub mod recovery;
 pub mod registration;

@@ -61,7 +61,7 @@ pub struct AgentSpec {
     /// Instructions for the model, before the transcript.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system_prompt: Option<String>,
-    /// Further instructions, behind the system prompt: sections with variables.
+    /// Further instructions after the system prompt: sections with variables.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<PromptSpec>,
     /// `MODEL` of the default provider, or `PROVIDER/MODEL`.
@@ -101,8 +101,8 @@ pub struct AgentSpec {
     /// How many tokens of each answer may be thought, for Anthropic; others ignore it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thinking: Option<ThinkingSpec>,
-    /// Models that are asked, in this order, when `model` is not available: its provider is down,
-    /// refuses the key or limits the rate for longer than is waited in memory. At most four.
+    /// Models to call instead, in this order, when `model` is not available: its provider is down, rejects the key or
+    /// limits the rate for longer than a worker waits in memory. At most four.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fallback: Vec<String>,
     /// The budget of all sends of the session together, with everything that they cause.
@@ -121,7 +121,7 @@ pub struct AgentSpec {
     /// The workers that may run it; `default` when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
-    /// Where its tools run that reach beyond the database.
+    /// Where those of its tools run that reach beyond the database.
     #[serde(default, skip_serializing_if = "Isolation::is_none")]
     pub isolation: Isolation,
     /// How it keeps notes, if it has the tools for it.
@@ -246,9 +246,9 @@ pub enum ReasoningEffort {
 /// What the model sees of the transcript.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ContextSpec {
-    /// At most this many of the last messages when a send begins, its input included; all of them when
-    /// absent. To keep providers' prompt caches of use, the window moves in blocks: once the bound is
-    /// exceeded, by half of it. The send's own messages come on top.
+    /// Maximum number of the last messages when a send starts, its input included; all of them when absent. To preserve
+    /// providers' prompt caches, the window moves in blocks: once the limit is exceeded, by half of it. The send's own
+    /// messages come on top.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_messages: Option<u32>,
     /// How sends that have ended are shown.
@@ -257,13 +257,13 @@ pub struct ContextSpec {
     /// How what the model's window has no room for is folded.
     #[serde(default, skip_serializing_if = "FoldSpec::is_default")]
     pub fold: FoldSpec,
-    /// How older results of these tools are shown; as they are where nothing is said.
+    /// How older results of these tools are shown; unchanged by default.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tools: BTreeMap<String, ToolContext>,
     /// Which pictures and files are shown again with later rounds.
     #[serde(default, skip_serializing_if = "ImagesSpec::is_default")]
     pub images: ImagesSpec,
-    /// What to do with an answer that was cut at its token limit.
+    /// What to do with an answer that was truncated at its token limit.
     #[serde(default, skip_serializing_if = "OnTruncation::is_default")]
     pub on_truncation: OnTruncation,
     /// What this release does not know of it.
@@ -290,8 +290,8 @@ pub struct ImagesSpec {
     /// as many, as many of them.
     #[serde(default = "ImagesSpec::keep_default")]
     pub keep: Option<u32>,
-    /// The longest edge in pixels, from 64 to 8192, that pictures are shown with: larger ones are scaled
-    /// down, but for those that the provider fetches. As they are when absent.
+    /// The maximum edge of pictures in pixels, from 64 to 8192: larger ones are scaled down, except those that the
+    /// provider fetches. Unchanged when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_edge: Option<u32>,
     /// What this release does not know of it.
@@ -330,8 +330,8 @@ impl Default for ImagesSpec {
     }
 }
 
-/// What to do with an answer that was cut at its token limit. Its calls are never executed: the last of
-/// them may be cut as well.
+/// What to do with an answer that was truncated at its token limit. Its calls are never executed: the last of them may
+/// be truncated as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OnTruncation {

@@ -131,7 +131,7 @@ pub enum Error {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The store gave bytes that do not have the hash, or not all of them.
-    #[error("the blob store gave other content than {sha256}")]
+    #[error("the blob store returned other content than {sha256}")]
     Corrupt {
         /// What was asked for.
         sha256: BlobHash,

@@ -27,7 +27,7 @@ use crate::usage::Usage;
 /// An answer that has room for fewer tokens is not asked for.
 pub const ANSWER_TOKENS_MIN: u64 = 16;
 
-/// Spending limits, as users write them. What is absent is not limited.
+/// Spending limits, as users write them. Absent members are unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(from = "StoredBudget")]
 pub struct Budget {
@@ -37,7 +37,7 @@ pub struct Budget {
     /// US dollars, by the price table of the workers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usd: Option<f64>,
-    /// Model answers, those of children included.
+    /// Model calls, including those of children.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rounds: Option<u32>,
     /// From the start of a send, including waits.
@@ -99,7 +99,7 @@ impl Budget {
             faults.push(("rounds", "must be at least 1"));
         }
         if self.wall.is_some_and(|wall| wall.0.is_zero()) {
-            faults.push(("wall", "must be longer than nothing"));
+            faults.push(("wall", "must be longer than zero"));
         }
         if *self == Self::default() {
             faults.push(("", "names none of tokens, usd, rounds and wall"));
@@ -377,7 +377,7 @@ pub enum Short {
     #[error("the time is up")]
     Wall,
     /// The answer reached the tokens that were left.
-    #[error("the answer reached what was left and stands cut")]
+    #[error("the response was truncated at the remaining token budget")]
     Cut,
     /// Money is limited, and nobody knows what the model costs.
     #[error("the budget is in dollars, and the workers' price table lacks the model")]

@@ -75,7 +75,7 @@ pub const INVARIANTS: &[(&str, &str)] = &[
     ),
     (
         "send.final_is_last",
-        "nothing of a send is written after its final step, but folds of its session at rest",
+        "nothing of a send is written after its final step, except folds of its session at rest",
     ),
     (
         "session.seq_gap_free",
@@ -127,8 +127,8 @@ pub const INVARIANTS: &[(&str, &str)] = &[
     ),
     (
         "call.settled_shape",
-        "a call has a result exactly when it has a settlement time; it then waits for nobody, \
-         and it has a grant exactly when it was started",
+        "a call has a result exactly when it has a settlement time; it then waits for no one, and \
+         it has a grant exactly when it was started",
     ),
     (
         "inbox.one_fate",
@@ -195,9 +195,9 @@ pub const INVARIANTS: &[(&str, &str)] = &[
     ),
     (
         "budget.kept",
-        "a send's rounds, its usage before its last response and the amounts it has set aside \
-         are within its budget, unless a hook gave it rounds beyond that; a completed send has \
-         nothing set aside for a child that reported to it and below which nothing is active",
+        "a send's rounds, its usage before its last response and its reserved amounts are within \
+         its budget, unless a hook granted it rounds beyond that; a completed send has nothing \
+         reserved for a child that reported to it and below which nothing is active",
     ),
     (
         "boot.in_flight",
@@ -215,8 +215,8 @@ pub const INVARIANTS: &[(&str, &str)] = &[
     ),
     (
         "fold.in_order",
-        "of the folds of one level, and of those that no other one covers, none stands for a \
-         message of another one; none ends between a call and its results",
+        "no two folds of one level, nor two folds that no other one covers, cover the same \
+         message; none ends between a call and its results",
     ),
     (
         "agent.versions",
@@ -233,14 +233,10 @@ pub const INVARIANTS: &[(&str, &str)] = &[
         "sessions, runs, timers that have not ended, published agents, skills and memories \
          belong to a tenant that exists",
     ),
-    (
-        "blob.held",
-        "what a blob is kept for keeps one that is stored",
-    ),
+    ("blob.held", "every reference to a blob is to a stored one"),
     (
         "projection.of_send",
-        "what is stored as a send's digest stands for the messages of a final send that no fold \
-         stands for, for all of them and no others",
+        "a stored digest covers exactly the messages of a final send that no fold covers",
     ),
     (
         "tenant.seats",
@@ -250,13 +246,13 @@ pub const INVARIANTS: &[(&str, &str)] = &[
     ),
     (
         "tenant.money",
-        "money that a call has set aside is for a day of which it is known what was spent, and its \
-         boot has a lease, or lost it less than a minute ago",
+        "money that a call has reserved belongs to a day whose spending is recorded, and its boot \
+         has a lease, or lost it less than a minute ago",
     ),
     (
         NAMED,
-        "a blob that is named by a message of its own, an open send, a call or an inbox item \
-         of a session, or by a timer that has not ended, is kept for it",
+        "a blob that a session's own message, open send, call or inbox item, or an active timer \
+         refers to is kept for it",
     ),
     (
         READABLE,

@@ -253,19 +253,19 @@ pub enum Refusal {
     #[error("the text is empty")]
     Empty,
     /// Too many words.
-    #[error("the text has more than {max} characters: say it shorter")]
+    #[error("the text has more than {max} characters: shorten it")]
     TooLong {
         /// What it may have.
         max: usize,
     },
     /// No room.
-    #[error("all {max} places are taken: remove or merge what is no longer needed")]
+    #[error("the limit of {max} entries is reached: remove or merge what is no longer needed")]
     Full {
         /// What it holds.
         max: u32,
     },
     /// No room, and nothing that may go.
-    #[error("all {max} places are taken by pinned entries: unpin or remove one")]
+    #[error("all {max} entries are pinned: unpin or remove one")]
     AllPinned {
         /// What it holds.
         max: u32,
@@ -277,7 +277,7 @@ pub enum Refusal {
         id: i64,
     },
     /// Someone else changed it.
-    #[error("entry {id} was changed meanwhile and is of version {version} now: read it again")]
+    #[error("entry {id} was changed meanwhile and now has version {version}: read it again")]
     Changed {
         /// The entry.
         id: i64,

@@ -73,7 +73,7 @@ pub struct MemorySource {
     /// The send during or after which it was written.
     #[schema(value_type = String)]
     pub send_id: SendId,
-    /// The first message; absent where a tool wrote the entry.
+    /// The first message; absent if a tool wrote the entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_seq: Option<i64>,
     /// The last message.

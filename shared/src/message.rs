@@ -60,7 +60,7 @@ pub enum ContentPart {
     Reasoning {
         /// The text, without U+0000.
         text: String,
-        /// The provider's signature over it, where it gives one.
+        /// The provider's signature over it, if any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signature: Option<String>,
     },
@@ -160,7 +160,7 @@ pub struct Message {
     pub role: Role,
     /// The text.
     pub content: Vec<ContentPart>,
-    /// The tools asked for; only on an assistant's message.
+    /// The requested tool calls; only on an assistant's message.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCall>,
     /// The call that this answers; only on a tool's message.

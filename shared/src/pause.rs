@@ -87,7 +87,7 @@ impl fmt::Display for PauseKey {
 
 /// A text that no pause has in a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("not the cursor of a list of pauses")]
+#[error("must be a cursor of a list of pauses")]
 pub struct ParsePauseKeyError;
 
 impl FromStr for PauseKey {

@@ -158,7 +158,7 @@ pub struct SendRecord {
     pub agent_version: Option<i32>,
     /// The final answer's text.
     pub output_text: Option<String>,
-    /// The final answer's value, where a schema was asked for.
+    /// The final answer's value, if there is an output schema.
     pub output: Option<Value>,
     /// What went wrong; set exactly on a failed send.
     pub error: Option<Failure>,
@@ -256,7 +256,7 @@ pub struct SendView {
     pub stop_reason: Option<StopReason>,
     /// The final answer's text.
     pub output_text: Option<String>,
-    /// The final answer's value, where a schema was asked for.
+    /// The final answer's value, if there is an output schema.
     #[schema(value_type = Option<Object>)]
     pub output: Option<Value>,
     /// What went wrong.
@@ -269,12 +269,11 @@ pub struct SendView {
     pub attempts: i32,
     /// What it waits for.
     pub waiting_on: Option<WaitingOn>,
-    /// The published agent that it is run with in place of its session's; absent where it has none of its
-    /// own.
+    /// The published agent that it uses instead of its session's; absent if it names none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     pub agent_ref: Option<AgentRef>,
-    /// What was recalled from the memory for it; absent where its agent recalls nothing.
+    /// What was recalled from the memory for it; absent if its agent recalls nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     pub memory: Option<MemoryView>,
@@ -324,19 +323,19 @@ impl From<SendRecord> for SendView {
     }
 }
 
-/// What a send has of the memory, as the API shows it.
+/// The memory that a send uses, as the API shows it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct MemoryView {
     /// Who keeps it.
     pub provider: String,
-    /// Where it is; null where that could not be said, and the send had none.
+    /// The namespace; null if it could not be rendered, and the send had no memory.
     #[schema(value_type = Option<String>)]
     pub namespace: Option<Namespace>,
     /// The entries that the model was shown, the best first.
     pub entries: Vec<String>,
     /// Tokens of them, estimated.
     pub tokens: u64,
-    /// Why there is nothing, where something went wrong.
+    /// Why there are no entries, if something failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }

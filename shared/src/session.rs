@@ -29,7 +29,7 @@ pub fn has_room(metadata: &Map<String, Value>) -> bool {
     serde_json::to_vec(metadata).is_ok_and(|json| json.len() <= METADATA_BYTES_MAX)
 }
 
-/// Where a session stands. Derived from its hot row and its sends, never stored.
+/// The status of a session. Derived from its hot row and its sends, never stored.
 #[derive(
     Debug,
     Clone,
@@ -172,7 +172,7 @@ pub struct SessionView {
     pub agent: AgentSpec,
     /// Counts changes of the agent, from 1.
     pub agent_version: i32,
-    /// The published version that its agent is; absent where the session brought its own.
+    /// The published version of its agent; absent if the session defined its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_ref: Option<AgentRef>,
     /// The values of its agent's variables that were set.
@@ -195,8 +195,7 @@ pub struct SessionView {
     /// When its agent, metadata or lifecycle last changed.
     #[schema(value_type = String, format = DateTime)]
     pub updated_at: Timestamp,
-    /// What its agent's `tools` name and no worker of its pool has, as the workers say that live; in
-    /// answers that show one session.
+    /// Tools that its agent names and no live worker of its pool has; in responses that show one session.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
     pub warnings: Vec<ToolFault>,

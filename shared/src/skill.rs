@@ -114,7 +114,7 @@ impl fmt::Debug for SkillHash {
 
 /// A text that is no hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("64 hex digits in lower case are expected")]
+#[error("64 lower-case hex digits are expected")]
 pub struct ParseHashError;
 
 impl FromStr for SkillHash {
@@ -154,7 +154,7 @@ pub struct SkillFault {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schema(required = false)]
     pub path: String,
-    /// What is wrong, for people.
+    /// A message for people.
     pub detail: String,
 }
 
@@ -186,7 +186,7 @@ pub struct Manifest {
     /// Its licence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub license: Option<String>,
-    /// What it needs of its surroundings.
+    /// Its requirements on the environment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compatibility: Option<String>,
     /// Its author's data.
@@ -195,7 +195,7 @@ pub struct Manifest {
     /// The tools that it asks for. Information only: what an agent may use, its own list says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_tools: Option<Value>,
-    /// What was accepted although the format does not allow it.
+    /// Deviations from the format that were accepted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
     /// Its files in the byte order of their paths.
@@ -215,7 +215,7 @@ pub struct SkillFile {
     /// The SHA-256 of its content.
     #[schema(value_type = String)]
     pub sha256: SkillHash,
-    /// Whether it is placed into workspaces as a program: it begins with `#!`, or lies under `scripts/`.
+    /// Whether it is placed into workspaces as a program: it starts with `#!`, or is under `scripts/`.
     pub executable: bool,
 }
 

@@ -19,6 +19,7 @@ mod contended;
 mod error;
 mod extractions;
 mod inspect;
+mod keys;
 mod leases;
 mod lists;
 mod memories;
@@ -52,7 +53,7 @@ pub use audits::{AuditKind, AuditOptions, AuditPiece, AuditPlace, AuditRange, Au
 pub use blobs::{
     BeginBlob, BlobRecord, BlobRows, BlobState, DumpBlob, NewBlob, RetireBlobs, RetiredBlobs,
 };
-pub use boots::{BootRecord, Boots, NewBoot, Owned, PoolTools, Renewal, Role};
+pub use boots::{BootRecord, Boots, Connections, NewBoot, Owned, PoolTools, Renewal, Role};
 pub use calibrations::{CALIBRATION_NAME_MAX, CalibrationRecord, Calibrations};
 pub use calls::{
     CallAnswer, CallBegin, CallChange, CallStep, Calls, DeliverItem, DeliverOutcome, Delivery,
@@ -67,6 +68,7 @@ pub use extractions::{
 pub use inspect::{
     Dump, DumpAside, DumpList, DumpRun, DumpSession, DumpSkill, Inspect, audit_in_pieces,
 };
+pub use keys::{CreateKeyOutcome, Keys, ListKeys, NewKey, RotateKey};
 pub use leases::{
     AppendOutcome, AppendRound, ClaimOutcome, ClaimSession, Claimed, CompleteOutcome, CompleteSend,
     Completed, Counters, Leases, Lost, ParkOutcome, ParkSend, ParkUntil, ReleaseSession, Resumed,
@@ -91,7 +93,9 @@ pub use runs::{
     AdvanceOutcome, AdvanceRun, ClaimRuns, ClaimedRuns, CreateRunOutcome, EndedLeaf, ListRuns,
     NewRun, ReadNodes, RunNews, RunReport, RunStep, RunWords, Runs, left_to_run, passes_bound,
 };
-pub use schema::{SchemaFault, SchemaObject, SchemaWrong, schema_faults, schema_fits};
+pub use schema::{
+    Demands, PROTOCOL, SchemaFault, SchemaObject, SchemaWrong, schema_faults, schema_fits,
+};
 pub use scope::{in_scope, scope, scoped};
 pub use sends::{
     AcceptOutcome, AcceptSend, Accepted, CancelOutcome, GrantedSend, IdempotencyKey, KeyOutcome,
@@ -107,16 +111,15 @@ pub use skills::{
     takes_name,
 };
 pub use sweeps::{
-    AlarmSweep, Orphans, ReadySession, RetireSends, Retired, SweepOrphans, SweepReady, Sweeps,
-    Swept,
+    API_KEY_KEEP, AlarmSweep, Orphans, ReadySession, RetireSends, Retired, SweepOrphans,
+    SweepReady, Sweeps, Swept,
 };
 pub use tenant_erasures::{
     BeginErasureOutcome, COUNT_TENANT_ROWS, ROWS_ERASED_AT_ONCE, TenantErasures,
 };
 pub use tenants::{
-    CalledSeats, CreateKeyOutcome, CreateTenantOutcome, DeleteTenantOutcome, ListKeys, ListTenants,
-    NewKey, NewTenant, PLACE_KEPT_MS, RotateKey, TenantPatch, TenantUsage, TenantUsageQuery,
-    Tenants, UpdateTenantOutcome, frees_places,
+    CalledSeats, CreateTenantOutcome, DeleteTenantOutcome, ListTenants, NewTenant, PLACE_KEPT_MS,
+    TenantPatch, TenantUsage, TenantUsageQuery, Tenants, UpdateTenantOutcome, frees_places,
 };
 pub use timers::{
     ChangeTimer, ChangeTimerOutcome, CreateTimerOutcome, Fired, FiredRun, FiredSend,
@@ -135,9 +138,9 @@ pub use webhooks::{
 pub mod prelude {
     pub use super::{
         Agents as _, BlobRows as _, Boots as _, Calibrations as _, Calls as _, Extractions as _,
-        Leases as _, Lists as _, Memories as _, Money as _, Pauses as _, ProviderKeys as _,
-        Reads as _, Runs as _, Sends as _, Sessions as _, Skills as _, Sweeps as _,
-        TenantErasures as _, Tenants as _, Timers as _, Webhooks as _,
+        Keys as _, Leases as _, Lists as _, Memories as _, Money as _, Pauses as _,
+        ProviderKeys as _, Reads as _, Runs as _, Sends as _, Sessions as _, Skills as _,
+        Sweeps as _, TenantErasures as _, Tenants as _, Timers as _, Webhooks as _,
     };
 }
 
@@ -155,6 +158,7 @@ pub trait Store:
     + Calibrations
     + Calls
     + Extractions
+    + Keys
     + Leases
     + Lists
     + Memories
@@ -182,6 +186,7 @@ impl<T> Store for T where
         + Calibrations
         + Calls
         + Extractions
+        + Keys
         + Leases
         + Lists
         + Memories
@@ -220,6 +225,7 @@ macro_rules! store_methods {
         $crate::pauses_methods!($apply);
         $crate::provider_keys_methods!($apply);
         $crate::tenants_methods!($apply);
+        $crate::keys_methods!($apply);
         $crate::tenant_erasures_methods!($apply);
         $crate::webhooks_methods!($apply);
         $crate::sends_methods!($apply);

@@ -110,7 +110,7 @@ impl<'de> Deserialize<'de> for Dropped {
 
 /// What serde says of a member that a type refuses.
 fn unknown<E: serde::de::Error>(name: &str) -> E {
-    E::custom(format_args!("unknown field `{name}`, which nothing reads"))
+    E::custom(format_args!("unknown field `{name}`"))
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 mod binding;
 mod erasure;
 mod money;
+mod pools;
 mod retention;
 mod seats;
 
@@ -26,9 +27,11 @@ use crate::time::Timestamp;
 pub use binding::{AGENTS_MAX, Binding, Narrowed, Outside, PAIRS_MAX};
 pub use erasure::{ErasureProgress, TenantErasure};
 pub use money::{
-    MONEY_ASIDE_MS, MONEY_DAYS_KEPT, MoneyLimits, MoneyRoom, MoneySpan, MoneySpent, money_day,
-    money_day_begin, money_month, nano_usd, stored_nano,
+    Amount, LedgerLimits, LedgerRoom, LedgerSpent, MONEY_ASIDE_MS, MONEY_DAYS_KEPT, MoneyLimits,
+    MoneyRoom, MoneySpan, MoneySpent, money_day, money_day_begin, money_month, nano_usd,
+    stored_nano,
 };
+pub use pools::Pools;
 pub use retention::Retention;
 pub use seats::{InLine, Room, SEAT_CALLED_MS, SEAT_LINE_MAX, SeatLimits, SeatsTaken};
 
@@ -105,21 +108,27 @@ impl Scopes {
 /// What a tenant may use.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Limits {
-    /// Requests per second that each scheduler takes; unlimited when absent.
+    /// Maximum requests per second, over all schedulers, which divide them evenly; unlimited when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests_per_second: Option<u32>,
-    /// Sends at a time that its requests made and that have not ended; unlimited when absent.
+    /// Maximum unfinished sends created by its requests; unlimited when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sends_open: Option<u32>,
-    /// Sends in flight at once, over all workers, leaves of runs included; more wait. Unlimited when absent.
+    /// Maximum sends in flight on all workers together, leaves of runs included; others wait. Unlimited when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sends_running: Option<u32>,
-    /// Leaves of runs in flight at once; more wait. Unlimited when absent.
+    /// Maximum leaves of runs in flight; others wait. Unlimited when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leaves_running: Option<u32>,
     /// Tokens that its model calls may take in a minute before its sends are refused; unlimited when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens_per_minute: Option<u64>,
+    /// Tokens, input and output, that its model calls may use per day (UTC); unlimited when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens_per_day: Option<u64>,
+    /// The same of a calendar month.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens_per_month: Option<u64>,
     /// US dollars that its model calls of a day, in UTC, may cost; unlimited when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<f64>)]
@@ -135,6 +144,28 @@ pub struct Limits {
     #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
     #[schema(ignore)]
     pub extra: Extra,
+}
+
+/// Limits of an API key, in addition to those of its tenant.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct KeyLimits {
+    /// Maximum requests per second with this key, over all schedulers, which divide them evenly; unlimited when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests_per_second: Option<u32>,
+    /// Maximum open sends created with this key; unlimited when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sends_open: Option<u32>,
+    /// What this release does not know of it.
+    #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
+    #[schema(ignore)]
+    pub extra: Extra,
+}
+
+impl KeyLimits {
+    /// As they are to be stored; none where nothing is limited.
+    pub fn stored(&self) -> Option<&Self> {
+        (*self != Self::default()).then_some(self)
+    }
 }
 
 /// An amount in millionths of a US dollar; a number of dollars in JSON.
@@ -204,10 +235,12 @@ pub struct Tenant {
     pub name: String,
     /// What it may use.
     pub limits: Limits,
-    /// How many of its sessions have their turn for each of a tenant with weight 1.
+    /// Scheduling weight relative to other tenants, 1 to 1000.
     pub weight: u32,
     /// For how long what it has is kept.
     pub retention: Retention,
+    /// Worker pools that it may name.
+    pub pools: Pools,
     /// Since when it is being erased: nothing acts for it any more.
     pub erasing_at: Option<Timestamp>,
     /// When it was created.
@@ -237,6 +270,8 @@ pub struct KeyRecord {
     pub scopes: Scopes,
     /// What it is bound to, if it is bound to anything.
     pub binding: Option<Binding>,
+    /// Its limits, in addition to those of its tenant.
+    pub limits: KeyLimits,
     /// SHA-256 of its secret.
     pub hash: [u8; 32],
     /// Until when the secret before the last rotation is accepted, and its hash.
@@ -367,6 +402,7 @@ mod tests {
             name: "ci".into(),
             scopes: Scopes::all(),
             binding: None,
+            limits: KeyLimits::default(),
             hash: token.secret.hash(),
             previous: None,
             created_at: Timestamp(0),

@@ -19,4 +19,4 @@ pub use declared::{
 };
 pub use preset::{CORE, EXPLORE, FULL, preset};
 pub use published::Published;
-pub use question::{ASK_PERSON, Question, QuestionKind, expired};
+pub use question::{ASK_PERSON, CREATE_WORKFLOW, Question, QuestionKind, SPAWN_AGENT, expired};

@@ -41,10 +41,10 @@ pub struct Usage {
     /// The part of `output_tokens` that was reasoning.
     #[serde(default)]
     pub reasoning_tokens: u64,
-    /// US dollars, where a price is known.
+    /// US dollars, if a price is known.
     #[serde(default)]
     pub cost_usd: Option<f64>,
-    /// True when the provider reported nothing and the numbers are estimates.
+    /// True if the provider reported no usage and the numbers are estimates.
     #[serde(default)]
     pub estimated: bool,
 }

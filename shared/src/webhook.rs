@@ -66,7 +66,7 @@ named! {
 }
 
 named! {
-    /// Where a delivery stands.
+    /// The status of a delivery.
     DeliveryStatus {
         /// It is or will be tried.
         Pending = "pending",
@@ -83,7 +83,7 @@ pub struct Filter(String);
 
 /// A text that is no filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("is no event type like send.completed, no prefix like send.*, and not *")]
+#[error("is not an event type like send.completed, a prefix like send.*, or *")]
 pub struct ParseFilterError;
 
 impl Filter {
@@ -154,7 +154,7 @@ pub struct WebhookRecord {
     pub id: WebhookId,
     /// Where deliveries go.
     pub url: String,
-    /// What it is told of.
+    /// Its event filters.
     pub events: Vec<Filter>,
     /// Its secret, sealed under the operator's key.
     pub secret: String,

@@ -284,9 +284,16 @@ def metrics_of_the_product():
     return names
 
 
-def check_metrics():
+def check_metrics(tools):
     known = metrics_of_the_product()
     assert len(known) > 20, known
+    sample = open(f"{HERE}/metrics.txt").read()
+    for name in known ^ set(re.findall(r"(?m)^# HELP (\S+)", sample)):
+        problem(f"{HERE}/metrics.txt and the sources differ: {name}")
+    if tools.promtool:
+        checked = run(tools.promtool, "check", "metrics", input=sample)
+        if checked.returncode or checked.stderr:
+            problem(f"promtool check metrics: {checked.stdout}{checked.stderr}")
     board = open(f"{CHART}/dashboards/mainspring.json").read()
     rules = open(f"{CHART}/rules/mainspring.yaml").read()
     shown = {}
@@ -334,6 +341,8 @@ def check_compose(settings):
         check_variables(env, settings, f"{path}: {name}")
         role = (service.get("command") or [""])[0]
         if role in ("scheduler", "worker"):
+            if "MAINSPRING_SECRETS_KEY" not in env:
+                problem(f"{path}: {name} has no key for secrets")
             drain = env.get("MAINSPRING_WORKER_DRAIN_TIMEOUT") if role == "worker" else default("scheduler.drain_timeout")
             config = {"lease_ttl": default("lease_ttl"), role: {"drain_timeout": drain}}
             if seconds(service["stop_grace_period"]) < stopping(config, role, 0):
@@ -357,6 +366,8 @@ def check_systemd(tools, settings):
     for path in glob.glob("deploy/systemd/*.service"):
         text = open(path).read()
         check_variables(re.findall(r"(?m)^Environment=(\w+)=", text), settings, path)
+        if "LoadCredential=secrets-key:" not in text or "\nEnvironment=MAINSPRING_SECRETS_KEY_FILE=%d/secrets-key\n" not in text:
+            problem(f"{path}: there is no key for secrets")
         role = re.search(r"ExecStart=/usr/local/bin/mainspring (\w+)", text)[1]
         limit = re.search(r"TimeoutStopSec=(\w+)", text)[1]
         if seconds(limit) < stopping(config, role, 0):
@@ -385,6 +396,11 @@ def check_kustomize(tools, settings):
         objects = documents(built.stdout)
         validate(objects, f"deploy/kustomize/{folder}", VERSIONS)
         check_pods(objects, f"deploy/kustomize/{folder}", settings, True)
+        for o in objects:
+            if o["kind"] == "Deployment":
+                env = [variable["name"] for variable in o["spec"]["template"]["spec"]["containers"][0]["env"]]
+                if "MAINSPRING_SECRETS_KEY" not in env:
+                    problem(f"deploy/kustomize/{folder}: {o['metadata']['name']} has no key for secrets")
 
 
 def main():
@@ -407,7 +423,7 @@ def main():
             check_values_file(tools, path, settings)
         check_guides(tools)
         refused = check_refused(tools)
-        metrics, pages = check_metrics()
+        metrics, pages = check_metrics(tools)
         check_compose(settings)
         check_systemd(tools, settings)
         check_kustomize(tools, settings)

@@ -19,6 +19,7 @@ import uuid
 import yaml
 
 from kubelet import Cluster, Node, until
+from stub import Stub
 
 ROOT_KEY = "the-operators-key-of-a-test"
 NAME = "rel-mainspring"
@@ -207,7 +208,7 @@ def upgrade(cluster, api, helm, name="upgrade", values=LOGS):
     print(f"{name}: {gone} pods replaced in {took:.1f} s under {sends} sends: 0 requests failed, {len(load.streamed)} streams without a gap, resumed {resumed} times")
 
 
-def scale(cluster, api):
+def scale(cluster, api, _):
     """From one pod to six by demand, to two under a little of it, and no call is interrupted."""
     deployment, started = cluster.deployments[f"{NAME}-worker-default"], time.monotonic()
     ids = [api.send("!sleep 4s hello", f"burst-{started}-{n}")["id"] for n in range(60)]
@@ -249,7 +250,7 @@ def burst(cluster, api, count):
     print(f"burst: {count} sends accepted in {accepted:.1f} s, all of six pods at work on them after {claimed:.1f} s, all done after {done:.1f} s; {gone} pods gone, 0 calls interrupted")
 
 
-def zero(cluster, api):
+def zero(cluster, api, _):
     """A pool without pods is woken by a send, and sleeps again."""
     deployment, started = cluster.deployments[f"{NAME}-worker-night"], time.monotonic()
     until("no pod is left", lambda: deployment.replicas == 0 and not deployment.pods, 60)
@@ -261,7 +262,30 @@ def zero(cluster, api):
     print(f"zero: a send to a pool without pods was answered after {took:.1f} s, and the pod is gone again")
 
 
-def drain(cluster, api):
+def costs(cluster, api, helm):
+    """Of six pods, five are idle: they are taken away, and the one that works on something stays."""
+    assert cluster.apply(render(helm, "--set", "worker.deletionCost.enabled=true")) is None
+    until("all are new", lambda: all(d.done() for d in cluster.deployments.values()), 120)
+    name, started = f"{NAME}-worker-default", time.monotonic()
+    deployment = cluster.deployments[name]
+    # Pods tell what has changed within five seconds: nobody is taken away before.
+    cluster.scalers[name].down["stabilizationWindowSeconds"] = 12
+    ids = [api.send("!sleep 4s hello", f"costs-{started}-{n}")["id"] for n in range(60)]
+    until("six pods are ready", lambda: ready(deployment) == 6, 120)
+    begun = len(deployment.taken)
+    # Longer than a pod may take to end: taken away with its pod, it would be begun anew.
+    long = api.send("!sleep 40s hello", f"costs-{started}-long")["id"]
+    assert all(api.ended(id_)["status"] == "completed" for id_ in ids)
+    until("one pod is left", lambda: deployment.replicas == 1 and len(deployment.pods) == 1, 120)
+    left = deployment.pods[0]
+    assert left.cost() == 1, f"{left.name} is left and costs {left.cost()}: {deployment.taken[begun:]}"
+    send = api.ended(long)
+    assert send["attempts"] == 1, send
+    until("it is told that nothing is in flight", lambda: left.cost() == 0, 30)
+    print(f"costs: {len(deployment.taken) - begun} idle pods taken away, which cost {sorted({cost for _, cost in deployment.taken[begun:]})}; the one with a send of 40 s stayed")
+
+
+def drain(cluster, api, _):
     """Every other pod is evicted, as budgets allow, while others take over."""
     api.failures.clear()
     load, started = Load(api, 4, "!sleep 200ms hello", streams=2), time.monotonic()
@@ -311,6 +335,23 @@ def crash(cluster, api, helm):
     print(f"crash: {restarts} restarts of pods that do not start, beside {sends} sends: 0 requests failed")
 
 
+def memory(cluster, api, helm):
+    """A pod that takes more memory than its limit is killed, again and again, and no other is; with enough, it works."""
+    deployment = cluster.deployments[f"{NAME}-worker-night"]
+    until("no pod is left", lambda: deployment.replicas == 0 and not deployment.pods, 60)
+    tight = ",".join(f"pools.night.resources.{kind}.memory=8Mi" for kind in ("requests", "limits"))
+    assert cluster.apply(render(helm, "--set", tight)) is None
+    send = api.send("good night", f"memory-{time.monotonic()}", "night")
+    killed = lambda deployment: sum(pod.out_of_memory for pod in deployment.everyone())
+    until("its pod is killed twice", lambda: killed(deployment) >= 2, 60)
+    assert cluster.apply(render(helm)) is None
+    assert api.ended(send["id"])["status"] == "completed"
+    others = [d for d in cluster.deployments.values() if d is not deployment]
+    assert not sum(map(killed, others)), "a pod took more memory than its limit"
+    most = {d.name.removeprefix(f"{NAME}-"): max(pod.most for pod in d.everyone()) >> 20 for d in others}
+    print(f"memory: {killed(deployment)} kills of a pod with 8 MiB, its send was answered later; at most, in MiB of 1024: {most}")
+
+
 def migration(cluster, api, helm):
     """A migration that fails changes nothing."""
     before = {name: [pod.name for pod in d.pods] for name, d in cluster.deployments.items()}
@@ -324,11 +365,15 @@ def migration(cluster, api, helm):
     print("migration: one that failed changed nothing")
 
 
+CHAPTERS = {"upgrade": upgrade, "scale": scale, "zero": zero, "costs": costs, "drain": drain, "crash": crash, "memory": memory, "migration": migration}
+
+
 def main():
     parser = argparse.ArgumentParser()
     for name in ("helm", "binary", "postgres", "redis"):
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--previous", help="the previous release's program: upgraded from, gone back to, and upgraded from again")
+    parser.add_argument("--only", choices=sorted(CHAPTERS), help="this chapter and no other")
     parser.add_argument("--burst", type=int, help="so many sends at once, instead of everything else")
     given = parser.parse_args()
     binaries = {"": os.path.abspath(given.binary)}
@@ -339,7 +384,9 @@ def main():
         "keda": {"api_key": ROOT_KEY},
     }
     with tempfile.TemporaryDirectory(prefix="mainspring-stand-in-") as folder:
-        cluster = Cluster(Node(binaries, secrets, folder))
+        kubernetes = Stub()
+        kubernetes.token = "the-token-of-pods"
+        cluster = Cluster(Node(binaries, secrets, folder, kubernetes))
         try:
             install(cluster, given.helm, *(PREVIOUS if given.previous else ()))
             api = Api(cluster.services[f"{NAME}-scheduler"])
@@ -351,12 +398,8 @@ def main():
             elif given.burst:
                 burst(cluster, api, given.burst)
             else:
-                upgrade(cluster, api, given.helm)
-                scale(cluster, api)
-                zero(cluster, api)
-                drain(cluster, api)
-                crash(cluster, api, given.helm)
-                migration(cluster, api, given.helm)
+                for chapter in [given.only] if given.only else CHAPTERS:
+                    CHAPTERS[chapter](cluster, api, given.helm)
             sends = api.all()
             # One more: that of `helm test`.
             assert {send["id"] for send in sends} >= api.accepted and len(sends) == len(api.accepted) + 1, f"{len(sends)} sends, {len(api.accepted)} accepted"

@@ -2,8 +2,8 @@
 
 Containers' commands run as processes of this machine with the env, files, probes, preStop, SIGTERM and grace period
 that were rendered. What is different from a cluster: a pod's address is one of 127.1.0.0/16, told to the process by
-MAINSPRING_LISTEN and MAINSPRING_OPS_LISTEN in place of 0.0.0.0; no images, limits of resources, security contexts or
-network policies.
+MAINSPRING_LISTEN and MAINSPRING_OPS_LISTEN in place of 0.0.0.0; a limit of memory is looked at four times a second; no
+images, limits of processors, security contexts or network policies.
 """
 
 import hashlib
@@ -21,6 +21,8 @@ import urllib.request
 # How long a service still sends connections to a pod that is going away: what preStop has to cover.
 ENDPOINT_LAG = 1.0
 BACKOFF = 1.0
+# How often a pod's memory is looked at.
+LOOK = 0.25
 
 
 def get(url, timeout, headers=None):
@@ -28,11 +30,33 @@ def get(url, timeout, headers=None):
         return json.loads(answer.read() or b"null") if "json" in (answer.headers["Content-Type"] or "") else answer.read()
 
 
-class Node:
-    """What pods are made of here: programs by the tags of their images, Secrets by name, and a folder for files and logs."""
+def quantity(text):
+    """Bytes, as Kubernetes writes them."""
+    number, unit = re.fullmatch(r"(\d+)([KMG]i)?", str(text)).groups()
+    return int(number) * 1024 ** ("KMG".index(unit[0]) + 1 if unit else 0)
 
-    def __init__(self, binaries, secrets, folder):
-        self.binaries, self.secrets, self.folder = binaries, secrets, folder
+
+def resident(pid):
+    """Bytes of memory that a process and those that it started hold."""
+    try:
+        with open(f"/proc/{pid}/statm") as file:
+            held = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        children = []
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/children") as file:
+                children += file.read().split()
+    except (OSError, IndexError):
+        # It has just ended.
+        return 0
+    return held + sum(resident(child) for child in children)
+
+
+class Node:
+    """What pods are made of here: programs by the tags of their images, Secrets by name, a folder for files and logs, and
+    an API server that pods with an account may ask."""
+
+    def __init__(self, binaries, secrets, folder, api=None):
+        self.binaries, self.secrets, self.folder, self.api = binaries, secrets, folder, api
         self.addresses, self.lock = 1, threading.Lock()
 
     def binary(self, container):
@@ -66,13 +90,15 @@ class Pod:
 
     def __init__(self, node, name, template, configs, hash_):
         self.node, self.name, self.hash, self.spec = node, name, hash_, template["spec"]
+        self.labels = template["metadata"]["labels"]
         self.container = self.spec["containers"][0]
         self.ip, self.ready, self.deleted, self.gone = node.address(), False, None, threading.Event()
         self.restarts, self.exits, self.killed, self.was_ready = 0, [], False, False
+        self.limit, self.most, self.out_of_memory = quantity(self.container["resources"]["limits"]["memory"]), 0, 0
         folder = os.path.join(node.folder, name)
         os.makedirs(folder)
         self.log = open(os.path.join(folder, "log"), "ab")
-        files = {}
+        files, account = {}, {}
         for mount in self.container.get("volumeMounts", []):
             volume = next(volume for volume in self.spec["volumes"] if volume["name"] == mount["name"])
             if "configMap" in volume:
@@ -80,7 +106,14 @@ class Pod:
                     with open(os.path.join(folder, file), "w") as out:
                         out.write(text)
                 files[mount["mountPath"]] = folder
-        self.env = node.env(self.container, name, files)
+            if "projected" in volume:
+                for file, text in (("token", node.api.token), ("namespace", "agents")):
+                    with open(os.path.join(folder, file), "w") as out:
+                        out.write(text)
+                account = {"MAINSPRING_WORKER_KUBERNETES_API": node.api.url, "MAINSPRING_WORKER_KUBERNETES_ACCOUNT": folder}
+        self.env = node.env(self.container, name, files) | account
+        if node.api:
+            node.api.objects["Pod", name] = {"metadata": {"name": name, "annotations": {}}}
         self.port = self.container.get("ports", [{}])[0].get("containerPort")
         if self.port:
             which = "MAINSPRING_LISTEN" if self.container["args"][0] == "scheduler" else "MAINSPRING_OPS_LISTEN"
@@ -119,8 +152,11 @@ class Pod:
     def watch(self, process):
         """Probes until the process ends, must end, or the pod is deleted."""
         failed = {"startupProbe": 0, "livenessProbe": 0, "readinessProbe": 0}
-        due = {"startupProbe": time.monotonic()}
+        due, look = {"startupProbe": time.monotonic()}, 0.0
         while self.deleted is None and process.poll() is None:
+            if time.monotonic() >= look:
+                look = time.monotonic() + LOOK
+                self.weigh(process)
             for name in [name for name, at in due.items() if time.monotonic() >= at]:
                 probe = self.container[name]
                 due[name] = time.monotonic() + probe.get("periodSeconds", 10)
@@ -134,6 +170,14 @@ class Pod:
                 elif over:
                     process.kill()
             time.sleep(0.05)
+
+    def weigh(self, process):
+        """Kills the process where it and its children hold more memory than the container's limit."""
+        held = resident(process.pid)
+        self.most = max(self.most, held)
+        if held > self.limit:
+            self.out_of_memory += 1
+            process.kill()
 
     def stop(self, process):
         end = self.deleted + self.spec["terminationGracePeriodSeconds"]
@@ -150,6 +194,11 @@ class Pod:
         if self.deleted is None:
             self.was_ready, self.deleted = self.ready, time.monotonic()
 
+    def cost(self):
+        """What the controller of a Deployment goes by when it chooses which pod to take away."""
+        annotations = self.node.api.objects["Pod", self.name]["metadata"]["annotations"] if self.node.api else {}
+        return int(annotations.get("controller.kubernetes.io/pod-deletion-cost", 0))
+
     def served(self):
         """Whether a service still sends connections here."""
         if self.deleted is not None:
@@ -163,6 +212,8 @@ class Deployment:
     def __init__(self, node, name):
         self.node, self.name, self.pods, self.past, self.made = node, name, [], [], 0
         self.replicas = None
+        # Pods that were taken away while they served, with what they cost then.
+        self.taken = []
 
     def apply(self, object_, configs):
         template = object_["spec"]["template"]
@@ -188,7 +239,9 @@ class Deployment:
             if spare:
                 spare[0].delete()
             elif len(ready) > self.replicas:
-                (old or new[::-1])[0].delete()
+                chosen = min(old or new[::-1], key=Pod.cost)
+                self.taken.append((chosen.name, chosen.cost()))
+                chosen.delete()
 
     def done(self):
         alive = [pod for pod in self.pods if pod.deleted is None]
@@ -255,12 +308,15 @@ class Scaler:
         reference = authentication["spec"]["secretTargetRef"][0]
         self.token = secrets[reference["name"]][reference["key"]]
         self.wanted, self.active, self.taken, self.errors, self.seen = [], 0.0, [], 0, []
+        # autoscaling.keda.sh/paused
+        self.paused = False
         threading.Thread(target=self.loop, daemon=True).start()
 
     def loop(self):
         while True:
             try:
-                self.decide(get(self.url, 3, {"Authorization": f"Bearer {self.token}"})[self.member])
+                if not self.paused:
+                    self.decide(get(self.url, 3, {"Authorization": f"Bearer {self.token}"})[self.member])
             except OSError:
                 self.errors += 1
             time.sleep(self.interval)
@@ -270,7 +326,7 @@ class Scaler:
         self.seen.append((now, demand, current))
         if demand > self.activation:
             self.active = now
-        elif current == 0:
+        elif current == 0 and self.least == 0:
             return
         wanted = min(self.most, max(self.least, 1, math.ceil(demand / self.target)))
         self.wanted.append((now, wanted))

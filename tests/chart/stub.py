@@ -16,6 +16,7 @@ RESOURCES = {
     "batch/v1": {"jobs": "Job"},
     "policy/v1": {"poddisruptionbudgets": "PodDisruptionBudget"},
     "autoscaling/v2": {"horizontalpodautoscalers": "HorizontalPodAutoscaler"},
+    "rbac.authorization.k8s.io/v1": {"roles": "Role", "rolebindings": "RoleBinding"},
     "networking.k8s.io/v1": {"networkpolicies": "NetworkPolicy", "ingresses": "Ingress"},
     "keda.sh/v1alpha1": {"scaledobjects": "ScaledObject", "triggerauthentications": "TriggerAuthentication"},
     "monitoring.coreos.com/v1": {"servicemonitors": "ServiceMonitor", "podmonitors": "PodMonitor", "prometheusrules": "PrometheusRule"},
@@ -51,7 +52,8 @@ def merged(old, patch):
 
 class Stub:
     def __init__(self):
-        self.objects, self.log, self.failing = {}, [], False
+        # Who may write, by the token; everyone where none is named.
+        self.objects, self.log, self.failing, self.token = {}, [], False, None
         self.version, self.lock = 0, threading.Lock()
         stub = self
 
@@ -62,6 +64,9 @@ class Stub:
                 pass
 
             def answered(self):
+                if stub.token and self.headers.get("Authorization") != f"Bearer {stub.token}":
+                    self.send_error(401)
+                    return
                 body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
                 status, answer = stub.serve(self.command, self.path, body)
                 data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()

@@ -242,6 +242,7 @@ impl World {
             concurrency: 0,
             // A scheduler that never dies: its own lease is not what these tests are about.
             ttl: Duration::from_hours(1000),
+            protocol: mainspring_shared::store::PROTOCOL,
             tools: mainspring_shared::tool::Published::default(),
         };
         world

@@ -146,7 +146,7 @@ impl Handler for Admission {
     async fn handle_ahead(&self, activation: Activation) -> (Disposition, Vec<SessionKey>) {
         let mut behind = Vec::new();
         for key in activation.sessions {
-            if self.0.slots.is_at_its_share(key.tenant) {
+            if self.0.tasks.slots.is_at_its_share(key.tenant) {
                 behind.push(key);
             } else if !admit(&self.0, key).await {
                 return (Disposition::Stopping, behind);
@@ -166,7 +166,7 @@ pub(crate) async fn admit(kernel: &Arc<Kernel>, key: SessionKey) -> bool {
     let slot = tokio::select! {
         biased;
         () = kernel.lifecycle.stopping() => return false,
-        slot = kernel.slots.take(key) => slot,
+        slot = kernel.tasks.slots.take(key) => slot,
     };
     // None where another job waits for the same session.
     if let Some(slot) = slot {
@@ -182,7 +182,7 @@ pub(crate) fn admit_free(kernel: &Arc<Kernel>, keys: impl Iterator<Item = Sessio
         if kernel.running.contains(key) {
             continue;
         }
-        match kernel.slots.try_take(key.tenant) {
+        match kernel.tasks.slots.try_take(key.tenant) {
             Some(slot) => start(kernel, key, slot),
             None => denied = true,
         }
@@ -201,7 +201,7 @@ fn start(kernel: &Arc<Kernel>, key: SessionKey, slot: Slot) {
 pub(crate) fn hand(kernel: &Arc<Kernel>, handed: Handed) -> Option<Handed> {
     let handed = kernel.running.join(handed)?;
     let key = handed.dispatch.key();
-    let Some(slot) = kernel.slots.try_take(key.tenant) else {
+    let Some(slot) = kernel.tasks.slots.try_take(key.tenant) else {
         return Some(handed);
     };
     // Somebody may have rung for it in between, who finds it granted.

@@ -15,9 +15,11 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::Parts;
+use crate::patience::Outage;
 
-/// The longest pause before the database is asked again for a new life: short, since others may take
-/// for dead what is not given back.
+/// The first and the longest pause before the database is asked again for a new life: short, since others may
+/// take for dead what is not given back.
+const RETRY_MIN: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_millis(400);
 
 /// How often a lease is renewed in its time. With four seconds, of which [`usable`] leaves 3.2, a renewal that
@@ -217,7 +219,7 @@ impl Boot {
             state.orphans_from = None;
         }
         old.lost.cancel();
-        let mut pause = Duration::from_millis(100);
+        let mut outage = Outage::new(RETRY_MIN, RETRY_MAX);
         let life = loop {
             // What the old life held is free for others the moment the database hears of it, and
             // nobody has died.
@@ -227,12 +229,9 @@ impl Boot {
             {
                 break life;
             }
-            tokio::select! {
-                biased;
-                () = done.cancelled() => return None,
-                () = parts.clock.sleep(pause) => {}
+            if !outage.pause(parts, done.cancelled()).await {
+                return None;
             }
-            pause = (pause * 2).min(RETRY_MAX);
         };
         self.settles(parts);
         tracing::info!(boot.id = %life.id, boot.before = %old.id, "going on under a new boot id");
@@ -288,6 +287,7 @@ async fn register(parts: &Parts) -> mainspring_shared::store::Result<Option<Life
         pool: config.pool.clone(),
         concurrency: config.concurrency,
         ttl: config.lease_ttl,
+        protocol: mainspring_shared::store::PROTOCOL,
         tools: parts.tools.published(),
     };
     parts.store.register_boot(boot).await?;

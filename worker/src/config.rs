@@ -54,6 +54,11 @@ settings! {
         isolation_memory: u64 = 1 << 30 => Key::integer("worker.isolation_memory", 64 << 20, 1 << 40);
         /// Processes of isolated agents at once, one for each of their sends.
         isolated_max: usize = 64 => Key::integer("worker.isolated_max", 1, 100_000);
+        /// The API server that is told how many sends its pod has in flight.
+        kubernetes_api: Option<String> => Key::text("worker.kubernetes_api");
+        /// The folder with what the pod shows to that server: `token`, `namespace` and `ca.crt`.
+        kubernetes_account: String = "/var/run/secrets/kubernetes.io/serviceaccount".into()
+            => Key::text("worker.kubernetes_account");
         /// The share of its slots, in percent, up to which it takes the next sends of the sessions that it ran last
         /// without a claim; with 0 each is claimed.
         direct_percent: u32 = 75 => Key::integer("worker.direct_percent", 0, 100);

@@ -115,7 +115,7 @@ impl Content {
             }),
             Ok(None) => Ok(absent(part, "its content is gone")),
             Err(blob::Error::Corrupt { .. }) => {
-                tracing::error!(blob.sha256 = %sha256, "the blob store gave other content");
+                tracing::error!(blob.sha256 = %sha256, "the blob store returned other content");
                 metrics::blob_corrupt();
                 Ok(absent(part, "its content is damaged"))
             }
@@ -361,7 +361,7 @@ mod tests {
         assert_eq!(all[1], all[0]);
         assert_eq!(all[2..4], [inline(&small), inline(&small)]);
         assert_eq!(all[4], url);
-        let words = "[image, image/png, 12 bytes: its content is no picture that can be read]";
+        let words = "[image, image/png, 12 bytes: its content is not a readable image]";
         assert_eq!(all[5], ContentPart::text(words));
         // Where nothing is said of it, all is as it was sent.
         let all = shown(&depot, &parts, None).await;

@@ -1,37 +1,36 @@
-//! The port to hooks: what an operator or an embedding program wants to see, change or forbid at
-//! fixed points of a send.
+//! The port to hooks: an operator or an embedding program can observe, change or deny what happens at fixed points of a
+//! send.
 //!
 //! | point | when | may |
 //! |---|---|---|
-//! | [`Moment::SendStarted`] | a worker takes a send, once per life | observe |
-//! | [`Hook::timer_fired`] | before a send that a timer fired begins, and before anything of it is stored | say something else, put it off, refuse, end the send without a word |
-//! | [`Hook::memory_recalled`] | entries were found for a send, before anything of it is stored | change what is shown, show nothing |
+//! | [`Moment::SendStarted`] | a worker starts running a send, once per grant | observe |
+//! | [`Hook::timer_fired`] | before a timer's send starts, and before anything of it is stored | change the input, postpone, deny, end the send without an answer |
+//! | [`Hook::memory_recalled`] | entries were recalled for a send, before anything of it is stored | change the shown entries, show none |
 //! | [`Moment::RoundStarted`] | before the first model call of a round | observe |
-//! | [`Hook::round_started`] | the same, once in each worker's life | say something first, refuse, end the send |
-//! | [`Hook::before_model`] | before each model call, attempts counted singly | change the request, say something first, answer instead, refuse, end the send |
-//! | [`Hook::after_model`] | after each answer, before anything of it is stored | change the answer, refuse, end the send with it |
-//! | [`Hook::before_calls`] | after an answer that asks for calls, before any of them is stored | answer all of them instead, refuse them all, end the send without them |
-//! | [`Hook::before_tool`] | before each call is made, or waited for; again when a call is repeated after a worker's death | change the arguments, answer instead, refuse |
-//! | [`Hook::tool_failed`] | after each call that failed, where a worker made it | have it made once more, answer instead |
-//! | [`Hook::after_tool`] | after each call that a worker made | change the result, say something behind the round's results, have the calls skipped that nobody has begun |
-//! | [`Moment::CallsOver`] | once all calls of a round have results, before the model is asked with them; again when that is repeated after a worker's death | observe |
-//! | [`Hook::before_end`] | before a send ends: with an answer, because the model has passed its turn, at the limit of rounds or the end of the budget | have it go on with a message |
-//! | [`Hook::before_fold`] | before a part of the transcript is folded | write the fold instead, let nothing be folded in this round |
+//! | [`Hook::round_started`] | the same, once per grant | inject a message, deny, end the send |
+//! | [`Hook::before_model`] | before each attempt of a model call | change the request, inject a message, answer instead, deny, end the send |
+//! | [`Hook::after_model`] | after each answer, before anything of it is stored | change the answer, deny, end the send with it |
+//! | [`Hook::before_calls`] | after an answer that requests calls, before any of them is stored | answer all of them instead, deny them all, end the send without them |
+//! | [`Hook::before_tool`] | before each call is made, or waited for; again when a call is repeated after a worker crash | change the arguments, answer instead, deny |
+//! | [`Hook::tool_failed`] | after each failed call that a worker made | have it repeated, answer instead |
+//! | [`Hook::after_tool`] | after each call that a worker made | change the result, inject a message after the round's results, skip calls that have not started |
+//! | [`Moment::CallsOver`] | once all calls of a round have results, before the model gets them; again when that is repeated after a worker crash | observe |
+//! | [`Hook::before_end`] | before a send ends: with an answer, because the model has passed its turn, at the round limit or the end of the budget | continue it with a message |
+//! | [`Hook::before_fold`] | before a part of the transcript is folded | write the fold instead, deny folding in this round |
 //! | [`Moment::FoldStored`] | a fold is durable | observe |
 //! | [`Moment::MessagesStored`] | messages of the send are durable | observe |
 //! | [`Moment::RoundStored`] | after each round with calls is durable | observe |
 //! | [`Moment::SendEnded`] | a send is final, as this worker stored it | observe |
 //!
-//! Hooks run one after the other, by [`HookTraits::order`], those of one order as they were registered. The
-//! first that answers instead or refuses is the last that is asked. A hook that fails or panics is
-//! passed over, unless it [fails closed](HookTraits::fails_closed): then what it was to judge does not
-//! happen. A call that a policy refuses is answered with `tool.denied`; a model call that it refuses
-//! ends its send as `policy.denied`, one that it could not judge is tried again as
+//! Hooks run one after the other, by [`HookTraits::order`], those of equal order as they were registered. The first
+//! that answers instead or denies is the last that is called. A hook that fails or panics is skipped, unless it [fails
+//! closed](HookTraits::fails_closed): then the action in question does not happen. A call that a policy denies gets
+//! `tool.denied`; a denied model call ends its send as `policy.denied`, one without a decision is retried as
 //! `policy.unavailable`.
 //!
-//! What a hook says ([`Verdict::Say`]) is a message of the transcript, as the user's, stored with the step that
-//! stores what it led to. Its id is made of the send, the round, the point and the hook: a hook that is asked
-//! again, by whatever worker, says it once.
+//! An injected message ([`Verdict::Say`]) is a user message of the transcript, stored with the step that stores what it
+//! led to. Its id is derived from the send, the round, the point and the hook: if a hook is called again, by any
+//! worker, the message is added once.
 
 mod chain;
 mod ending;
@@ -56,7 +55,7 @@ pub use self::fired::{FiredTimer, OnFired};
 use crate::fold::Part;
 use crate::llm::{Reply, Request};
 
-/// Where in a session a hook is asked.
+/// Where in a session a hook is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct At {
     /// The session.

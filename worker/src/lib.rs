@@ -19,6 +19,7 @@ pub mod memory;
 mod metrics;
 mod money;
 mod partial_answer;
+mod patience;
 mod pauses;
 mod preview;
 pub mod replay;
@@ -33,6 +34,6 @@ mod worker;
 mod writes;
 
 pub use config::{RetrySettings, WorkerConfig};
-pub use worker::{Parts, Sources, run};
+pub use worker::{Parts, Sources, run, run_counted};
 
 pub(crate) use worker::Kernel;

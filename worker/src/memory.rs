@@ -102,7 +102,7 @@ impl Memories {
         let call = std::panic::AssertUnwindSafe(call).catch_unwind();
         tokio::select! {
             biased;
-            answer = call => answer.unwrap_or_else(|_| unavailable("its provider failed badly")),
+            answer = call => answer.unwrap_or_else(|_| unavailable("its provider crashed")),
             () = self.clock.sleep(limit) => unavailable(format_args!(
                 "it did not answer within {} ms", limit.as_millis()
             )),

@@ -6,9 +6,23 @@ use std::time::Duration;
 use mainspring_shared::error::Code;
 use mainspring_shared::send::SendStatus;
 use mainspring_shared::store::UsageRow;
-use mainspring_shared::time::Clock;
+use mainspring_shared::time::{Clock, Timestamp};
 use metrics::SharedString;
 
+/// Sessions that were asked for, by `outcome`: `claimed`, `granted` with a send, `busy` or `failed`.
+const CLAIMS: &str = "mainspring_worker_claims_total";
+/// Sessions that were claimed after the worker before had died with them.
+const TAKEOVERS: &str = "mainspring_worker_takeovers_total";
+/// Writes that the database refused because their lease was another's by then, by `write`.
+const FENCED: &str = "mainspring_worker_fenced_writes_total";
+/// Model calls that follow one that failed or was held back, by its `code`.
+const RETRIES: &str = "mainspring_worker_model_retries_total";
+/// From when a send was accepted to its end, by `status`.
+const SEND_SECONDS: &str = "mainspring_worker_send_seconds";
+/// From when a send was accepted to its beginning.
+const SEND_WAIT_SECONDS: &str = "mainspring_worker_send_wait_seconds";
+/// Calls of tools that this worker made, by `kind` and `outcome`.
+const TOOL_SECONDS: &str = "mainspring_worker_tool_call_seconds";
 const SENDS_ENDED: &str = "mainspring_worker_sends_ended_total";
 const MODEL_CALLS: &str = "mainspring_worker_model_calls_total";
 /// What models took, by model, purpose and kind: `input`, and of that `cache_read` and `cache_write`; `output`, and of
@@ -30,6 +44,72 @@ const IN_FLIGHT: &str = "mainspring_worker_sends_in_flight";
 
 pub(crate) fn send_ended(status: SendStatus) {
     metrics::counter!(SENDS_ENDED, "status" => status.as_str()).increment(1);
+}
+
+/// What became of a claim.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Claim {
+    /// The session is this worker's, which took it over if the one before died with it.
+    Claimed { taken_over: bool },
+    /// It came with a send, without being asked for.
+    Granted,
+    /// Another has it, or it has nothing to do.
+    Busy,
+    /// It is not known.
+    Failed,
+}
+
+impl Claim {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Claimed { .. } => "claimed",
+            Self::Granted => "granted",
+            Self::Busy => "busy",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+pub(crate) fn claim(claim: Claim) {
+    if matches!(claim, Claim::Claimed { taken_over: true }) {
+        metrics::counter!(TAKEOVERS).increment(1);
+    }
+    metrics::counter!(CLAIMS, "outcome" => claim.as_str()).increment(1);
+}
+
+/// Some of these writes came too late: `write` is `round`, `end` or `park`.
+pub(crate) fn fenced<T, E>(
+    write: &'static str,
+    answers: &[Result<T, E>],
+    is_lost: impl Fn(&T) -> bool,
+) {
+    let lost = answers.iter().flatten().filter(|answer| is_lost(answer));
+    let count = lost.count() as u64;
+    if count > 0 {
+        metrics::counter!(FENCED, "write" => write).increment(count);
+    }
+}
+
+pub(crate) fn model_call_retried(code: Code) {
+    metrics::counter!(RETRIES, "code" => code.as_str()).increment(1);
+}
+
+/// A send ended that was accepted, begun and ended then.
+pub(crate) fn send_lasted(
+    status: SendStatus,
+    accepted: Timestamp,
+    begun: Option<Timestamp>,
+    ended: Timestamp,
+) {
+    metrics::histogram!(SEND_SECONDS, "status" => status.as_str()).record(ended.since(accepted));
+    if let Some(begun) = begun {
+        metrics::histogram!(SEND_WAIT_SECONDS).record(begun.since(accepted));
+    }
+}
+
+/// A call of a tool of this kind took so long.
+pub(crate) fn tool_called(kind: &'static str, outcome: &'static str, took: Duration) {
+    metrics::histogram!(TOOL_SECONDS, "kind" => kind, "outcome" => outcome).record(took);
 }
 
 pub(crate) fn model_call_started() {
@@ -126,4 +206,37 @@ pub(crate) fn blob_corrupt() {
 
 pub(crate) fn in_flight(count: u32) {
     metrics::gauge!(IN_FLIGHT).set(f64::from(count));
+}
+
+#[cfg(test)]
+mod tests {
+    use mainspring_runtime::Metrics;
+
+    use super::*;
+
+    #[test]
+    fn claims_takeovers_and_fenced_writes_are_told_apart() {
+        let ((), text) = Metrics::of(|| {
+            claim(Claim::Claimed { taken_over: false });
+            claim(Claim::Claimed { taken_over: true });
+            claim(Claim::Busy);
+            let answers: [Result<bool, ()>; 4] = [Ok(true), Ok(false), Err(()), Ok(true)];
+            fenced("round", &answers, |lost| *lost);
+            fenced("end", &answers[1..3], |lost| *lost);
+            let at = Timestamp;
+            send_lasted(SendStatus::Completed, at(1_000), Some(at(1_004)), at(4_000));
+        })
+        .expect("measured");
+        for line in [
+            "mainspring_worker_claims_total{outcome=\"claimed\"} 2",
+            "mainspring_worker_claims_total{outcome=\"busy\"} 1",
+            "mainspring_worker_takeovers_total 1",
+            "mainspring_worker_fenced_writes_total{write=\"round\"} 2",
+            "mainspring_worker_send_seconds_sum{status=\"completed\"} 3",
+            "mainspring_worker_send_wait_seconds_bucket{le=\"0.005\"} 1",
+        ] {
+            assert!(text.contains(line), "{line}: {text}");
+        }
+        assert!(!text.contains("write=\"end\""), "{text}");
+    }
 }

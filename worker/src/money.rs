@@ -1,4 +1,4 @@
-//! Money of tenants with a limit: set aside before each call that may cost some, settled behind it.
+//! Money and tokens of tenants with a limit: set aside before each call that may cost some, settled behind it.
 //!
 //! The most that a call can cost is set aside in the database before anybody is asked, so that no limit is
 //! passed, however many workers make calls. What becomes of a call decides what is entered in its place: what it
@@ -13,13 +13,14 @@ use std::time::Duration;
 use mainspring_runtime::Group;
 use mainspring_shared::id::TenantId;
 use mainspring_shared::store::{self, ReserveMoney, ReserveMoneyOutcome, SettleMoney};
-use mainspring_shared::tenant::MoneySpan;
+use mainspring_shared::tenant::{Amount, MoneySpan};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::Parts;
 use crate::boot::Boot;
+use crate::patience::Outage;
 
 /// Settlements of one transaction.
 const SETTLED_MAX: usize = 128;
@@ -40,15 +41,17 @@ pub(crate) enum NoMoney {
     Busy,
     /// Too little is left of this limit, in billionths of a dollar.
     Spent(MoneySpan, u64),
+    /// Too little is left of this limit of tokens.
+    TokensSpent(MoneySpan, u64),
 }
 
-/// A call, and what it costs in billionths of a dollar.
+/// What a call costs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cost {
     /// At most.
-    pub(crate) most: u64,
-    /// At least, to be of any use.
-    pub(crate) least: u64,
+    pub(crate) most: Amount,
+    /// At least, to be of any use: not more than that.
+    pub(crate) least: Amount,
 }
 
 type Granted = Result<Option<Aside>, NoMoney>;
@@ -97,15 +100,15 @@ impl Settlements {
 #[derive(Debug)]
 #[must_use = "what is not settled counts as spent once the call has begun"]
 pub(crate) struct Aside {
-    amount: u64,
+    amount: Amount,
     /// What is entered where nothing else is said; none once it is settled.
     item: Option<SettleMoney>,
     settlements: Settlements,
 }
 
 impl Aside {
-    /// In billionths of a dollar: as much as was asked for, or less where no more is left.
-    pub(crate) fn amount(&self) -> u64 {
+    /// As much as was asked for, or less where no more is left.
+    pub(crate) fn amount(&self) -> Amount {
         self.amount
     }
 
@@ -117,7 +120,7 @@ impl Aside {
     }
 
     /// The call cost this. Returns once that is entered, or is going to be.
-    pub(crate) async fn settle(mut self, parts: &Parts, cost: u64) {
+    pub(crate) async fn settle(mut self, parts: &Parts, cost: Amount) {
         let Some(item) = self.item.take() else { return };
         let (done, entered) = oneshot::channel();
         let item = SettleMoney {
@@ -200,7 +203,7 @@ impl Money {
             call: self.parts.entropy.random_id(),
             boot: life.id,
             most: cost.most,
-            least: cost.least.min(cost.most),
+            least: cost.least,
         };
         let granted = self.reservations.submit(item).await;
         let granted = granted.unwrap_or(Err(NoMoney::Busy));
@@ -226,12 +229,12 @@ impl Money {
 
 /// Sets money aside. Whoever has stopped waiting gives it back by dropping it.
 async fn reserve(parts: Parts, settlements: Settlements, items: Vec<ReserveMoney>) -> Vec<Granted> {
-    let aside = |tenant: TenantId, call: Uuid, amount: u64| Aside {
+    let aside = |tenant: TenantId, call: Uuid, amount: Amount| Aside {
         amount,
         item: Some(SettleMoney {
             tenant,
             call,
-            cost: Some(0),
+            cost: Some(Amount::default()),
         }),
         settlements: settlements.clone(),
     };
@@ -245,6 +248,9 @@ async fn reserve(parts: Parts, settlements: Settlements, items: Vec<ReserveMoney
                 ReserveMoneyOutcome::Unlimited => Ok(None),
                 ReserveMoneyOutcome::Busy => Err(NoMoney::Busy),
                 ReserveMoneyOutcome::Spent(span, limit) => Err(NoMoney::Spent(span, limit)),
+                ReserveMoneyOutcome::TokensSpent(span, limit) => {
+                    Err(NoMoney::TokensSpent(span, limit))
+                }
             });
             granted.collect()
         }
@@ -252,7 +258,7 @@ async fn reserve(parts: Parts, settlements: Settlements, items: Vec<ReserveMoney
             tracing::debug!(%error, "it is not known whether money was set aside");
             // It may have been: then it goes back.
             for item in &items {
-                drop(aside(item.tenant, item.call, 0));
+                drop(aside(item.tenant, item.call, Amount::default()));
             }
             items.iter().map(|_| Err(NoMoney::Busy)).collect()
         }
@@ -275,6 +281,7 @@ pub(crate) async fn run(parts: Parts, mut unsettled: Unsettled, done: Cancellati
             batch.push(more);
         }
         let items: Vec<SettleMoney> = batch.iter().filter_map(|it| it.item).collect();
+        let mut outage = Outage::new(AGAIN_AFTER, AGAIN_AFTER);
         while !items.is_empty() {
             let Err(error) = parts.store.settle_money(items.clone()).await else {
                 break;
@@ -284,10 +291,8 @@ pub(crate) async fn run(parts: Parts, mut unsettled: Unsettled, done: Cancellati
                 break;
             }
             tracing::debug!(%error, "what calls cost was not entered; trying on");
-            tokio::select! {
-                biased;
-                () = done.cancelled() => return,
-                () = parts.clock.sleep(AGAIN_AFTER) => {}
+            if !outage.pause(&parts, done.cancelled()).await {
+                return;
             }
         }
         for waiting in batch.into_iter().filter_map(|it| it.done) {

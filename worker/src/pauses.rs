@@ -69,26 +69,33 @@ impl Known {
 /// a provider allows.
 pub(crate) async fn begin(kernel: &Kernel) {
     let parts = &kernel.parts;
+    // A failure of one is not to keep the other from being known.
     let first = async {
-        read(kernel).await?;
-        count_workers(kernel).await
+        let (held, counted) = tokio::join!(held(kernel), count_workers(kernel));
+        held.and(counted)
     };
     tokio::select! {
         biased;
         read = first => told(read),
-        () = parts.clock.sleep(WITHIN) => tracing::warn!("what is paused was not read in time"),
+        () = parts.clock.sleep(WITHIN) => {
+            tracing::warn!("what is paused and how many workers there are was not read in time");
+        }
     }
 }
 
 /// What is paused, whose money is limited, and how much of what providers allow is this worker's: all of it holds calls
 /// back.
 async fn read(kernel: &Kernel) -> Result<()> {
-    kernel.pauses.read(&kernel.parts).await?;
-    kernel.money.read().await?;
+    held(kernel).await?;
     if kernel.parts.providers.share().is_wanted() {
         count_workers(kernel).await?;
     }
     Ok(())
+}
+
+async fn held(kernel: &Kernel) -> Result<()> {
+    kernel.pauses.read(&kernel.parts).await?;
+    kernel.money.read().await
 }
 
 /// Divides what providers allow among the workers that the database lists.

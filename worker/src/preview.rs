@@ -198,7 +198,8 @@ async fn preview(kernel: &Arc<Kernel>, ask: &Ask) -> Result<Preview, Answered> {
         limits.push(PreviewLimit {
             code: Code::LlmContextOverflow.as_str().to_owned(),
             detail: format!(
-                "the request has {tokens} tokens, and {budget} fit beside an answer of {answer_max}"
+                "the request has {tokens} tokens, and {budget} fit, leaving {answer_max} for the \
+                 answer"
             ),
         });
     }

@@ -93,13 +93,13 @@ pub enum ReplayError {
     #[error("{0}")]
     Changed(&'static str),
     /// Its agent cannot be asked here.
-    #[error("its model cannot be asked here: {0}")]
+    #[error("its model cannot be called here: {0}")]
     Model(#[source] crate::llm::Error),
     /// The other agent's prompt does not fit the session.
     #[error("the agent does not fit its session: {0}")]
     Prompt(String),
     /// Its agent's output schema is none.
-    #[error("its output schema is none: {0}")]
+    #[error("its output schema is invalid: {0}")]
     Schema(String),
 }
 
@@ -117,7 +117,7 @@ impl Replayer {
             .as_ref()
             .and_then(|shown| shown.memory.as_ref());
         if memory.is_some_and(|memory| !memory.entries.is_empty() && memory.text.is_none()) {
-            let why = "what it was shown of the memory is not kept";
+            let why = "the memory entries that it was shown are not stored";
             return Err(ReplayError::Changed(why));
         }
         self.rounds(record, None).await

@@ -4,11 +4,10 @@ mod window;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
 
 use futures::FutureExt as _;
-use mainspring_runtime::telemetry::carrying;
 use mainspring_runtime::telemetry::spans::{self, Invocation};
+use mainspring_runtime::telemetry::{about, carrying};
 use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::id::{LeaseToken, SendId, SessionKey};
@@ -30,7 +29,9 @@ pub(crate) use self::window::{read_messages, read_window};
 use crate::admit::{Control, Handed};
 use crate::boot::Life;
 use crate::cache::Cached;
+use crate::metrics::Claim;
 use crate::partial_answer::PartialAnswer;
+use crate::patience::Outage;
 use crate::send::{Left, Reach, Run, Turn, Unsaid};
 use crate::suspects::{Admitted, SUSPECT_FROM};
 use crate::writes::Began;
@@ -114,6 +115,7 @@ async fn take(kernel: &Kernel, handed: Handed) -> Option<Granted> {
                 seated: false,
                 window: Vec::new(),
             };
+            metrics::claim(Claim::Granted);
             return Some(Granted {
                 claimed: Box::new(claimed),
                 life,
@@ -198,20 +200,23 @@ async fn claim(kernel: &Arc<Kernel>, key: SessionKey) -> Option<Granted> {
         orphans: kernel.boot.takes_orphans(&kernel.parts),
     };
     let mut suspect = None;
-    let mut answer = kernel.writes.claim(claim.clone()).await;
+    let span = spans::claim(key);
+    let asked = kernel.writes.claim(claim.clone());
+    let mut answer = asked.instrument(span.clone()).await;
     if matches!(answer, Ok((ClaimOutcome::Suspect, _)))
         && let Some(admitted) = kernel.kept.suspects.admit()
     {
         let crashes_below = admitted.crashes_below;
         suspect = Some(admitted);
-        answer = kernel
-            .writes
-            .claim(ClaimSession {
-                crashes_below,
-                ..claim
-            })
-            .await;
+        let claim = ClaimSession {
+            crashes_below,
+            ..claim
+        };
+        answer = kernel.writes.claim(claim).instrument(span.clone()).await;
     }
+    let outcome = claimed_as(&answer);
+    spans::claimed(&span, outcome.as_str());
+    metrics::claim(outcome);
     match answer {
         Ok((ClaimOutcome::Claimed(claimed), Some(life))) => Some(Granted {
             claimed,
@@ -230,6 +235,17 @@ async fn claim(kernel: &Arc<Kernel>, key: SessionKey) -> Option<Granted> {
             disown(kernel, key, token, Lost::Nothing).await;
             None
         }
+    }
+}
+
+/// What an answer to a claim means.
+fn claimed_as(answer: &Result<(ClaimOutcome, Option<Life>), writes::SharedError>) -> Claim {
+    match answer {
+        Ok((ClaimOutcome::Claimed(claimed), Some(_))) => Claim::Claimed {
+            taken_over: claimed.send.record.crashes > 0,
+        },
+        Ok(_) => Claim::Busy,
+        Err(_) => Claim::Failed,
     }
 }
 
@@ -357,7 +373,7 @@ async fn unanswered(
 /// Gives back what this process holds, or may hold by a claim whose answer it never heard. Tries for
 /// as long as the life lasts: its renewals would keep a session that nobody here works on.
 async fn disown(kernel: &Kernel, key: SessionKey, token: LeaseToken, lost: Lost) {
-    let mut pause = Duration::from_millis(50);
+    let mut outage = Outage::default();
     // A life that ends gives everything back by itself.
     while let Some(life) = kernel.boot.current() {
         let lease = Lease {
@@ -374,8 +390,8 @@ async fn disown(kernel: &Kernel, key: SessionKey, token: LeaseToken, lost: Lost)
         {
             return;
         }
-        kernel.parts.clock.sleep(pause).await;
-        pause = (pause * 2).min(Duration::from_secs(1));
+        let forever = std::future::pending();
+        outage.pause(&kernel.parts, forever).await;
     }
 }
 
@@ -461,7 +477,11 @@ async fn held(
                 then,
             },
         );
-        let left = Box::pin(carrying(origin, run.drive().instrument(span))).await;
+        let left = Box::pin(carrying(
+            origin,
+            about(key.session, id, run.drive().instrument(span)),
+        ))
+        .await;
         agent = run.into_agent();
         kernel.parts.tools.left(key, id);
         let from = from_seq(window.next_seq(), bound);

@@ -93,6 +93,8 @@ pub enum Effect {
     StartRun,
     /// Once the round's calls are over, end the send: the model has nothing to answer.
     PassTurn,
+    /// Read its arguments as a question to a person, which may say how long it waits and what holds then.
+    AskPerson,
     /// Offer it to each agent that has skills, which its calls read.
     ReadSkills,
     /// Offer it to each agent whose context shows less than the transcript, which its calls read.
@@ -238,6 +240,11 @@ pub trait Tool: Send + Sync + Debug {
 
     /// What it promises and needs.
     fn traits(&self) -> Traits;
+
+    /// Of which kind it is, for metrics: one of a few words, as names are whatever agents declare.
+    fn kind(&self) -> &'static str {
+        "built_in"
+    }
 
     /// Makes the call. Arguments were checked against the schema. Called at most once per attempt;
     /// after a worker's death once more if `repeat` allows. Dropping the future ends the call as

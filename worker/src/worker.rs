@@ -9,6 +9,7 @@ use mainspring_shared::entropy::Entropy;
 use mainspring_shared::queue::Queue;
 use mainspring_shared::store::{self, Store, SweepReady};
 use mainspring_shared::time::Clock;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -78,11 +79,7 @@ pub(crate) struct Kernel {
     pub(crate) pauses: pauses::Known,
     pub(crate) money: Arc<Money>,
     pub(crate) running: Running,
-    /// One for each session that is worked on.
-    pub(crate) slots: Arc<Slots>,
     pub(crate) tasks: Tasks,
-    /// Sends from which entries are to be extracted.
-    pub(crate) ended: Ended,
     pub(crate) lifecycle: Lifecycle,
 }
 
@@ -97,11 +94,15 @@ pub(crate) struct Kept {
     pub(crate) suspects: Arc<Suspects>,
     /// Sessions whose folds are written while nothing of them is under way.
     pub(crate) resting: Resting,
+    /// Sends from which entries are to be extracted.
+    pub(crate) ended: Ended,
 }
 
 /// The tasks that sends run in.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Tasks {
+    /// One for each session that is worked on.
+    pub(crate) slots: Arc<Slots>,
     pub(crate) runs: TaskTracker,
     /// Cancelled when the last of them has ended.
     pub(crate) done: CancellationToken,
@@ -111,7 +112,16 @@ pub(crate) struct Tasks {
 /// that are under way up to the drain timeout, gives back what is left, and ends its lease.
 ///
 /// Fails only when the database cannot be reached at the start.
-pub async fn run(mut parts: Parts, lifecycle: Lifecycle) -> store::Result<()> {
+pub async fn run(parts: Parts, lifecycle: Lifecycle) -> store::Result<()> {
+    run_counted(parts, lifecycle, watch::Sender::new(0)).await
+}
+
+/// The same; `load` is told how many sends are in flight, whenever the lease is renewed.
+pub async fn run_counted(
+    mut parts: Parts,
+    lifecycle: Lifecycle,
+    load: watch::Sender<u32>,
+) -> store::Result<()> {
     let limit = (parts.clock.clone(), parts.config.hook_timeout);
     parts.hooks = Arc::new(parts.hooks.within(limit));
     let boot = Arc::new(Boot::new());
@@ -138,13 +148,16 @@ pub async fn run(mut parts: Parts, lifecycle: Lifecycle) -> store::Result<()> {
                 parts.config.crashes_max,
             )),
             resting: Resting::default(),
+            ended,
         },
         pauses: pauses::Known::default(),
         money,
         running: Running::default(),
-        slots,
-        tasks: Tasks::default(),
-        ended,
+        tasks: Tasks {
+            slots,
+            runs: TaskTracker::new(),
+            done: CancellationToken::new(),
+        },
         lifecycle,
         boot,
         parts,
@@ -154,7 +167,7 @@ pub async fn run(mut parts: Parts, lifecycle: Lifecycle) -> store::Result<()> {
     let pauser = tokio::spawn(pauses::run(kernel.clone()));
     let settler = money::run(kernel.parts.clone(), unsettled, kernel.tasks.done.clone());
     let settler = tokio::spawn(settler);
-    let keeper = tokio::spawn(keep_lease(kernel.clone()));
+    let keeper = tokio::spawn(keep_lease(kernel.clone(), load));
     let listener = tokio::spawn(signals::listen(kernel.clone()));
     let poller = tokio::spawn(poll(kernel.clone()));
     let watcher = tokio::spawn(strays::watch(kernel.clone()));
@@ -204,11 +217,12 @@ fn introduce(parts: &Parts) {
     );
 }
 
-async fn keep_lease(kernel: Arc<Kernel>) {
+async fn keep_lease(kernel: Arc<Kernel>, load: watch::Sender<u32>) {
     let signalled = |raised: Vec<_>| signals::obey(&kernel, &raised);
     let in_flight = || {
         let count = kernel.running.count();
         metrics::in_flight(count);
+        load.send_if_modified(|known| std::mem::replace(known, count) != count);
         count
     };
     kernel
@@ -234,7 +248,7 @@ async fn poll(kernel: Arc<Kernel>) {
             () = kernel.lifecycle.stopping() => return,
             () = parts.clock.sleep(parts.config.poll_interval) => {}
         }
-        let free = kernel.slots.free();
+        let free = kernel.tasks.slots.free();
         let held = kernel.pauses.now().holds_pool(&parts.config.pool);
         if parts.queue.is_available() || free == 0 || held {
             continue;
@@ -253,7 +267,7 @@ async fn poll(kernel: Arc<Kernel>) {
                     after = swept.next;
                     let keys = swept.sessions.into_iter().map(|ready| ready.key);
                     let denied = admit::admit_free(&kernel, keys);
-                    if !denied || after.is_none() || kernel.slots.free() == 0 {
+                    if !denied || after.is_none() || kernel.tasks.slots.free() == 0 {
                         break;
                     }
                 }

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use mainspring_runtime::telemetry::spans;
 use mainspring_runtime::{Group, Lifecycle, Weight};
 use mainspring_shared::agent::AgentRef;
 use mainspring_shared::bus::{Ended, StepNotice, Topic};
@@ -15,11 +16,12 @@ use mainspring_shared::store::{
     Error, ParkOutcome, ParkSend, ReadySession, ReleaseSession,
 };
 use mainspring_shared::time::Timestamp;
+use tracing::Instrument as _;
 
-use crate::Parts;
 use crate::boot::{Boot, Life};
 use crate::config::WorkerConfig;
 use crate::slots::Slots;
+use crate::{Parts, metrics};
 
 /// The database's failure, shared by all items of the group that met it.
 pub(crate) type SharedError = Arc<Error>;
@@ -148,8 +150,12 @@ impl Writes {
                     let parts = parts.clone();
                     async move {
                         let about: Vec<_> = items.iter().map(|i| (i.key, i.send_id)).collect();
-                        let answers = each(items, |items| parts.store.append_rounds(items));
+                        let answers = each("append_rounds", items, |items| {
+                            parts.store.append_rounds(items)
+                        });
                         let answers = answers.await;
+                        let is_lost = |outcome: &_| matches!(outcome, AppendOutcome::LeaseLost);
+                        metrics::fenced("round", &answers, is_lost);
                         publish(&parts, &about, &answers, |outcome| match outcome {
                             AppendOutcome::Appended { step, .. } => Some((*step, false)),
                             AppendOutcome::LeaseLost | AppendOutcome::Locked => None,
@@ -169,8 +175,12 @@ impl Writes {
                             .map(|end| (end.item.key, end.item.send_id, end.item.lease.boot))
                             .collect();
                         let items = endings.into_iter().map(|ending| ending.item).collect();
-                        let answers = each(items, |items| parts.store.complete_sends(items));
+                        let answers = each("complete_sends", items, |items| {
+                            parts.store.complete_sends(items)
+                        });
                         let answers = answers.await;
+                        let is_lost = |outcome: &_| matches!(outcome, CompleteOutcome::LeaseLost);
+                        metrics::fenced("end", &answers, is_lost);
                         let ended = about.into_iter().zip(views).zip(&answers);
                         let notices: Vec<_> = ended
                             .filter_map(|((about, view), answer)| {
@@ -188,8 +198,11 @@ impl Writes {
                     let parts = parts.clone();
                     async move {
                         let about: Vec<_> = items.iter().map(|i| (i.key, i.send_id)).collect();
-                        let answers = each(items, |items| parts.store.park_sends(items));
+                        let answers =
+                            each("park_sends", items, |items| parts.store.park_sends(items));
                         let answers = answers.await;
+                        let is_lost = |outcome: &_| matches!(outcome, ParkOutcome::LeaseLost);
+                        metrics::fenced("park", &answers, is_lost);
                         publish(&parts, &about, &answers, |outcome| match outcome {
                             ParkOutcome::Parked { step } | ParkOutcome::Cancelled { step, .. } => {
                                 Some((*step, true))
@@ -206,7 +219,12 @@ impl Writes {
                 let parts = parts.clone();
                 move |items| {
                     let parts = parts.clone();
-                    async move { each(items, |items| parts.store.release_sessions(items)).await }
+                    async move {
+                        each("release_sessions", items, |items| {
+                            parts.store.release_sessions(items)
+                        })
+                        .await
+                    }
                 }
             }),
         }
@@ -276,7 +294,10 @@ async fn claim(
             .map(|_| Ok((ClaimOutcome::Busy, None)))
             .collect();
     };
-    let answers = each(items, |items| parts.store.claim_sessions(life.id, items)).await;
+    let answers = each("claim_sessions", items, |items| {
+        parts.store.claim_sessions(life.id, items)
+    })
+    .await;
     answers
         .into_iter()
         .map(|answer| answer.map(|outcome| (outcome, Some(life.clone()))))
@@ -285,13 +306,14 @@ async fn claim(
 
 /// Runs a store call and gives each item its own answer. When the database refuses the data of a
 /// group, its items run one by one, so that one item's fault is no other's.
-async fn each<T, R, F, Fut>(items: Vec<T>, call: F) -> Vec<Answer<R>>
+async fn each<T, R, F, Fut>(operation: &'static str, items: Vec<T>, call: F) -> Vec<Answer<R>>
 where
     T: Clone,
     F: Fn(Vec<T>) -> Fut,
     Fut: Future<Output = store::Result<Vec<R>>>,
 {
-    let error = match call(items.clone()).await {
+    let span = spans::statements(operation, items.len());
+    let error = match call(items.clone()).instrument(span).await {
         Ok(outcomes) => return outcomes.into_iter().map(Ok).collect(),
         Err(error) => error,
     };

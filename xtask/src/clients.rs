@@ -61,7 +61,8 @@ fn node(work: &Path) -> anyhow::Result<PathBuf> {
     })
 }
 
-fn serve(binary: &Path) -> anyhow::Result<Server> {
+/// A server on this machine with the model `demo`, which accepts everyone.
+pub(crate) fn serve(binary: &Path) -> anyhow::Result<Server> {
     let folder = tempfile::tempdir()?;
     let port = tools::free_port()?;
     let url = format!("http://127.0.0.1:{port}");

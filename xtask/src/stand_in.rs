@@ -17,10 +17,15 @@ pub(crate) struct Options<'a> {
     previous: Option<&'a Path>,
     /// So many sends at once, which scale the workers out and in; they are all that is done.
     burst: Option<&'a str>,
+    /// One chapter, which is all that is done.
+    only: Option<&'a str>,
 }
 
+/// The chapter that is the walk through docs/guides/production.md.
+const WALK: &str = "walk";
+
 impl<'a> Options<'a> {
-    /// Reads `--binary FILE`, `--previous FILE` and `--burst COUNT`.
+    /// Reads `--binary FILE`, `--previous FILE`, `--burst COUNT` and `--only CHAPTER`.
     pub(crate) fn parse(words: &[&'a str]) -> anyhow::Result<Self> {
         let mut options = Self::default();
         for pair in words.chunks(2) {
@@ -28,8 +33,9 @@ impl<'a> Options<'a> {
                 ["--binary", file] => options.binary = Some(file.as_ref()),
                 ["--previous", file] => options.previous = Some(file.as_ref()),
                 ["--burst", count] => options.burst = Some(count),
+                ["--only", chapter] => options.only = Some(chapter),
                 _ => bail!(
-                    "stand-in takes --binary FILE, --previous FILE and --burst COUNT, not {pair:?}"
+                    "stand-in takes --binary FILE, --previous FILE, --burst COUNT and --only CHAPTER, not {pair:?}"
                 ),
             }
         }
@@ -57,18 +63,44 @@ pub(crate) fn check(options: &Options<'_>) -> anyhow::Result<()> {
     if !missing.is_empty() {
         tools::install(&missing);
     }
-    let postgres = postgres::start(&postgres::find().context("Postgres is missing")?)?;
+    let programs = postgres::find().context("Postgres is missing")?;
+    let postgres = postgres::start(&programs)?;
     let redis = redis::start(&redis::find().context("Redis is missing")?)?;
-    let mut cluster = Command::new(python);
-    cluster.arg("tests/chart/cluster.py");
-    cluster.arg("--helm").arg(chart::helm(&node));
-    cluster.arg("--binary").arg(binary);
+    let program = |name: &str| {
+        let mut program = Command::new(&python);
+        program.arg(format!("tests/chart/{name}.py"));
+        program.arg("--helm").arg(chart::helm(&node));
+        program.arg("--binary").arg(&binary);
+        program.arg("--postgres").arg(&postgres.url);
+        program.arg("--redis").arg(&redis.url);
+        program
+    };
+    // Its databases are its own, and its queue begins empty.
+    let walk = || run(program(WALK).env("PATH", with(&programs)?));
+    if options.only == Some(WALK) {
+        return walk();
+    }
+    let mut cluster = program("cluster");
     if let Some(previous) = options.previous {
         cluster.arg("--previous").arg(previous);
     }
     if let Some(burst) = options.burst {
         cluster.arg("--burst").arg(burst);
     }
-    cluster.arg("--postgres").arg(&postgres.url);
-    run(cluster.arg("--redis").arg(&redis.url))
+    if let Some(chapter) = options.only {
+        cluster.arg("--only").arg(chapter);
+    }
+    run(&mut cluster)?;
+    if (options.previous, options.burst, options.only) == (None, None, None) {
+        walk()?;
+    }
+    Ok(())
+}
+
+/// The path of programs, with those of a server in front.
+fn with(programs: &Path) -> anyhow::Result<std::ffi::OsString> {
+    let path = tools::variable("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).collect::<Vec<_>>();
+    let all = [programs.to_owned()].into_iter().chain(folders);
+    Ok(std::env::join_paths(all)?)
 }

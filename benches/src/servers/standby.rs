@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 
-use super::{Postgres, as_server_user, find_program, free_port, hand_over, wait_for};
+use super::archive::server_folder;
+use super::{Postgres, as_server_user, find_program, free_port, wait_for};
 
 /// How long a standby may take to catch up, and to become a primary.
 const LIMIT: Duration = Duration::from_mins(1);
@@ -14,10 +15,7 @@ impl Postgres {
     /// Starts a standby. From then on a synchronous commit of this server is answered once the
     /// standby has it on disk.
     pub fn standby(&self) -> Result<Self> {
-        let dir = tempfile::Builder::new()
-            .prefix("mainspring-pg-")
-            .tempdir()?;
-        hand_over(dir.path())?;
+        let dir = server_folder()?;
         let mut copy = Command::new(find_program("pg_basebackup")?);
         copy.args(["-h", "127.0.0.1", "-U", "postgres", "-p"])
             .arg(self.port.to_string())
@@ -57,7 +55,7 @@ impl Postgres {
     }
 }
 
-fn succeeded(program: &str, output: &Output) -> Result<()> {
+pub(super) fn succeeded(program: &str, output: &Output) -> Result<()> {
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         return Err(anyhow::anyhow!(said)).with_context(|| format!("running {program}"));

@@ -9,7 +9,7 @@ use super::PageArgs;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AgentsCommand {
-    /// Publishes the agents of files: TOML, YAML or JSON, any number in each
+    /// Publishes agents from TOML, YAML or JSON files, any number in each
     Apply(ApplyArgs),
     /// Lists published agents by name
     List {
@@ -32,14 +32,14 @@ pub(crate) enum AgentsCommand {
         #[command(flatten)]
         page: PageArgs,
     },
-    /// Shows what differs between two versions of an agent
+    /// Shows the differences between two versions of an agent
     Diff {
         /// The agent
         name: AgentName,
-        /// Number or alias of the one version; by default the one before the other
+        /// Number or alias of the first version; by default the one before the second
         #[arg(long, value_name = "V")]
         from: Option<String>,
-        /// Number or alias of the other version; by default the newest
+        /// Number or alias of the second version; by default the newest
         #[arg(long, value_name = "V")]
         to: Option<String>,
     },
@@ -56,7 +56,7 @@ pub(crate) enum AgentsCommand {
         #[arg(long, conflicts_with = "number")]
         remove: bool,
     },
-    /// Archives an agent: what has it keeps it, and nothing new gets it; `apply` restores it
+    /// Archives an agent: existing sessions keep it; new ones cannot use it; `apply` restores it
     Archive {
         /// The agent
         name: AgentName,
@@ -65,8 +65,8 @@ pub(crate) enum AgentsCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct ApplyArgs {
-    /// Files with agents: each an object with a `name` and the members of the API's `agent`, or several
-    /// in a list `agents`; - reads JSON or YAML from stdin
+    /// Files with agents: an object with a `name` and the members of the API's `agent`, or several in a list `agents`;
+    /// - reads JSON or YAML from stdin
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
     /// Shows what would change, and publishes nothing

@@ -14,11 +14,11 @@ pub(crate) enum MemoriesCommand {
         #[command(flatten)]
         page: PageArgs,
     },
-    /// Lists the entries of a namespace that fit a question best, the best first
+    /// Lists the entries of a namespace that best match a query, best first
     Search {
         /// What to look for
         query: String,
-        /// Where to look: this namespace and those below it
+        /// Namespace to search, including those below it
         #[arg(long, value_name = "PATH")]
         namespace: String,
         /// Maximum number of entries
@@ -30,14 +30,14 @@ pub(crate) enum MemoriesCommand {
         /// The entry
         id: String,
     },
-    /// Enters an entry
+    /// Adds an entry
     Add {
         /// What to remember
         text: String,
-        /// Where it belongs, like user/42
+        /// Namespace of the entry, like user/42
         #[arg(long, value_name = "PATH")]
         namespace: String,
-        /// Time at which it is forgotten, like 2027-01-31T08:00:00Z
+        /// Expiry time, like 2027-01-31T08:00:00Z
         #[arg(long, value_name = "TIME")]
         expires_at: Option<String>,
     },
@@ -67,9 +67,9 @@ pub(crate) enum MemoriesCommand {
         #[command(flatten)]
         page: PageArgs,
     },
-    /// Erases all entries of a namespace and below it
+    /// Erases all entries of a namespace and those below it
     Erase {
-        /// What to erase
+        /// Namespace to erase
         #[arg(long, value_name = "PATH")]
         namespace: String,
     },

@@ -1,4 +1,4 @@
-//! What is put on hold, on the command line.
+//! Pauses, on the command line.
 
 use clap::{Args, ValueEnum};
 
@@ -9,9 +9,9 @@ pub(crate) enum PausedKind {
     Tenant,
     /// The sends of agents with this name
     Agent,
-    /// A provider of models, for all tenants
+    /// A model provider, for all tenants
     Provider,
-    /// The calls of tools with this name that workers make
+    /// Calls by workers of tools with this name
     Tool,
     /// The workers of a pool
     Pool,
@@ -19,7 +19,7 @@ pub(crate) enum PausedKind {
 
 #[derive(Debug, Args)]
 pub(crate) struct PausedArgs {
-    /// What it is
+    /// What kind of thing it is
     #[arg(value_name = "KIND")]
     pub(crate) kind: PausedKind,
     /// Its name; the id of a tenant
@@ -31,7 +31,7 @@ pub(crate) struct PausedArgs {
 pub(crate) struct PauseArgs {
     #[command(flatten)]
     pub(crate) paused: PausedArgs,
-    /// Why, for people
+    /// Reason, shown to people
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
 }

@@ -7,7 +7,7 @@ use mainspring_shared::id::{SendId, SessionId};
 
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArgs {
-    /// The journal's files, the oldest first
+    /// The journal's files, oldest first
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
     /// Only this session
@@ -16,7 +16,7 @@ pub(crate) struct ReplayArgs {
     /// Only this send
     #[arg(long, value_name = "ID")]
     pub(crate) send: Option<SendId>,
-    /// Prints the lines as they are, as JSON, in each session's order and each once
+    /// Prints the raw JSON lines without duplicates, in each session's order
     #[arg(long)]
     pub(crate) json: bool,
 }

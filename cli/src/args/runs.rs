@@ -17,7 +17,7 @@ pub(crate) struct RunArgs {
     /// Session that the run belongs to
     #[arg(long, value_name = "ID")]
     pub(crate) session: Option<String>,
-    /// Token limit of all its sends together
+    /// Token limit for all its sends together
     #[arg(long, value_name = "N")]
     pub(crate) max_tokens: Option<u64>,
     /// Prints the run's id and returns at once
@@ -45,7 +45,7 @@ pub(crate) enum RunsCommand {
     Show {
         /// The run
         id: String,
-        /// Waits for it to end first, at most this long
+        /// Waits for it to finish first, at most this long
         #[arg(long, value_name = "DURATION")]
         wait: Option<Span>,
     },
@@ -70,7 +70,7 @@ pub(crate) enum RunsCommand {
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
     },
-    /// Runs what failed, was cancelled or never started again
+    /// Runs nodes again that failed, were cancelled or never started
     Retry {
         /// The run
         id: String,
@@ -81,7 +81,7 @@ pub(crate) enum RunsCommand {
         #[arg(long, value_name = "N")]
         max_tokens: Option<u64>,
     },
-    /// Sends a message to a running leaf; it reads it at its next round
+    /// Sends a message to a running leaf, which reads it before its next round
     Steer {
         /// The run
         id: String,

@@ -22,7 +22,7 @@ pub(crate) enum SendsCommand {
     Show {
         /// The send
         id: String,
-        /// Waits for it to end first, at most this long
+        /// Waits for it to finish first, at most this long
         #[arg(long, value_name = "DURATION")]
         wait: Option<Span>,
     },
@@ -43,7 +43,7 @@ pub(crate) enum SendsCommand {
         #[command(flatten)]
         verdict: Verdict,
     },
-    /// Follows a send's events to its end
+    /// Follows a send's events until it ends
     Tail {
         /// The send
         id: String,

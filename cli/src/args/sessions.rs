@@ -38,19 +38,19 @@ pub(crate) enum SessionsCommand {
         /// The session
         id: String,
     },
-    /// Shows what a session and its sub-agents cost
+    /// Shows the usage and cost of a session and its sub-agents
     Usage {
         /// The session
         id: String,
     },
-    /// Shows what a session's next model call would be asked, with tokens and cost by part
+    /// Shows the request of a session's next model call, with tokens and cost by part
     Context {
         /// The session
         id: String,
-        /// Input of a send that nobody has sent; by default the session's next one
+        /// Input of a hypothetical send; by default the session's next send
         #[arg(long, value_name = "TEXT")]
         input: Option<String>,
-        /// Adds the request as its provider would get it, as JSON
+        /// Adds the request as JSON, as the provider would receive it
         #[arg(long)]
         request: bool,
     },
@@ -76,7 +76,7 @@ pub(crate) enum SessionsCommand {
     Fork {
         /// The session
         id: String,
-        /// Last message to copy; by default as far as calls have results
+        /// Last message to copy; by default the last one up to which all calls have results
         #[arg(long, value_name = "SEQ")]
         seq: Option<i64>,
     },
@@ -130,7 +130,7 @@ pub(crate) enum SessionsCommand {
         /// The session
         id: String,
     },
-    /// Resumes a send that waits for it after a worker crash
+    /// Resumes a send that waits for `resume` after a worker crash
     Resume {
         /// The session
         id: String,

@@ -13,7 +13,7 @@ pub(crate) enum SkillsCommand {
         /// The folder or archive
         path: PathBuf,
     },
-    /// Lists skills by name; warns of mounted ones that were left out
+    /// Lists skills by name; warns about mounted ones that were left out
     List {
         #[command(flatten)]
         page: PageArgs,
@@ -39,7 +39,7 @@ pub(crate) enum SkillsCommand {
         #[arg(long)]
         versions: bool,
     },
-    /// Checks folders without a server: prints every problem, exits with 1 if there is one
+    /// Checks folders without a server: prints every problem, exits with 1 if there are any
     Check {
         /// Folders of skills, or folders that contain such folders
         #[arg(required = true)]

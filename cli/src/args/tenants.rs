@@ -25,7 +25,7 @@ pub(crate) enum TenantsCommand {
         #[command(flatten)]
         terms: TermsArgs,
     },
-    /// Renames a tenant or replaces its limits, its weight or its retention
+    /// Renames a tenant or replaces its limits, its weight, its retention or its pools
     Update {
         /// The tenant
         id: String,
@@ -35,7 +35,7 @@ pub(crate) enum TenantsCommand {
         #[command(flatten)]
         terms: TermsArgs,
     },
-    /// Shows what a tenant used, by day
+    /// Shows a tenant's usage by day
     Usage {
         /// The tenant
         id: String,
@@ -68,54 +68,76 @@ pub(crate) enum TenantsCommand {
 pub(crate) struct TermsArgs {
     #[command(flatten)]
     pub(crate) limits: LimitsArgs,
-    /// How many of its sessions have their turn for each of a tenant with weight 1
+    /// Scheduling weight relative to other tenants (1 to 1000)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) weight: Option<u32>,
     #[command(flatten)]
     pub(crate) retention: RetentionArgs,
+    #[command(flatten)]
+    pub(crate) pools: PoolsArgs,
+}
+
+/// Together they replace all of the tenant's pools.
+#[derive(Debug, Args)]
+pub(crate) struct PoolsArgs {
+    /// A pool that it may name besides its own; may be repeated [default: any]
+    #[arg(long = "pool", value_name = "POOL")]
+    pub(crate) allowed: Vec<String>,
+    /// A pool of its own, which no other tenant may name; may be repeated
+    #[arg(long = "own-pool", value_name = "POOL")]
+    pub(crate) own: Vec<String>,
+    /// Lets it name any pool, with none of its own
+    #[arg(long, conflicts_with_all = ["allowed", "own"])]
+    pub(crate) any_pool: bool,
 }
 
 /// Those that are not named are as the installation has them.
 #[derive(Debug, Args)]
 pub(crate) struct RetentionArgs {
-    /// How long sends are kept after their end, like 30d
+    /// How long to keep finished sends, like 30d
     #[arg(long, value_name = "DURATION")]
     pub(crate) keep_sends: Option<String>,
-    /// How long runs are kept after their end
+    /// How long to keep finished runs
     #[arg(long, value_name = "DURATION")]
     pub(crate) keep_runs: Option<String>,
-    /// How long sessions are kept in which nothing happens
+    /// How long to keep idle sessions
     #[arg(long, value_name = "DURATION")]
     pub(crate) keep_sessions: Option<String>,
-    /// Nothing is removed, neither by age nor by a request
+    /// Legal hold: block all deletion, by retention or on request
     #[arg(long, value_name = "BOOL")]
     pub(crate) hold: Option<bool>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct LimitsArgs {
-    /// Requests per second that each scheduler accepts from the tenant; 0 for no limit
+    /// Maximum requests per second of the tenant, over all schedulers; 0 for no limit
     #[arg(long, value_name = "N")]
     pub(crate) requests_per_second: Option<u32>,
-    /// Sends at a time that requests of the tenant made and that have not ended; 0 for no limit
+    /// Maximum unfinished sends created by the tenant's requests; 0 for no limit
     #[arg(long, value_name = "N")]
     pub(crate) sends_open: Option<u32>,
-    /// Sends in flight at once, over all workers; more wait; 0 for no limit
+    /// Maximum sends in flight on all workers together; others wait; 0 for no limit
     #[arg(long, value_name = "N")]
     pub(crate) sends_running: Option<u32>,
-    /// Leaves of runs in flight at once; more wait; 0 for no limit
+    /// Maximum leaves of runs in flight; others wait; 0 for no limit
     #[arg(long, value_name = "N")]
     pub(crate) leaves_running: Option<u32>,
-    /// Tokens that its model calls may take in a minute; 0 for no limit
+    /// Tokens per minute of its model calls; 0 for no limit
     #[arg(long, value_name = "N")]
     pub(crate) tokens_per_minute: Option<u64>,
-    /// US dollars that its sends of a day may cost; 0 for no limit
+    /// Tokens that its model calls may use per day; 0 for no limit
+    #[arg(long, value_name = "N")]
+    pub(crate) tokens_per_day: Option<u64>,
+    /// Tokens that its model calls may use per calendar month; 0 for no limit
+    #[arg(long, value_name = "N")]
+    pub(crate) tokens_per_month: Option<u64>,
+    /// US dollars that its model calls may cost per day; 0 for no limit
     #[arg(long, value_name = "USD", value_parser = dollars)]
     pub(crate) usd_per_day: Option<f64>,
-    /// US dollars that its sends of a calendar month may cost; 0 for no limit
+    /// US dollars that its model calls may cost per calendar month; 0 for no limit
     #[arg(long, value_name = "USD", value_parser = dollars)]
     pub(crate) usd_per_month: Option<f64>,
-    /// Bytes of its blobs; 0 for no limit
+    /// Maximum bytes of its blobs; 0 for no limit
     #[arg(long, value_name = "N")]
     pub(crate) bytes: Option<u64>,
 }
@@ -132,10 +154,10 @@ pub(crate) struct BindingArgs {
     /// Binds the key to sessions of this published agent; may be repeated
     #[arg(long = "agent", value_name = "NAME")]
     pub(crate) agents: Vec<String>,
-    /// Binds the key to sessions with this metadata, which those that it creates get; may be repeated
+    /// Binds the key to sessions with this metadata, and sets it on sessions that it creates; may be repeated
     #[arg(long, value_name = "NAME=TEXT", value_parser = pair)]
     pub(crate) metadata: Vec<(String, String)>,
-    /// Binds the key to this namespace of the memory, with all below it
+    /// Binds the key to this memory namespace and all below it
     #[arg(long, value_name = "PATH")]
     pub(crate) namespace: Option<String>,
 }
@@ -157,7 +179,13 @@ pub(crate) enum KeysCommand {
         scopes: Vec<String>,
         #[command(flatten)]
         binding: BindingArgs,
-        /// Time from which it is refused, like 2027-01-31T08:00:00Z
+        /// Maximum requests per second with the key, over all schedulers
+        #[arg(long, value_name = "N")]
+        requests_per_second: Option<u32>,
+        /// Maximum open sends created with the key
+        #[arg(long, value_name = "N")]
+        sends_open: Option<u32>,
+        /// Expiry time, like 2027-01-31T08:00:00Z
         #[arg(long, value_name = "TIME")]
         expires_at: Option<String>,
     },
@@ -165,7 +193,7 @@ pub(crate) enum KeysCommand {
     Rotate {
         /// The key, like key_…
         id: String,
-        /// How long the key before is still accepted [default: 24h]
+        /// How long the previous key remains valid [default: 24h]
         #[arg(long, value_name = "DURATION")]
         overlap: Option<String>,
     },

@@ -76,7 +76,7 @@ pub(crate) struct NewTimerArgs {
     /// Maximum number of occurrences
     #[arg(long, value_name = "N")]
     pub(crate) max_occurrences: Option<u32>,
-    /// Time after which nothing is due
+    /// Time after which there are no more occurrences
     #[arg(long, value_name = "TIME")]
     pub(crate) until: Option<String>,
     /// Random delay of each occurrence, less than this

@@ -18,7 +18,7 @@ pub(crate) enum WebhooksCommand {
     },
     /// Creates a webhook and prints its secret: it cannot be shown again
     Create {
-        /// Where events are posted
+        /// URL that events are posted to
         url: String,
         /// Event type like send.completed, prefix like send.*, or *; may be repeated
         #[arg(long = "event", value_name = "FILTER", required = true)]
@@ -27,20 +27,20 @@ pub(crate) enum WebhooksCommand {
         #[arg(long, value_name = "VARIABLE")]
         secret_env: Option<String>,
     },
-    /// Changes where a webhook's events go and which, or disables or enables it
+    /// Changes a webhook's URL or filters, or disables or enables it
     Update {
         /// The webhook
         id: String,
-        /// Where events are posted
+        /// URL that events are posted to
         #[arg(long)]
         url: Option<String>,
-        /// In place of its filters; may be repeated
+        /// Replaces its filters; may be repeated
         #[arg(long = "event", value_name = "FILTER")]
         events: Vec<String>,
-        /// It gets nothing
+        /// Disable the webhook
         #[arg(long, conflicts_with = "enable")]
         disable: bool,
-        /// It gets something again
+        /// Re-enable the webhook
         #[arg(long)]
         enable: bool,
     },
@@ -48,7 +48,7 @@ pub(crate) enum WebhooksCommand {
     Rotate {
         /// The webhook
         id: String,
-        /// How long the secret before signs, too [default: 24h]
+        /// How long the previous secret remains valid for signing [default: 24h]
         #[arg(long, value_name = "DURATION")]
         overlap: Option<String>,
     },

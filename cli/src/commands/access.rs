@@ -35,7 +35,7 @@ fn root_key(config: &Config) -> Result<Option<RootKey>, Failure> {
     if text.chars().count() < ROOT_KEY_CHARS_MIN {
         return Err(usage_text(
             format!("the root key has less than {ROOT_KEY_CHARS_MIN} characters"),
-            "`openssl rand -hex 32` makes one that nobody guesses",
+            "`openssl rand -hex 32` generates one",
         ));
     }
     Ok(Some(RootKey::new(text)))
@@ -96,8 +96,8 @@ fn open(config: &Config, address: SocketAddr) -> Result<Access, Failure> {
         return Ok(Access::Open);
     }
     Err(usage_text(
-        format!("everyone who reaches {address} could use everything: there are no API keys"),
-        "set MAINSPRING_ROOT_KEY (or MAINSPRING_ROOT_KEY_FILE), listen on 127.0.0.1, or say --insecure where \
-         only an authenticating proxy reaches it",
+        format!("anyone who can reach {address} would have full access: there are no API keys"),
+        "set MAINSPRING_ROOT_KEY (or MAINSPRING_ROOT_KEY_FILE), listen on 127.0.0.1, or pass \
+         --insecure if only an authenticating proxy can reach it",
     ))
 }

@@ -1,34 +1,60 @@
-//! `mainspring bench`
+//! `mainspring bench`: becomes `mainspring-bench`, which measures this program from outside and is no part of it.
 
-use mainspring_benches::{Options, WORKLOADS};
+use std::io::ErrorKind;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use crate::args::BenchArgs;
-use crate::failure::{Exit, Failure, usage_text};
-use crate::output;
+use crate::args::{BenchArgs, Format};
+use crate::failure::{Exit, Failure};
 
-pub(crate) async fn run(args: &BenchArgs) -> Result<(), Failure> {
-    let Some(workload) = &args.workload else {
-        return WORKLOADS
-            .iter()
-            .try_for_each(|(name, what)| output::line(&format!("{name:<14} {what}")));
-    };
-    if !WORKLOADS.iter().any(|(name, _)| name == workload) {
-        let message = format!("there is no workload {workload}");
-        return Err(usage_text(message, "`mainspring bench` lists them"));
+/// The program that measures.
+const PROGRAM: &str = "mainspring-bench";
+
+/// Becomes the program that measures, with these arguments: whatever it prints, and how it ends, is what this
+/// command does.
+pub(crate) fn run(args: &BenchArgs, format: Format) -> Result<(), Failure> {
+    let own = std::env::current_exe()
+        .map_err(|error| Failure::new(Exit::Failure, format!("where am I? {error}")))?;
+    let error = command(args, format, &own).exec();
+    Err(match error.kind() {
+        ErrorKind::NotFound => missing(&own),
+        _ => Failure::new(
+            Exit::Failure,
+            format!("{PROGRAM} could not be started: {error}"),
+        ),
+    })
+}
+
+fn command(args: &BenchArgs, format: Format, own: &Path) -> Command {
+    let mut command = Command::new(program(own));
+    command.args(&args.workload);
+    command.arg("--runs").arg(args.runs.to_string());
+    command
+        .arg("--binary")
+        .arg(args.binary.as_deref().unwrap_or(own));
+    if args.short {
+        command.arg("--short");
     }
-    let binary = match &args.binary {
-        Some(binary) => binary.clone(),
-        None => std::env::current_exe()
-            .map_err(|error| Failure::new(Exit::Failure, format!("where am I? {error}")))?,
-    };
-    let options = Options {
-        binary,
-        runs: args.runs,
-        short: args.short,
-    };
-    // A measurement that cannot be printed any more is not worth going on for; the next one fails.
-    let mut emit = |figures: serde_json::Value| drop(output::line(&figures.to_string()));
-    mainspring_benches::run(workload, &options, &mut emit)
-        .await
-        .map_err(|error| Failure::new(Exit::Failure, format!("{error:#}")))
+    if format != Format::Table {
+        command.args(["--output", "json"]);
+    }
+    command
+}
+
+/// The one that was built with this program, or else the one on the PATH.
+fn program(own: &Path) -> PathBuf {
+    let beside = own.with_file_name(PROGRAM);
+    if beside.is_file() {
+        beside
+    } else {
+        PROGRAM.into()
+    }
+}
+
+fn missing(own: &Path) -> Failure {
+    let folder = own.parent().unwrap_or(own).display();
+    let message = format!("there is no {PROGRAM} in {folder} or on the PATH");
+    Failure::new(Exit::Failure, message)
+        .next("`cargo build --release -p mainspring-benches` makes it, in target/release")
 }

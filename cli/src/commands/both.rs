@@ -11,11 +11,10 @@ use crate::wiring;
 pub(crate) async fn run(config: &Config) -> Result<(), Failure> {
     let mut base = Base::prepare()?;
     // Other schedulers, which are met through Redis, would not have a key that is made here.
-    let alone = match config.redis_url {
-        Some(_) => None,
-        None => Some(wiring::with_own_key(config, base.entropy.as_ref())?),
+    let config = &match config.redis_url {
+        Some(_) => wiring::with_printed_key(config)?,
+        None => wiring::with_own_key(config, base.entropy.as_ref())?,
     };
-    let config = alone.as_ref().unwrap_or(config);
     let store = base
         .patiently(|| wiring::store(config, config.migrate))
         .await?;

@@ -30,18 +30,18 @@ const LOOK: Duration = Duration::from_millis(500);
 const SILENT: u32 = 4;
 
 const HELP: &str = "\
-A line is sent to the agent; where it asks something, the next line answers.
+Each line is sent to the agent; if it asks a question, the next line answers.
   /help     shows this
   /session  shows the session's id
   /quit     ends the chat, as Ctrl-D does; the session stays
-Arrow keys move in the line and bring back earlier ones. Ctrl-C ends an answer under way. A message that begins with / is written with two.";
+Arrow keys edit the line and recall earlier ones. Ctrl-C stops the current answer. Start a message that begins with / with a second /.";
 
 pub(crate) async fn run(args: &ChatArgs, client: Client) -> Result<(), Failure> {
     let input = Input::new();
     let attended = input.is_attended();
     if attended {
         output::note(
-            "Type a message and press Enter. Ctrl-C ends an answer, Ctrl-D the chat; /help.",
+            "Type a message and press Enter. Ctrl-C stops an answer, Ctrl-D ends the chat; /help.",
         );
     }
     let mut chat = Chat {
@@ -104,11 +104,11 @@ impl Chat {
                 }
                 "/session" => {
                     let id = self.session.as_ref().map(|(id, _)| id.as_str());
-                    output::note(id.unwrap_or("none yet: the first message makes one"));
+                    output::note(id.unwrap_or("none yet: the first message creates one"));
                     continue;
                 }
                 word if word.starts_with('/') && !word.starts_with("//") => {
-                    output::note(&format!("there is no {word}; /help shows what there is"));
+                    output::note(&format!("unknown command {word}; /help lists the commands"));
                     continue;
                 }
                 _ => line.strip_prefix('/').unwrap_or(line),
@@ -333,7 +333,7 @@ fn left(attended: bool, send: &str) -> Result<(), Failure> {
         output::note(&next);
         return Ok(());
     }
-    Err(Failure::new(Exit::Failure, "the agent asks, and the input is at its end").next(next))
+    Err(Failure::new(Exit::Failure, "the agent asks, and the input has ended").next(next))
 }
 
 /// Whether an event of the session is about this send.

@@ -96,7 +96,7 @@ async fn agent(text: &str, tenant: TenantId, store: &dyn Store) -> Result<Other,
         )
     })?;
     let version = found.into_iter().next().flatten().ok_or_else(|| {
-        let message = format!("there is no file and no published agent {text}");
+        let message = format!("no file or published agent {text}");
         Failure::new(Exit::NotFound, message).next("`mainspring agents list` shows the agents")
     })?;
     Ok(Other::Version(Box::new(version)))

@@ -11,7 +11,7 @@ use mainspring_shared::agent::{DEFAULT_POOL, Priority};
 use mainspring_shared::error::Coded;
 use mainspring_shared::model::FactsOverride;
 use mainspring_shared::queue::Lane;
-use mainspring_shared::store::{Role, SchemaObject, Store};
+use mainspring_shared::store::{BootRecord, Role, SchemaObject, Store};
 use mainspring_shared::time::{Clock, Timestamp};
 use mainspring_shared::tool::McpTools;
 use mainspring_worker::llm::Providers;
@@ -146,14 +146,14 @@ fn configuration(config: &Config) -> Vec<Finding> {
     };
     let problems = config.validate(purpose);
     if problems.is_empty() {
-        return vec![Finding::good("configuration", "every value makes sense")];
+        return vec![Finding::good("configuration", "all values are valid")];
     }
     let findings = problems.into_iter().map(|problem| {
         let detail = format!("{} {}", problem.origin, problem.detail);
         Finding::bad(
             "configuration",
             detail,
-            "`--print-config` shows what is in force",
+            "`--print-config` shows the effective settings",
         )
     });
     findings.collect()
@@ -225,7 +225,7 @@ async fn schema(store: &dyn Store, version: i64) -> Finding {
             Some(first) => {
                 let SchemaObject { kind, name, .. } = &first.needed;
                 let detail = format!(
-                    "version {version}, but of {} things the first, the {kind} {name}, is not as it should be",
+                    "version {version}, but {} objects differ, first the {kind} {name}",
                     faults.len()
                 );
                 Finding::bad(
@@ -269,20 +269,39 @@ async fn workers(store: &dyn Store, now: Timestamp) -> Finding {
         Err(error) => return Finding::bad("workers", causes(&error), next_of(error.code())),
     };
     let mut pools: BTreeMap<String, usize> = BTreeMap::new();
-    for boot in boots {
-        let alive = boot.dead_at.is_none() && boot.lease_until > now;
-        if alive && boot.role == Role::Worker {
+    let mut protocols: BTreeMap<u32, usize> = BTreeMap::new();
+    let alive = |boot: &BootRecord| boot.dead_at.is_none() && boot.lease_until > now;
+    for boot in boots.into_iter().filter(alive) {
+        *protocols.entry(boot.protocol).or_default() += 1;
+        if boot.role == Role::Worker {
             *pools.entry(boot.pool).or_default() += 1;
         }
     }
     if pools.is_empty() {
-        let next = "`mainspring worker` starts one; what is sent until then waits";
+        let next = "`mainspring worker` starts one; sends wait until then";
         return Finding::bad("workers", "none is alive", next).only_a_warning();
+    }
+    if let Some(mixed) = mixed(&protocols) {
+        return mixed;
     }
     let pools = pools
         .iter()
         .map(|(pool, count)| format!("{count} in pool {pool}"));
     Finding::good("workers", pools.collect::<Vec<_>>().join(", "))
+}
+
+/// Two releases side by side, as in the middle of an upgrade.
+fn mixed(protocols: &BTreeMap<u32, usize>) -> Option<Finding> {
+    if protocols.len() < 2 {
+        return None;
+    }
+    let counts = protocols
+        .iter()
+        .map(|(protocol, count)| format!("{count} speak protocol {protocol}"));
+    let detail = format!("of the processes {}", counts.collect::<Vec<_>>().join(", "));
+    let next =
+        "an upgrade is under way, or was not finished: `mainspring workers` names the old ones";
+    Some(Finding::bad("workers", detail, next).only_a_warning())
 }
 
 /// Starts each MCP server as a worker here would, and lists its tools.
@@ -425,7 +444,7 @@ async fn provider_finding(
         let how = if probe {
             "needs no network"
         } else {
-            "not asked; --probe does"
+            "not called; --probe calls it"
         };
         return Finding::good("provider", format!("{shown}: model {model}, {how}"));
     }
@@ -462,7 +481,7 @@ async fn probed(wired: &Providers, name: &str, shown: &str) -> Finding {
     };
     let mut detail = format!("{shown} answers; it {}", of(true));
     if of(false).is_empty() {
-        detail.push_str(", and nothing was found that it does not");
+        detail.push_str(", and no unsupported feature was found");
     } else {
         detail = format!("{detail}; not: {}", of(false));
     }
@@ -505,6 +524,17 @@ fn pasteable((model, facts): &(String, FactsOverride)) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn processes_of_two_releases_are_told() {
+        assert!(mixed(&BTreeMap::from([(1, 3)])).is_none());
+        let found = mixed(&BTreeMap::from([(0, 1), (1, 3)])).expect("there are two");
+        let told = "of the processes 1 speak protocol 0, 3 speak protocol 1";
+        assert_eq!(
+            (found.detail.as_str(), found.status),
+            (told, Status::Warning)
+        );
+    }
 
     #[test]
     fn clocks_are_compared_but_for_the_time_that_the_question_took() {

@@ -35,6 +35,8 @@ pub(crate) async fn run(
             name,
             scopes,
             binding,
+            requests_per_second,
+            sends_open,
             expires_at,
         } => {
             let mut body = Map::from_iter([
@@ -43,6 +45,17 @@ pub(crate) async fn run(
             ]);
             if let Some(binding) = bound(binding) {
                 body.insert("binding".to_owned(), binding);
+            }
+            let limits = [
+                ("requests_per_second", requests_per_second),
+                ("sends_open", sends_open),
+            ];
+            let limits = limits.into_iter();
+            let limits =
+                limits.filter_map(|(name, limit)| Some((name.to_owned(), json!(*limit.as_ref()?))));
+            let limits: Map<String, Value> = limits.collect();
+            if !limits.is_empty() {
+                body.insert("limits".to_owned(), Value::Object(limits));
             }
             if let Some(time) = expires_at {
                 body.insert("expires_at".to_owned(), json!(time));

@@ -55,6 +55,7 @@ pub(crate) async fn workers(format: Format, client: Client) -> Result<(), Failur
         ("CONCURRENCY", "concurrency"),
         ("STARTED", "started_at"),
         ("ALIVE UNTIL", "lease_until"),
+        ("PROTOCOL", "protocol"),
         ("ID", "id"),
     ];
     output::list(format, &columns, &all(&client, "/v1/workers").await?)

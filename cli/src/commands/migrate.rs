@@ -55,9 +55,12 @@ async fn verify(config: &Config) -> Result<(), Failure> {
     let count = faults.len();
     Err(Failure::new(
         Exit::Failure,
-        format!("{database}: {count} things are not as the schema needs them"),
+        format!("{database}: {count} objects differ from the schema"),
     )
-    .next("run what was printed as the tables' owner, and `mainspring migrate --verify` again"))
+    .next(
+        "run the printed statements as the tables' owner, then `mainspring migrate --verify` \
+           again",
+    ))
 }
 
 /// What is wrong with one thing, and the statement that mends it where that is known.

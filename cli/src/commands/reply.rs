@@ -87,7 +87,7 @@ pub(crate) async fn run(
         Some("accepted") => output::object(format, outcome),
         status => {
             let status = status.unwrap_or("unknown").replace('_', " ");
-            let message = format!("{} took no answer: {status}", show(call_id));
+            let message = format!("{} did not accept the answer: {status}", show(call_id));
             Err(Failure::new(Exit::Conflict, message).next("the first answer counts"))
         }
     }
@@ -128,18 +128,25 @@ fn listed(format: Format, mut waiting: Vec<Value>) -> Vec<Value> {
 }
 
 fn choose<'a>(id: &str, waiting: &'a [Value], call: Option<&str>) -> Result<&'a Value, Failure> {
-    let list = format!("`mainspring sends answer {id}` lists what waits");
+    let list = format!("`mainspring sends answer {id}` lists the pending calls");
     match (call, waiting) {
         (Some(call), _) => {
             let found = waiting.iter().find(|one| one["call_id"] == call);
             found.ok_or_else(|| {
-                Failure::new(Exit::NotFound, format!("{call} waits for no answer")).next(list)
+                Failure::new(
+                    Exit::NotFound,
+                    format!(
+                        "{call} is not waiting for an \
+                                                      answer"
+                    ),
+                )
+                .next(list)
             })
         }
         (None, [only]) => Ok(only),
         (None, []) => Err(Failure::new(
             Exit::Conflict,
-            format!("{id} waits for no answer"),
+            format!("{id} is not waiting for an answer"),
         )),
         (None, several) => {
             let message = format!("{} calls wait for an answer", several.len());
@@ -160,13 +167,13 @@ fn result(call: &Value, said: Answer) -> Result<Value, Failure> {
             Ok(json!({ "call_id": call_id, "output": output }))
         }
         Answer::Permission { .. } => Err(usage_text(
-            format!("{} wants an answer, not a permission", show(call_id)),
-            "give it as a text, or with --json",
+            format!("{} needs an answer, not an approval", show(call_id)),
+            "pass it as text, or with --json",
         )),
         Answer::Error(error) => Ok(json!({ "call_id": call_id, "error": error })),
         Answer::Value(_) if wants_permission => Err(usage_text(
-            format!("{} waits for permission", show(call_id)),
-            "give it with --approve, or refuse it with --deny [NOTE]",
+            format!("{} waits for approval", show(call_id)),
+            "approve it with --approve, or deny it with --deny [NOTE]",
         )),
         Answer::Value(value) => Ok(json!({ "call_id": call_id, "output": value })),
         Answer::Nothing => Ok(Value::Null),

@@ -76,7 +76,7 @@ pub(crate) async fn embedded(
         stopped = &mut serving => {
             stopped?;
             Err(Failure::new(Exit::Failure, "stopped before the run ended")
-                .next("`mainspring dev` in the same place goes on with it"))
+                .next("`mainspring dev` in the same folder continues it"))
         }
     }
 }
@@ -118,7 +118,7 @@ fn read(path: &std::path::Path) -> Result<Value, Failure> {
     serde_json::from_str(&text).map_err(|error| {
         usage_text(
             format!("{shown} is not JSON: {error}"),
-            "docs/WORKFLOWS.md describes what it holds",
+            "docs/WORKFLOWS.md describes its format",
         )
     })
 }

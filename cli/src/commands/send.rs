@@ -54,7 +54,7 @@ pub(crate) async fn run(args: &SendArgs, format: Format, client: Client) -> Resu
 fn not_accepted_in_time(limit: Duration, key: &str) -> Failure {
     let message = format!("the server did not accept the send within {}", Span(limit));
     Failure::new(Exit::Unavailable, message).next(format!(
-        "whether it did is not known: with --idempotency-key {key} the same command is harmless"
+        "the outcome is unknown: repeating the command with --idempotency-key {key} is safe"
     ))
 }
 
@@ -101,7 +101,7 @@ async fn answer_within(
                 ))
             }
             None => Failure::new(Exit::Unavailable, message)
-                .next(format!("the send goes on: {follows}")),
+                .next(format!("the send continues: {follows}")),
         })
     })
 }
@@ -159,8 +159,7 @@ impl Choices {
             return Ok(options);
         }
         if !self.variables.is_empty() {
-            let next =
-                "leave out --variable beside --session, or name their agent with --agent NAME";
+            let next = "with --session, leave out --variable or name the agent with --agent NAME";
             return Err(usage_text(
                 "a session keeps the variables that it has",
                 next,
@@ -172,8 +171,8 @@ impl Choices {
     /// Labels the agent of a new session.
     pub(super) fn label(&mut self, name: &str) -> Result<(), Failure> {
         if self.agent.is_string() {
-            let next = "leave out --name beside --agent NAME";
-            return Err(usage_text("a published agent has its name", next));
+            let next = "leave out --name with --agent NAME";
+            return Err(usage_text("a published agent has a fixed name", next));
         }
         self.agent["name"] = json!(name);
         Ok(())
@@ -221,15 +220,15 @@ pub(super) fn choices(agent: &AgentArgs) -> Result<Choices, Failure> {
     }
     for name in agent.tools.iter().filter(|name| !ships(name)) {
         output::note(&format!(
-            "note: {name} is no built-in tool or preset (`mainspring tools` lists them): it is there \
-             only where the workers have one of that name"
+            "note: {name} is not a built-in tool or preset (`mainspring tools` lists them): it \
+             works only if the workers have a tool of that name"
         ));
     }
     if !agent.tools.is_empty() {
         let tools = members.entry("tools").or_insert_with(|| json!([]));
         let Value::Array(tools) = tools else {
             return Err(usage_text(
-                "the agent's tools are no list",
+                "the agent's tools are not a list",
                 "with --tool, leave them out of the file or make them a list",
             ));
         };
@@ -250,7 +249,7 @@ fn published(name: &str, agent: &AgentArgs) -> Result<Value, Failure> {
     })?;
     if agent.model.is_some() || agent.system_prompt.is_some() || !agent.tools.is_empty() {
         let next = "leave out --model, --system-prompt and --tool, or publish another version";
-        return Err(usage_text("a published agent has its settings", next));
+        return Err(usage_text("a published agent has fixed settings", next));
     }
     Ok(json!(query))
 }

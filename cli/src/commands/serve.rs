@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use crate::config::Config;
@@ -15,9 +15,11 @@ use mainspring_shared::store::Store;
 use mainspring_shared::time::Clock;
 use mainspring_tools::builtin::Background;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::failure::{Exit, Failure, causes};
+use crate::pod::Pod;
 use crate::signals::Signals;
 use crate::wiring::{self, Wires};
 
@@ -45,17 +47,22 @@ pub(super) struct Base {
     pub(super) metrics: Metrics,
     pub(super) lifecycle: Lifecycle,
     signals: Signals,
+    watched: Once,
 }
 
 impl Base {
     /// Prepares the process. From here on a signal is heard, not obeyed blindly.
     pub(super) fn prepare() -> Result<Self, Failure> {
         let signals = Signals::listen()?;
+        // What is in a core: every key that the process holds, also those that are sealed in the database.
+        if let Err(error) = rlimit::setrlimit(rlimit::Resource::CORE, 0, 0) {
+            tracing::warn!(%error, "a crash of this process may leave a core with its secrets");
+        }
         // Each stream needs a socket, and the usual soft limit is 1024. What cannot be had is not
         // had; connections beyond it are refused later.
         match rlimit::increase_nofile_limit(FILES) {
             Ok(files) => tracing::debug!(files, "open files allowed"),
-            Err(error) => tracing::debug!(%error, "the limit of open files stays"),
+            Err(error) => tracing::debug!(%error, "the open file limit is unchanged"),
         }
         let metrics =
             Metrics::install().map_err(|error| Failure::new(Exit::Failure, causes(&error)))?;
@@ -68,6 +75,7 @@ impl Base {
             metrics,
             lifecycle,
             signals,
+            watched: Once::new(),
         })
     }
 
@@ -113,6 +121,7 @@ impl Base {
         accepting: impl FnOnce(SocketAddr) + Send + 'static,
     ) -> Result<Running, Failure> {
         let open = matches!(access, Access::Open);
+        self.watch(&store);
         let metrics = self.metrics.clone();
         let parts = mainspring_scheduler::Parts {
             blobs: wiring::depot(config, &store, &self.entropy)?,
@@ -143,6 +152,15 @@ impl Base {
         Ok(role.boxed())
     }
 
+    /// Has metrics say what is used of the store's connections; one role of a process is enough for it.
+    fn watch(&self, store: &Arc<dyn Store>) {
+        self.watched.call_once(|| {
+            let (store, clock) = (store.clone(), self.clock.clone());
+            self.metrics
+                .watch_connections(store, clock, &self.lifecycle);
+        });
+    }
+
     /// The worker's role.
     pub(super) fn worker(
         &self,
@@ -156,6 +174,7 @@ impl Base {
             bus: wires.bus.clone(),
             lifecycle: self.lifecycle.clone(),
         };
+        self.watch(&store);
         let memories = Arc::new(wiring::memories(
             config,
             &store,
@@ -179,12 +198,22 @@ impl Base {
             hooks: Arc::new(wiring::hooks(config, &self.clock, &self.entropy)?),
             config: Arc::new(wiring::worker_config(config)),
         };
-        let running = mainspring_worker::run(parts, self.lifecycle.clone());
+        let (load, counted) = watch::channel(0);
+        let running = mainspring_worker::run_counted(parts, self.lifecycle.clone(), load);
+        let told = Pod::of(config)?.map(|pod| pod.keep_told(counted, self.clock.clone()));
         let config = config.clone();
+        let telling = async move {
+            if let Some(told) = told {
+                told.await;
+            }
+            std::future::pending().await
+        };
         let run = async move {
-            running
-                .await
-                .map_err(|error| wiring::store_failure(&config, &error))
+            let ended = tokio::select! {
+                ended = running => ended,
+                never = telling => never,
+            };
+            ended.map_err(|error| wiring::store_failure(&config, &error))
         };
         Ok(run.boxed())
     }
@@ -197,7 +226,7 @@ impl Base {
         let dirs = config.skills.dirs.iter().map(Into::into).collect();
         let mut mounted = MountedSkills::new(dirs, config.skills.reload_interval);
         if let Err(error) = mounted.publish(store.as_ref()).await {
-            tracing::warn!(%error, "skills are not published now, tried again later");
+            tracing::warn!(%error, "skills are not published; will retry");
         }
         let (store, clock) = (store.clone(), self.clock.clone());
         let stopping = self.lifecycle.stopping();
@@ -216,7 +245,7 @@ impl Base {
         while !self.lifecycle.is_stopping() {
             tokio::select! {
                 () = self.signals.next() => {
-                    tracing::info!("stopping; a second signal ends at once");
+                    tracing::info!("stopping; a second signal exits immediately");
                     self.lifecycle.stop();
                 }
                 ended = running.join_next() => {
@@ -239,7 +268,7 @@ impl Base {
             Exit::Failure,
             "not everything could be finished",
         )
-        .next("nothing that was accepted is lost: others go on with it")))
+        .next("accepted work is not lost: other processes continue it")))
     }
 }
 
@@ -248,8 +277,8 @@ fn warn_of_strangers(address: SocketAddr) {
     if !address.ip().is_loopback() {
         tracing::warn!(
             %address,
-            "everyone who reaches this address can use everything here, without an API key: let \
-             only an authenticating proxy reach it, or set MAINSPRING_ROOT_KEY"
+            "anyone who can reach this address has full access without an API key: allow only an \
+             authenticating proxy to reach it, or set MAINSPRING_ROOT_KEY"
         );
     }
 }
@@ -280,7 +309,7 @@ pub(super) async fn bind(address: &str, flag: &str) -> Result<TcpListener, Failu
             format!("{address} cannot be listened on: {error}"),
         )
         .next(format!(
-            "stop what listens there, or name another address with {flag}"
+            "stop the process that listens there, or set another address with {flag}"
         ))
     })
 }

@@ -78,7 +78,15 @@ fn body(name: Option<&String>, terms: &TermsArgs) -> Value {
         limits,
         weight,
         retention,
+        pools,
     } = terms;
+    let has_pools = !pools.allowed.is_empty() || !pools.own.is_empty();
+    if has_pools || pools.any_pool {
+        let members = [("allowed", &pools.allowed), ("own", &pools.own)];
+        let members = members.into_iter().filter(|(_, names)| !names.is_empty());
+        let members = members.map(|(name, names)| (name.to_owned(), json!(names)));
+        body.insert("pools".to_owned(), Value::Object(members.collect()));
+    }
     if let Some(weight) = weight {
         body.insert("weight".to_owned(), json!(weight));
     }
@@ -114,6 +122,8 @@ fn body(name: Option<&String>, terms: &TermsArgs) -> Value {
             "tokens_per_minute",
             limits.tokens_per_minute.map(Value::from),
         ),
+        ("tokens_per_day", limits.tokens_per_day.map(Value::from)),
+        ("tokens_per_month", limits.tokens_per_month.map(Value::from)),
         ("usd_per_day", limits.usd_per_day.map(Value::from)),
         ("usd_per_month", limits.usd_per_month.map(Value::from)),
         ("bytes", limits.bytes.map(Value::from)),

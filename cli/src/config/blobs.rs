@@ -74,8 +74,9 @@ impl BlobsConfig {
         if self.bucket.is_none() {
             Some(("blobs.bucket", "the store s3 needs a bucket"))
         } else if none(&self.access_key_id) != none(&self.secret_access_key) {
-            let detail = "blobs.access_key_id and blobs.secret_access_key belong together: set both, or \
-                          neither to use what the environment or the machine has for AWS";
+            let detail = "blobs.access_key_id and blobs.secret_access_key belong together: set \
+                          both, or neither to use the AWS credentials of the environment or the \
+                          machine";
             Some(("blobs.access_key_id", detail))
         } else {
             None

@@ -102,6 +102,7 @@ fn describe(kind: Kind) -> Value {
             json!({ "type": "integer", "minimum": min, "maximum": max })
         }
         Kind::Span { .. } => text("^[0-9]+(ms|s|m|h|d)$"),
+        Kind::Keep { .. } => text("^([0-9]+(ms|s|m|h|d)|forever)$"),
     };
     member["description"] = json!(kind.wants());
     member

@@ -71,7 +71,30 @@ fn the_manual_says_the_defaults_of_every_component() {
 }
 
 #[test]
+fn what_is_kept_ends_unless_it_is_to_be_forever() {
+    let scheduler = load(&[]).scheduler;
+    let ninety_days = Some(Duration::from_hours(90 * 24));
+    assert_eq!(
+        (scheduler.send_keep, scheduler.run_keep),
+        (ninety_days, ninety_days)
+    );
+    assert_eq!(scheduler.session_keep, None);
+    let asked = load(&[
+        ("MAINSPRING_SCHEDULER_SEND_KEEP", "forever"),
+        ("MAINSPRING_SCHEDULER_SESSION_KEEP", "365d"),
+    ]);
+    assert_eq!(asked.scheduler.send_keep, None);
+    let year = Some(Duration::from_hours(365 * 24));
+    assert_eq!(asked.scheduler.session_keep, year);
+    let wrong = [("MAINSPRING_SCHEDULER_RUN_KEEP", "always")];
+    let said = problems(load_with(None, &wrong, &[]));
+    assert!(said[0].1.contains("or forever"), "{said:?}");
+}
+
+#[test]
 fn the_manual_mentions_every_key() {
+    let tables = MANUAL.matches("\n# [models.\"local/llama3\"]\n").count();
+    assert_eq!(tables, 1, "an example of a table is a line of its own");
     let mut section = String::new();
     let mut mentioned = Vec::new();
     for line in MANUAL.lines() {
@@ -362,6 +385,23 @@ fn each_purpose_says_what_it_lacks() {
         ["config.unsupported database_url"]
     );
     assert_eq!(codes(&sqlite, Purpose::Dev), [""; 0]);
+    let in_schema = |url, name| {
+        let set = [
+            ("DATABASE_URL", url),
+            ("MAINSPRING_LLM_PROVIDER", "demo"),
+            ("MAINSPRING_DATABASE_SCHEMA", name),
+        ];
+        codes(&load(&set), Purpose::Serve)
+    };
+    assert_eq!(in_schema("postgres://h/d", "team_2"), [""; 0]);
+    for name in ["Team", "2nd", "a-b", "pg_mine", "a\"; DROP SCHEMA b"] {
+        let found = in_schema("postgres://h/d", name);
+        assert_eq!(found, ["config.invalid_value database_schema"], "{name}");
+    }
+    assert_eq!(
+        in_schema("mysql://h/d", "team"),
+        ["config.unsupported database_schema"]
+    );
     let mysql = load(&[
         ("DATABASE_URL", "mysql://h/d"),
         ("MAINSPRING_LLM_PROVIDER", "openai"),

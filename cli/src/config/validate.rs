@@ -71,8 +71,8 @@ impl Config {
                 add("config.missing", "database_url", detail);
             }
             Backend::Sqlite if distributed => {
-                let detail = "SQLite takes one process, but a scheduler and its workers are \
-                              several: run `mainspring serve`, or use postgres:// or mysql://";
+                let detail = "SQLite supports one process only, but a scheduler and its workers \
+                              are several: run `mainspring serve`, or use postgres:// or mysql://";
                 add("config.unsupported", "database_url", detail);
             }
             Backend::Postgres | Backend::Mysql if distributed && self.redis_url.is_none() => {
@@ -82,8 +82,19 @@ impl Config {
             }
             Backend::Postgres | Backend::Sqlite | Backend::Mysql => {}
         }
+        if let Some(schema) = &self.database_schema {
+            if self.backend() != Backend::Postgres {
+                let detail = "only works with Postgres: unset it; with MySQL name another database in database_url, \
+                              with SQLite another file";
+                add("config.unsupported", "database_schema", detail);
+            } else if !is_identifier(schema) {
+                let detail = "must be a name of lower-case letters, digits and `_`, at most 63, that does not begin \
+                              with a digit or `pg_`";
+                add("config.invalid_value", "database_schema", detail);
+            }
+        }
         if self.row_security && self.backend() != Backend::Postgres {
-            let detail = "is a matter of Postgres: unset it, or use postgres://";
+            let detail = "only works with Postgres: unset it, or use postgres://";
             add("config.unsupported", "row_security", detail);
         }
         if let Some(detail) = self.wrong_databases() {
@@ -98,8 +109,8 @@ impl Config {
         }
         for entry in &self.prices {
             if Price::parse_entry(entry).is_none() {
-                let detail = "takes entries like gpt-5-mini=0.25/2/0.025: a model, and US dollars for a \
-                              million tokens read, written and cached";
+                let detail = "takes entries like gpt-5-mini=0.25/2/0.025: a model, and US dollars \
+                              per million input, output and cached tokens";
                 add("config.invalid_value", "prices", detail);
             }
         }
@@ -118,7 +129,7 @@ impl Config {
         }
         // What answers by itself is for trying things out, never for people who expect a model.
         if matches!(purpose, Purpose::Worker | Purpose::Serve) && self.has_no_provider() {
-            let detail = "a provider of models is needed: set OPENAI_API_KEY, ANTHROPIC_API_KEY or \
+            let detail = "a model provider is required: set OPENAI_API_KEY, ANTHROPIC_API_KEY or \
                           MAINSPRING_LLM_BASE_URL; --provider demo answers without a model";
             add("config.missing", "llm", detail);
         }
@@ -129,12 +140,12 @@ impl Config {
                     let detail = if section == "llm" {
                         format!(
                             "a key is needed: set {usual} or MAINSPRING_LLM_API_KEY (or base_url, \
-                             MAINSPRING_LLM_BASE_URL, for an endpoint of your own)"
+                             MAINSPRING_LLM_BASE_URL, for your own endpoint)"
                         )
                     } else {
                         format!(
                             "a key is needed: set {usual}, or api_key or api_key_env there (or \
-                             base_url for an endpoint of your own)"
+                             base_url for your own endpoint)"
                         )
                     };
                     add("config.missing", &section, &detail);
@@ -143,4 +154,11 @@ impl Config {
         }
         problems
     }
+}
+
+/// Whether a text is a name that Postgres takes without quotes for something of one's own.
+fn is_identifier(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    let begins_well = text.starts_with(|c: char| c.is_ascii_lowercase() || c == '_');
+    begins_well && text.len() <= 63 && text.chars().all(plain) && !text.starts_with("pg_")
 }

@@ -49,11 +49,11 @@ pub(crate) fn memories(
     let caller = Caller::new(&settings, clock.clone(), entropy.clone()).map_err(usage)?;
     for (name, server) in &config.memory {
         let Some(url) = &server.url else {
-            let message = format!("[memory.{name}] has to say where the provider is");
+            let message = format!("[memory.{name}] needs the provider's url");
             return Err(usage_text(message, "give its url"));
         };
         if name == BUILTIN {
-            let message = format!("[memory.{name}] has the name of the memory in the database");
+            let message = format!("[memory.{name}] uses the reserved name of the builtin memory");
             return Err(usage_text(message, "give it another name"));
         }
         memories.insert(
@@ -74,10 +74,7 @@ fn embedder(config: &Config) -> Result<Option<Arc<dyn Embedder>>, Failure> {
         Some(name) => {
             let provider = config.providers.get(name).ok_or_else(|| {
                 let message = format!("memory.embeddings_provider: there is no [providers.{name}]");
-                usage_text(
-                    message,
-                    "name one that is there, or none for the default one",
-                )
+                usage_text(message, "name an existing one, or none for the default one")
             })?;
             settings_of(name, provider)
         }

@@ -59,7 +59,7 @@ pub(crate) fn verifier(
             .map_err(|(fault, advice)| usage_text(format!("[oidc.{name}] {fault}"), advice))?;
         if let Some(first) = issuers.iter().find(|first| first.name == issuer.name) {
             let fault = format!("[oidc.{name}] has the issuer of [oidc.{}]", first.section);
-            let advice = "tokens are judged by one section alone: make one of the two, with the audience of both";
+            let advice = "an issuer must have only one section: merge the two, with both audiences";
             return Err(usage_text(fault, advice));
         }
         issuers.push(issuer);
@@ -101,19 +101,19 @@ impl Issuer {
         let issuer = settings.issuer.clone();
         let issuer = issuer.ok_or(("has to say who signs", "give its issuer"))?;
         if settings.audience.is_empty() {
-            let advice = "give its audience: what tokens for this installation say in aud";
-            return Err(("has to say whom tokens are for", advice));
+            let advice = "set the audience: the `aud` claim of tokens for this installation";
+            return Err(("must contain the intended audience of tokens", advice));
         }
         let named = settings.scopes.iter().map(|name| Scope::parse(name));
         let scopes: Option<_> = named.collect();
         let unknown = (
-            "names a scope that is none",
+            "names an unknown scope",
             "scopes are read, send, answer, manage and admin",
         );
         let scopes = Scopes(scopes.ok_or(unknown)?);
         if settings.scope_claim.is_some() != scopes.0.is_empty() {
             let advice = "give one of scope_claim and scopes";
-            return Err(("has to say once what tokens allow", advice));
+            return Err(("set exactly one of scope_claim and scopes", advice));
         }
         let source = Source::new(&issuer, settings.jwks_url.as_deref())?;
         Ok(Self {
@@ -136,14 +136,14 @@ impl Issuer {
             return Err(invalid("it is not signed with a private key"));
         }
         if header.crit.is_some() {
-            return Err(invalid("it asks for what is not known here"));
+            return Err(invalid("it requires an unsupported extension"));
         }
         let kid = header.kid.as_deref();
         let key = match self.keys.find(kid, header.alg).await {
             Found::Key(key) => key,
             Found::Unknown => return Err(invalid("its issuer has no such key")),
             Found::Away => {
-                let why = "the keys of the token's issuer cannot be read at present";
+                let why = "the keys of the token's issuer are currently unavailable";
                 return Err(Refused::Unavailable(why.to_owned()));
             }
         };
@@ -155,7 +155,7 @@ impl Issuer {
             None => self.scopes.clone(),
         };
         let subject = text(&claims, "sub");
-        let subject = subject.ok_or_else(|| invalid("it does not say in sub whose it is"))?;
+        let subject = subject.ok_or_else(|| invalid("it has no sub"))?;
         // By itself it could be the name of a key, of the operator, or of someone else's user.
         let subject = format!("{}#{subject}", self.section);
         let expires = claims
@@ -204,7 +204,7 @@ impl Verifier for Issuers {
         let claimed = jsonwebtoken::dangerous::insecure_decode_claims::<Claimed>(token);
         let claimed = claimed.map_err(|_| invalid("it cannot be read"))?;
         let issuer = self.0.iter().find(|issuer| issuer.name == claimed.iss);
-        let issuer = issuer.ok_or_else(|| invalid("its issuer is not known here"))?;
+        let issuer = issuer.ok_or_else(|| invalid("its issuer is unknown"))?;
         issuer.verify(token).await
     }
 }
@@ -220,7 +220,7 @@ fn why(error: &jsonwebtoken::errors::Error) -> &'static str {
     match error.kind() {
         ErrorKind::ExpiredSignature => "it has expired",
         ErrorKind::ImmatureSignature => "it is not valid yet",
-        ErrorKind::InvalidAudience => "it is for someone else",
+        ErrorKind::InvalidAudience => "it is for another audience",
         ErrorKind::InvalidIssuer => "it is another issuer's",
         ErrorKind::InvalidSignature => "its signature is wrong",
         ErrorKind::MissingRequiredClaim(_) => "it lacks exp, iss or aud",

@@ -152,7 +152,7 @@ fn server_settings(config: &Config) -> Result<BTreeMap<String, ServerSettings>, 
                     .collect(),
             },
             _ => {
-                let message = format!("[mcp.{name}] has to say how the server is reached");
+                let message = format!("[mcp.{name}] needs a command or a url");
                 return Err(usage_text(message, "give either command or url"));
             }
         };
@@ -225,7 +225,10 @@ fn isolation(
     };
     // What runs there may be of the same user, and in no sandbox that hides processes.
     builtin::conceal().map_err(|error| {
-        let message = format!("this process cannot be hidden from others of its user: {error}");
+        let message = format!(
+            "this process cannot be protected from other processes of its user: \
+                               {error}"
+        );
         Failure::new(Exit::Failure, message)
     })?;
     Ok(Some(builtin::IsolationSettings {
@@ -248,7 +251,7 @@ fn launcher(
         return Ok(None);
     }
     let program = std::env::current_exe().map_err(|error| {
-        let message = format!("this program does not know where it is: {error}");
+        let message = format!("the path of this program is unknown: {error}");
         Failure::new(Exit::Failure, message)
     })?;
     Ok(Some(builtin::Launcher {

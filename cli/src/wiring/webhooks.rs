@@ -3,13 +3,19 @@
 use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
+use std::process::Stdio;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mainspring_runtime::{Sealer, Secret};
 use mainspring_scheduler::services::webhooks::WebhookParts;
 use mainspring_shared::entropy::Entropy;
 use mainspring_shared::time::Clock;
 use mainspring_tools::http::WebhookPoster;
+use tokio::io::AsyncReadExt as _;
+use tokio::process::Command;
+use tokio::runtime::Builder;
+use tokio::time::timeout;
 
 use crate::config::Config;
 use crate::failure::{Failure, usage, usage_text};
@@ -17,8 +23,12 @@ use crate::failure::{Failure, usage, usage_text};
 /// Where `mainspring dev` keeps the key that it makes.
 const KEY_FILE: &str = "secrets.key";
 
+/// How long the command for the keys may take, and how much it may print.
+const KEY_LIMIT: Duration = Duration::from_secs(30);
+const KEY_BYTES_MAX: u64 = 64 << 10;
+
 /// How to make a key.
-const HOW: &str = "`openssl rand -base64 32` makes one";
+const HOW: &str = "`openssl rand -base64 32` generates one";
 
 /// The poster, and the keys that secrets are sealed under if there are any.
 pub(crate) fn webhooks(config: &Config, clock: &Arc<dyn Clock>) -> Result<WebhookParts, Failure> {
@@ -38,35 +48,100 @@ pub(crate) fn webhooks(config: &Config, clock: &Arc<dyn Clock>) -> Result<Webhoo
 
 /// What opens secrets of the database, if there are keys for it.
 pub(super) fn sealer(config: &Config) -> Result<Option<Sealer>, Failure> {
+    let command = &config.secrets_key_command;
     let text = match (&config.secrets_key, &config.secrets_key_file) {
-        (None, None) => return Ok(None),
-        (Some(key), None) => key.reveal().to_owned(),
-        (None, Some(file)) => read(file)?,
-        (Some(_), Some(_)) => {
+        (None, None) if command.is_empty() => return Ok(None),
+        (None, None) => printed(command)?,
+        (Some(key), None) if command.is_empty() => key.reveal().to_owned(),
+        (None, Some(file)) if command.is_empty() => read(file)?,
+        (Some(_) | None, Some(_) | None) => {
             return Err(usage_text(
-                "secrets_key and secrets_key_file are both set",
+                "more than one of secrets_key, secrets_key_file and secrets_key_command is set",
                 "keep one of them",
             ));
         }
     };
-    let sealer = Sealer::parse(&text);
+    let sealer = Sealer::parse(text.trim());
     let sealer = sealer.map_err(|error| usage_text(format!("secrets_key: {error}"), HOW))?;
     Ok(Some(sealer))
+}
+
+/// What the command for the keys prints. Neither that nor what it says of errors is ever shown.
+fn printed(command: &[String]) -> Result<String, Failure> {
+    let failed = |why: String| {
+        usage_text(
+            format!("secrets_key_command {why}"),
+            "run the command as the user of this process: it has to print the keys and exit with 0",
+        )
+    };
+    let command = command.to_owned();
+    // A runtime of its own: this is called in one that must not be blocked on.
+    let printing = std::thread::spawn(move || {
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| format!("cannot be run: {error}"))?;
+        runtime
+            .block_on(async { timeout(KEY_LIMIT, output(&command)).await })
+            .unwrap_or_else(|_| Err(format!("gave no answer in {} s", KEY_LIMIT.as_secs())))
+    });
+    let printed = printing.join();
+    printed
+        .unwrap_or_else(|_| Err("broke off".to_owned()))
+        .map_err(failed)
+}
+
+async fn output(command: &[String]) -> Result<String, String> {
+    let (program, arguments) = command.split_first().ok_or("is empty")?;
+    let mut child = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|error| format!("cannot be run: {error}"))?;
+    let mut bytes = Vec::new();
+    if let Some(stdout) = child.stdout.take() {
+        let read = stdout.take(KEY_BYTES_MAX + 1).read_to_end(&mut bytes).await;
+        read.map_err(|error| format!("cannot be read: {error}"))?;
+    }
+    if bytes.len() as u64 > KEY_BYTES_MAX {
+        return Err(format!("prints more than {KEY_BYTES_MAX} bytes"));
+    }
+    let status = child.wait().await;
+    let status = status.map_err(|error| format!("was lost: {error}"))?;
+    if !status.success() {
+        return Err(format!("failed with {status}"));
+    }
+    String::from_utf8(bytes).map_err(|_| "prints what is no text".to_owned())
 }
 
 fn read(file: &Path) -> Result<String, Failure> {
     std::fs::read_to_string(file).map_err(|error| {
         usage_text(
             format!("{} cannot be read: {error}", file.display()),
-            "secrets_key_file names a file with the key that secrets are sealed under",
+            "secrets_key_file names a file with the key that encrypts secrets",
         )
     })
 }
 
+/// The configuration with the key that its command prints in the command's place: processes with both roles run it
+/// once, before they serve, and both have the same key.
+pub(crate) fn with_printed_key(config: &Config) -> Result<Config, Failure> {
+    let mut config = config.clone();
+    let is_only = config.secrets_key.is_none() && config.secrets_key_file.is_none();
+    if is_only && !config.secrets_key_command.is_empty() {
+        let text = printed(&config.secrets_key_command)?;
+        config.secrets_key = Some(Secret::new(text.trim()));
+        config.secrets_key_command.clear();
+    }
+    Ok(config)
+}
+
 /// The same with a key in the data folder, which is made there the first time, unless one is configured.
 pub(crate) fn with_own_key(config: &Config, entropy: &dyn Entropy) -> Result<Config, Failure> {
-    let mut config = config.clone();
-    if config.secrets_key.is_some() || config.secrets_key_file.is_some() {
+    let mut config = with_printed_key(config)?;
+    let has_command = !config.secrets_key_command.is_empty();
+    if config.secrets_key.is_some() || config.secrets_key_file.is_some() || has_command {
         return Ok(config);
     }
     let file = config.data_dir.join(KEY_FILE);
@@ -84,7 +159,7 @@ pub(crate) fn with_own_key(config: &Config, entropy: &dyn Entropy) -> Result<Con
     });
     if let Err(error) = made {
         // Without one it serves all the same, and says so where a secret is to be kept.
-        tracing::warn!(file = %file.display(), %error, "no key for secrets could be made");
+        tracing::warn!(file = %file.display(), %error, "no key for secrets could be created");
         return Ok(config);
     }
     config.secrets_key = Some(Secret::new(read(&file)?.trim()));
@@ -126,5 +201,57 @@ mod tests {
         let failure = sealer(&config).expect_err("it is no key");
         assert!(failure.message.contains("key 1"), "{}", failure.message);
         assert!(sealer(&Config::default()).expect("none").is_none());
+    }
+
+    /// What a shell prints that does this.
+    fn by(script: &str) -> Result<Option<Sealer>, Failure> {
+        sealer(&Config {
+            secrets_key_command: ["sh", "-c", script].map(str::to_owned).to_vec(),
+            ..Config::default()
+        })
+    }
+
+    #[test]
+    fn a_command_prints_the_key_and_nothing_of_it_is_told() {
+        let key = Sealer::new_key(&OsEntropy);
+        assert!(by(&format!("echo {key}")).expect("a key").is_some());
+        for (script, said) in [
+            (format!("echo {key}; echo {key} >&2; exit 3"), "status: 3"),
+            (
+                "head -c 70000 /dev/zero".to_owned(),
+                "more than 65536 bytes",
+            ),
+            ("printf '\\377'".to_owned(), "no text"),
+            (format!("echo {key}x"), "key 1"),
+        ] {
+            let failure = by(&script).expect_err(&script);
+            assert!(failure.message.contains(said), "{}", failure.message);
+            assert!(!failure.message.contains(&key), "{}", failure.message);
+        }
+    }
+
+    #[test]
+    fn a_key_comes_from_one_place() {
+        let config = Config {
+            secrets_key: Some(Secret::new("short")),
+            secrets_key_command: vec!["true".to_owned()],
+            ..Config::default()
+        };
+        let failure = sealer(&config).expect_err("two places");
+        assert!(
+            failure.message.contains("more than one"),
+            "{}",
+            failure.message
+        );
+        let config = Config {
+            secrets_key_command: vec!["/nowhere/at-all".to_owned()],
+            ..Config::default()
+        };
+        let failure = sealer(&config).expect_err("no such program");
+        assert!(
+            failure.message.contains("cannot be run"),
+            "{}",
+            failure.message
+        );
     }
 }

@@ -132,7 +132,6 @@ fn a_command_line_that_makes_no_sense_is_2() {
         &["sessions", "list", "--limit", "0"],
         &["sessions", "create", "--metadata", "x"],
         &["nothing"],
-        &["bench", "nothing"],
     ] {
         let ended = ask("http://127.0.0.1:1", line);
         assert_eq!(

@@ -86,7 +86,7 @@ fn a_worker_a_failed_call_a_failed_send_and_a_stop_have_a_line_each() {
     let sent = ask(&dev.url, &words);
     assert_eq!(sent.code, 7);
     assert!(
-        sent.stderr.contains("nosuchtool is no built-in tool"),
+        sent.stderr.contains("nosuchtool is not a built-in tool"),
         "{}",
         sent.stderr
     );
@@ -136,7 +136,7 @@ fn who_listens_for_others_has_keys_or_says_that_it_needs_none() {
     let dev = Logging::dev(folder.path(), &["--insecure", "--listen", "0.0.0.0:0"]);
     assert!(dev.url.starts_with("http://127.0.0.1:"), "{}", dev.url);
     assert_eq!(
-        dev.find("everyone who reaches this address")["level"],
+        dev.find("anyone who can reach this address")["level"],
         "WARN"
     );
     assert_eq!(ask(&dev.url, &["workers"]).code, 0);

@@ -96,9 +96,9 @@ fn what_makes_no_sense_is_not_posted() {
     let cases: [(&[Value], &[&str], i32, &str); 7] = [
         (&both, &["yes"], 2, "--call"),
         (&both, &["yes", "--call", "call_x"], 3, "call_x"),
-        (&[], &["yes"], 4, "waits for no answer"),
+        (&[], &["yes"], 4, "is not waiting for an answer"),
         (&both, &["yes", "--call", "call_a"], 2, "--approve"),
-        (&both, &["--approve", "--call", "call_b"], 2, "as a text"),
+        (&both, &["--approve", "--call", "call_b"], 2, "as text"),
         (&both, &["--json", "{"], 2, "not JSON"),
         (&both, &["yes", "--approve"], 2, "cannot be used with"),
     ];

@@ -144,6 +144,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- $over := dict
   "ops_listen" (printf "%s:%d" .root.Values.bindAddress (int .pool.port))
   "worker" (dict "pool" .pool.pool "concurrency" .pool.concurrency) -}}
+{{- if .pool.deletionCost.enabled }}{{ $_ := set $over.worker "kubernetes_api" .pool.deletionCost.api }}{{ end -}}
 {{- include "mainspring.merge" (dict "base" $config "over" $over) -}}
 {{- include "mainspring.toml" (dict "path" list "value" $config) | trim -}}
 {{- end -}}

@@ -1,5 +1,6 @@
 //! Who sends a request, for which tenant, and what that key allows.
 
+mod fleet;
 mod issuers;
 mod keys;
 mod rate;
@@ -17,15 +18,17 @@ use axum::http::{HeaderMap, HeaderName, Method};
 use futures::StreamExt;
 use mainspring_scheduler::App;
 use mainspring_scheduler::error::{Error, Quota};
+use mainspring_scheduler::services::limits::KeySends;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::TenantId;
-use mainspring_shared::tenant::{Binding, KeyRecord, Scopes, Token};
+use mainspring_shared::tenant::{Binding, KeyRecord, Limits, Scopes, Token};
 use mainspring_shared::time::Timestamp;
 use sha2::{Digest, Sha256};
 
+use self::fleet::Fleet;
 pub use self::issuers::{Identity, Refused, Verifier};
 use self::keys::Keys;
-use self::rate::Rates;
+use self::rate::{Payer, Rate, Rates};
 pub(crate) use self::scopes::Needs;
 use super::problem::Problem;
 
@@ -78,8 +81,8 @@ pub(crate) struct Caller {
     fingerprint: OnceLock<String>,
     /// Who it is, and until when, where a token of an issuer says so.
     subject: Option<(Arc<str>, Timestamp)>,
-    /// The limit of requests that this one counts among.
-    pub(crate) quota: Option<Quota>,
+    /// The limits of requests that this one counts among.
+    pub(crate) quotas: Vec<Quota>,
 }
 
 impl Caller {
@@ -99,6 +102,14 @@ impl Caller {
     /// What its key is bound to: the part of its tenant that it sees and changes, and all of it where there is none.
     pub(crate) fn binding(&self) -> Option<&Binding> {
         self.key.as_ref()?.binding.as_ref()
+    }
+
+    /// Its key, where that may have only so many open sends.
+    pub(crate) fn limited_sends(&self) -> Option<KeySends> {
+        let record = self.key.as_deref()?;
+        let max = record.limits.sends_open?;
+        let key = record.id;
+        Some(KeySends { key, max })
     }
 
     /// A route as idempotency keys are kept for it. Keys with one binding share theirs, and nobody else: what another
@@ -140,7 +151,7 @@ impl Caller {
             key: None,
             fingerprint: OnceLock::new(),
             subject: None,
-            quota: None,
+            quotas: Vec::new(),
         }
     }
 }
@@ -159,7 +170,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
 pub(crate) async fn refuse_held(app: &App, tenant: TenantId) -> Result<(), Error> {
     let found = app.store.get_tenant(tenant).await?;
     if found.is_some_and(|tenant| tenant.retention.hold) {
-        let detail = "nothing of this tenant is removed while its retention is on hold";
+        let detail = "the tenant is on legal hold: nothing can be deleted";
         return Err(Error::new(Code::TenantHeld, detail));
     }
     Ok(())
@@ -171,6 +182,7 @@ pub(crate) struct Gatekeeper {
     access: Access,
     keys: Keys,
     rates: Rates,
+    fleet: Fleet,
 }
 
 impl Gatekeeper {
@@ -179,6 +191,7 @@ impl Gatekeeper {
             access,
             keys: Keys::new(BELIEVED),
             rates: Rates::default(),
+            fleet: Fleet::default(),
         }
     }
 
@@ -199,11 +212,30 @@ impl Gatekeeper {
         }
         if !matches!(self.access, Access::Open) || caller.key.is_some() {
             let limits = self.keys.limits(app, caller.tenant).await?;
-            let now = app.clock.monotonic();
-            app.limits.note(caller.tenant, &limits);
-            caller.quota = self.rates.take(caller.tenant, &limits, now)?;
+            app.known.limits.note(caller.tenant, &limits);
+            caller.quotas = self.take(app, &caller, &limits).await?;
         }
         Ok(caller)
+    }
+
+    /// Takes one request of a caller's, where its tenant or its key may send only so many. Returns the limits that it
+    /// counts among.
+    async fn take(&self, app: &App, caller: &Caller, limits: &Limits) -> Result<Vec<Quota>, Error> {
+        let tenant = Payer::Tenant(caller.tenant);
+        if limits.requests_per_second.is_none() {
+            self.rates.forget(tenant);
+        }
+        let of_tenant = limits.requests_per_second.map(|rate| (tenant, rate));
+        let key = caller.key.as_deref();
+        let of_key =
+            key.and_then(|key| Some((Payer::Key(key.id), key.limits.requests_per_second?)));
+        let rates = of_tenant.into_iter().chain(of_key);
+        let rates: Vec<Rate> = rates.map(|(of, requests)| Rate { of, requests }).collect();
+        if rates.is_empty() {
+            return Ok(Vec::new());
+        }
+        let schedulers = self.fleet.schedulers(app).await;
+        self.rates.take(&rates, schedulers, app.clock.monotonic())
     }
 
     async fn identify(&self, app: &App, headers: &HeaderMap) -> Result<Caller, Error> {
@@ -250,7 +282,7 @@ impl Gatekeeper {
             key: Some(record),
             fingerprint: OnceLock::new(),
             subject: None,
-            quota: None,
+            quotas: Vec::new(),
         })
     }
 
@@ -258,7 +290,7 @@ impl Gatekeeper {
     async fn identified(&self, app: &App, identity: Identity) -> Result<Caller, Error> {
         let tenant = self.keys.named(app, &identity.tenant).await?;
         let unknown = || {
-            let detail = "no tenant has the name that the token says";
+            let detail = "no tenant has the name in the token";
             Error::new(Code::AuthTenantUnknown, detail)
         };
         Ok(Caller {
@@ -268,7 +300,7 @@ impl Gatekeeper {
             key: None,
             fingerprint: OnceLock::new(),
             subject: Some((identity.subject.into(), identity.expires_at)),
-            quota: None,
+            quotas: Vec::new(),
         })
     }
 
@@ -289,7 +321,7 @@ impl Gatekeeper {
         };
         let found = found.ok_or_else(no_tenant)?;
         if found.erasing_at.is_some() {
-            let detail = "the tenant is being erased: nothing acts for it any more";
+            let detail = "the tenant is being erased and accepts no requests";
             return Err(Error::new(Code::TenantErasing, detail));
         }
         Ok(found.id)

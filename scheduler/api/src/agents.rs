@@ -11,6 +11,7 @@ use axum::response::Response;
 use mainspring_scheduler::App;
 use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::agents::admit_agent;
+use mainspring_scheduler::services::pools;
 use mainspring_scheduler::services::skills::pin;
 use mainspring_shared::agent::{
     AgentKey, AgentName, AgentSpec, AgentVersion, AgentVersionView, Alias, NamedAgent,
@@ -32,6 +33,7 @@ use crate::access::Caller;
 use crate::extract::{
     Json, JsonBody, Key, Limit, NoQuery, Nothing, PageQuery, Query, cursor, text,
 };
+use crate::openapi::form;
 use crate::router::Api;
 
 /// Its paths.
@@ -108,7 +110,7 @@ impl JsonBody for NewAgentBody {
     }
 }
 
-/// Publishes a version of an agent: 201, or 200 where its newest one is the same
+/// Publishes a version of an agent: 201, or 200 if its newest one is the same
 #[utoipa::path(
     post,
     path = "/v1/agents",
@@ -127,6 +129,7 @@ pub(super) async fn publish(
     let (name, mut spec) = json.value;
     let tenant = caller.tenant;
     admit_agent(caller.binding(), &name)?;
+    pools::admit_agent(&app, tenant, &spec, "/spec").await?;
     pin(app.store.as_ref(), tenant, &mut spec, "/spec").await?;
     let item = PublishAgent {
         key: AgentKey { tenant, name },
@@ -155,14 +158,17 @@ pub(super) async fn publish(
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct AgentsQuery {
+    /// Maximum number of items on the page.
     #[serde(default)]
-    #[param(value_type = u32)]
+    #[param(inline)]
     limit: Limit,
+    /// The `next_cursor` of the page before.
     #[serde(default, deserialize_with = "cursor")]
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<form::AgentName>, inline)]
     cursor: Option<AgentName>,
+    /// Whether archived agents are listed too.
     #[serde(default, deserialize_with = "text")]
-    #[param(value_type = Option<bool>)]
+    #[param(default = false)]
     archived: Option<bool>,
 }
 
@@ -259,7 +265,7 @@ async fn read_version(app: &App, key: AgentKey, n: i32) -> Result<AgentVersion, 
     Err(no_version())
 }
 
-/// Archives an agent: what has it keeps it, and nothing new gets it
+/// Archives an agent: existing sessions keep it; new ones cannot use it
 #[utoipa::path(
     delete,
     path = "/v1/agents/{name}",
@@ -391,7 +397,7 @@ async fn set_alias(app: &App, path: AgentPath, version: Option<i32>) -> Result<R
         }
         AliasOutcome::NotFound => Err(Error::new(
             Code::AgentNotFound,
-            "no published agent in use has this name",
+            "no active published agent has this name",
         )
         .into()),
         AliasOutcome::NoVersion => {

@@ -271,7 +271,7 @@ impl Reader {
         let header = self.header.ok_or_else(Error::internal)?;
         let beyond = |fold: &Fold| fold.to_seq > self.transcript.count as i64;
         if header.folds.iter().any(beyond) {
-            let detail = "must not stand for messages that are not there";
+            let detail = "must not cover messages missing from the archive";
             return on(1, Err(Error::invalid("/session/folds", detail)));
         }
         Ok(Archive {
@@ -364,7 +364,7 @@ fn fold_faults(folds: &[Fold]) -> impl Iterator<Item = Option<(&'static str, &'s
         } else if fold.covered_by.is_some_and(|by| !covers(by)) {
             Some((
                 "covered_by",
-                "must name a later fold that stands for the same messages",
+                "must name a later fold that covers the same messages",
             ))
         } else {
             None

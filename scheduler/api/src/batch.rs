@@ -16,6 +16,7 @@ use axum::response::Response;
 use mainspring_scheduler::App;
 use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::agents::Resolver;
+use mainspring_scheduler::services::limits::KeySends;
 use mainspring_shared::id::TenantId;
 use mainspring_shared::store::{IdempotencyKey, KeyOutcome};
 use serde::de::DeserializeOwned;
@@ -58,7 +59,10 @@ impl<B: Batch> From<Result<B::View, Error>> for ItemResult<B> {
     fn from(result: Result<B::View, Error>) -> Self {
         match result {
             Ok(view) => Self::Made(Box::new(view)),
-            Err(error) => Self::Refused(Box::new(error.into())),
+            Err(error) => {
+                error.told();
+                Self::Refused(Box::new(error.into()))
+            }
         }
     }
 }
@@ -139,6 +143,7 @@ pub(super) trait Batch: 'static {
         app: &Arc<App>,
         items: Vec<Self::Item>,
         permits: Permits,
+        limited: Option<KeySends>,
     ) -> impl Future<Output = Vec<Outcome<Self>>> + Send
     where
         Self: Sized;
@@ -244,7 +249,7 @@ async fn create<B: Batch>(
     drop(raw);
     let permits = (room, json.weight());
     drop(json);
-    let outcomes = B::store(&app.scheduler, items, permits).await;
+    let outcomes = B::store(&app.scheduler, items, permits, caller.limited_sends()).await;
     let made = outcomes
         .iter()
         .any(|one| matches!(one, Ok(Creation::New(_))));

@@ -50,7 +50,7 @@ pub(super) async fn put(
 ) -> Result<Response, Problem> {
     let (parts, body) = request.into_parts();
     let media_type = media_type(&parts.headers)?;
-    let bytes_max = app.blobs.bytes_max();
+    let bytes_max = app.outside.blobs.bytes_max();
     let body = read_body(&app, &parts.headers, body, bytes_max).await;
     let body = body.map_err(|error| match error.code() {
         Code::RequestTooLarge => {
@@ -61,7 +61,11 @@ pub(super) async fn put(
     })?;
     let tenant = caller.tenant;
     admit_bytes(&app, tenant, body.bytes().len()).await?;
-    let stored = app.blobs.put(tenant, None, &media_type, body.bytes()).await;
+    let stored = app
+        .outside
+        .blobs
+        .put(tenant, None, &media_type, body.bytes())
+        .await;
     let stored = stored.map_err(Error::from)?;
     let status = if stored.known {
         StatusCode::OK
@@ -109,7 +113,12 @@ pub(super) async fn show(
     let not_found = || Error::new(Code::BlobNotFound, "no blob has this SHA-256");
     let sha256: BlobHash = sha256.parse().map_err(|_| not_found())?;
     let tenant = caller.tenant;
-    let found = app.blobs.find(tenant, sha256).await.map_err(Error::from)?;
+    let found = app
+        .outside
+        .blobs
+        .find(tenant, sha256)
+        .await
+        .map_err(Error::from)?;
     let record = found.ok_or_else(not_found)?;
     let tag = format!("\"{sha256}\"");
     if is_known(&headers, &tag) {
@@ -118,13 +127,18 @@ pub(super) async fn show(
     let media_type = Some(record.media_type.as_str());
     match range(&headers, record.bytes) {
         Requested::Whole => {
-            let data = app.blobs.read(tenant, sha256).await.map_err(Error::from)?;
+            let data = app
+                .outside
+                .blobs
+                .read(tenant, sha256)
+                .await
+                .map_err(Error::from)?;
             let data = data.ok_or_else(not_found)?;
             Ok(marked(StatusCode::OK, Body::from(data), &tag, media_type))
         }
         Requested::Part(range) => {
             let said = format!("bytes {}-{}/{}", range.start, range.end - 1, record.bytes);
-            let data = app.blobs.read_range(&record, range).await;
+            let data = app.outside.blobs.read_range(&record, range).await;
             let data = data.map_err(Error::from)?.ok_or_else(not_found)?;
             let body = Body::from(data);
             let mut response = marked(StatusCode::PARTIAL_CONTENT, body, &tag, media_type);

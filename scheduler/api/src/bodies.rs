@@ -80,7 +80,7 @@ impl SessionAsk {
     }
 }
 
-/// Where a send goes: the fields of a new session, or the id of one that exists.
+/// The target of a send: the fields of a new session, or the id of an existing one.
 #[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SendSession {
@@ -104,8 +104,8 @@ pub(super) struct SessionChangeBody {
     /// Replaces the agent: by a spec, or by a published one as `NAME`, `NAME@VERSION` or `NAME@ALIAS`.
     #[schema(schema_with = choice_schema, required = false)]
     pub(super) agent: Option<AgentChoice>,
-    /// Replaces the values of the agent's variables. Those of before stay where it is absent, as far as a
-    /// new agent declares them.
+    /// Replaces the values of the agent's variables. If absent, previous values are kept as far as a new agent declares
+    /// them.
     #[schema(value_type = Option<Object>)]
     pub(super) variables: Option<Map<String, Value>>,
     /// Replaces the metadata. The agent's prompt stays as it was made, unless the agent or its variables are
@@ -251,8 +251,8 @@ pub(super) struct BatchBody {
 #[serde(deny_unknown_fields)]
 #[schema(as = SendOptions)]
 pub(super) struct Options {
-    /// A published agent that this send alone is run with, in place of its session's: `NAME`, `NAME@VERSION`
-    /// or `NAME@ALIAS`. A name alone is its newest version when the send is accepted.
+    /// A published agent for this send only, instead of its session's: `NAME`, `NAME@VERSION` or `NAME@ALIAS`. A plain
+    /// name is its newest version when the send is accepted.
     #[schema(value_type = Option<String>)]
     pub(super) agent: Option<AgentQuery>,
     /// Values of the variables that the prompt of `agent` declares.

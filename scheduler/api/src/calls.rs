@@ -125,8 +125,8 @@ pub(super) struct PostedResults {
 pub(super) struct PostedResult {
     /// The call.
     call_id: String,
-    /// `accepted`, `already_settled`, `not_waiting`, `unknown`, or `locked`: something else has been
-    /// at work on its session for long; nothing was stored, post it again in a while.
+    /// `accepted`, `already_settled`, `not_waiting`, `unknown`, or `locked`: another transaction has held its session
+    /// for long; nothing was stored, post it again later.
     status: &'static str,
 }
 
@@ -222,13 +222,13 @@ fn answer(
             Ok(Permission { approved: true, .. }) => CallAnswer::Approve,
             Ok(Permission { note, .. }) => {
                 let note = note.map(|note| format!(": {note}")).unwrap_or_default();
-                let text = format!("error: a person did not permit this call{note}");
+                let text = format!("error: a person did not approve this call{note}");
                 let result = CallResult::error(Code::ToolDenied, text);
                 CallAnswer::Result(bounded(result, &posted.call_id, OUTPUT_CHARS_MAX))
             }
             Err(_) => {
                 let detail =
-                    "the call waits for permission: {\"approved\": true or false, \"note\"?}";
+                    "the call waits for approval: {\"approved\": true or false, \"note\"?}";
                 checks.refuse(&format!("/results/{place}/output"), detail);
                 CallAnswer::Result(CallResult::text(""))
             }
@@ -284,11 +284,11 @@ pub(super) async fn output(
     if app.store.get_session(key).await?.is_none() {
         return Err(Error::session_not_found().into());
     }
-    let output = app.blobs.output(key, &call_id).await;
+    let output = app.outside.blobs.output(key, &call_id).await;
     let output = output.map_err(Error::from)?.ok_or_else(|| {
         Error::new(
             Code::CallNotFound,
-            "this session has no call with this id and a result",
+            "this session has no settled call with this id",
         )
     })?;
     let mut response = Response::new(Body::from(output));

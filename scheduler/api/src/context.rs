@@ -28,11 +28,11 @@ use crate::router::Api;
 pub(super) struct ContextQuery {
     /// Adds the request as its provider would get it.
     #[serde(default, deserialize_with = "text")]
-    #[param(value_type = Option<bool>)]
+    #[param(default = false)]
     request: Option<bool>,
 }
 
-/// A send that nobody has sent.
+/// A hypothetical send.
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ContextBody {
@@ -61,8 +61,8 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::new().routes(routes!(show, imagine))
 }
 
-/// What the next model call of a session would be asked: that of its first send that is not final, else what
-/// stands before the next input
+/// The request of a session's next model call: that of its first send that is not final, else everything before the
+/// next input
 ///
 /// A worker of the session's pool renders it, without taking the session; 503 when none answers.
 #[utoipa::path(
@@ -84,7 +84,7 @@ pub(super) async fn show(
     respond::json(StatusCode::OK, &preview(&app, key, of).await?)
 }
 
-/// What the model would be asked by a send with this input, without sending it
+/// The model request of a send with this input, without sending it
 ///
 /// The first round of the same send, if nothing happens before it, has the same digest.
 #[utoipa::path(

@@ -127,8 +127,12 @@ pub(super) async fn fork(
     let variables = body.variables;
     let agent = match body.agent {
         // The copy is shown the same as the session was.
-        None if variables.is_none() => source.agent,
+        None if variables.is_none() => {
+            agents.admit_pool(&source.agent, "/agent").await?;
+            source.agent
+        }
         None => {
+            agents.admit_pool(&source.agent, "/agent").await?;
             let mut agent = source.agent;
             let before = agent.bound.take().unwrap_or_default();
             rebind(agent, before.agent, variables, &metadata)?
@@ -397,6 +401,7 @@ pub(super) async fn import(
     let agents = Resolver::new(&app, caller.tenant, caller.binding());
     agents.fill(&mut item.session.metadata, "")?;
     agents.admit(&item.session)?;
+    agents.admit_pool(&item.session.agent, "/agent").await?;
     blobs::of_copies(&app, session, &item.messages).await?;
     let outcome = app.store.import_session(item).await?;
     answer_creation(&app, caller.tenant, outcome).await
@@ -423,7 +428,7 @@ impl<'a> Importing<'a> {
         Ok(Self {
             app,
             session,
-            reader: archive::Reader::bounded(app.blobs.bytes_max()),
+            reader: archive::Reader::bounded(app.outside.blobs.bytes_max()),
             line: Vec::new(),
             hash: Sha256::new(),
             behind: 0,
@@ -469,7 +474,11 @@ impl<'a> Importing<'a> {
         let SessionKey { tenant, session } = self.session;
         let owner = Some(session.into());
         let (media_type, data) = (&content.media_type, content.data);
-        self.app.blobs.put(tenant, owner, media_type, data).await?;
+        self.app
+            .outside
+            .blobs
+            .put(tenant, owner, media_type, data)
+            .await?;
         Ok(())
     }
 

@@ -11,12 +11,15 @@ use mainspring_shared::send::{SendRecord, SendView};
 use mainspring_shared::store::ReadInbox;
 use serde::Deserialize;
 use serde::Serialize;
+use utoipa::openapi::schema::{ObjectBuilder, Type};
+use utoipa::openapi::{RefOr, Schema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::problem::Problem;
 use super::respond::{self, Begin, List};
 use crate::extract::{FromText, Limit, Query, SessionPath, cursor, text};
+use crate::openapi::form;
 use crate::router::Api;
 
 /// The accepted send, or the open send to which the message was delivered.
@@ -64,21 +67,32 @@ impl AcceptedSend {
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct InboxQuery {
+    /// Maximum number of items on the page.
     #[serde(default)]
-    #[param(value_type = u32)]
+    #[param(inline)]
     limit: Limit,
+    /// The `next_cursor` of the page before.
     #[serde(default, deserialize_with = "cursor")]
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<form::Number>, inline)]
     cursor: Option<i64>,
-    /// Only those that are `pending`.
+    /// `pending`: only undelivered items.
     #[serde(default, deserialize_with = "text")]
-    #[param(value_type = Option<String>)]
+    #[param(inline)]
     fate: Option<Pending>,
 }
 
 /// The only fate that can be asked for.
 #[derive(Debug)]
 struct Pending;
+
+impl utoipa::PartialSchema for Pending {
+    fn schema() -> RefOr<Schema> {
+        let word = ObjectBuilder::new().schema_type(Type::String);
+        word.enum_values(Some(["pending"])).build().into()
+    }
+}
+
+impl utoipa::ToSchema for Pending {}
 
 impl FromText for Pending {
     const EXPECTED: &'static str = "must be pending";

@@ -3,14 +3,12 @@
 use std::sync::Arc;
 
 use axum::Extension;
-use axum::body::Body;
 use axum::extract::State;
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::http::HeaderMap;
 use axum::response::Response;
-use bytes::Bytes;
+use axum::response::sse::Event;
 use mainspring_scheduler::error::Error;
-use mainspring_scheduler::services::stream::{Reader, Scope};
+use mainspring_scheduler::services::stream::{Reader, Scope, StreamEvent};
 use mainspring_shared::event::EventId;
 use serde::Deserialize;
 use utoipa_axum::router::OpenApiRouter;
@@ -19,9 +17,9 @@ use utoipa_axum::routes;
 use super::gate::Admission;
 use super::problem::Problem;
 use crate::extract::{FromText, LastEventId, Query, SendPath, SessionPath, parameter, text};
+use crate::openapi::form;
 use crate::router::Api;
-
-const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+use crate::sse;
 
 /// Its paths.
 pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
@@ -96,8 +94,9 @@ pub(super) async fn of_session(
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct EventsQuery {
+    /// Only events after the one with this id.
     #[serde(default, deserialize_with = "text")]
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<form::EventId>, inline)]
     after: Option<EventId>,
 }
 
@@ -118,26 +117,19 @@ impl EventsQuery {
 }
 
 fn stream(reader: Reader, admission: Admission) -> Response {
-    let pieces =
-        futures::stream::unfold((reader, admission), |(mut reader, admission)| async move {
-            let piece = reader.next().await?;
-            Some((
-                Ok::<Bytes, std::convert::Infallible>(piece),
-                (reader, admission),
-            ))
-        });
-    stream_of(pieces)
+    let read = |(mut reader, admission): (Reader, Admission)| async move {
+        let events = reader.next().await?;
+        let events = events.into_iter().map(of_stream).collect();
+        Some((events, (reader, admission)))
+    };
+    sse::answer(futures::stream::unfold((reader, admission), read))
 }
 
-/// An event stream made of these pieces.
-pub(super) fn stream_of<S>(pieces: S) -> Response
-where
-    S: futures::Stream<Item = Result<Bytes, std::convert::Infallible>> + Send + 'static,
-{
-    let mut response = Response::new(Body::from_stream(pieces));
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    headers.insert(ACCEL_BUFFERING, HeaderValue::from_static("no"));
-    response
+fn of_stream(event: StreamEvent) -> Event {
+    let told = Event::default();
+    let told = match event.id {
+        Some(id) => told.id(id.to_string()),
+        None => told,
+    };
+    told.event(event.name).data(event.data)
 }

@@ -36,10 +36,10 @@ use crate::router::Api;
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ExportQuery {
-    /// Whether it has the content of pictures, files and long outputs, as by default. Without it, an import
-    /// finds what the other server has stored itself.
+    /// Whether it has the content of pictures, files and long outputs. Without it, an import finds what the
+    /// other server has stored itself.
     #[serde(default, deserialize_with = "text")]
-    #[param(value_type = Option<bool>)]
+    #[param(default = true)]
     blobs: Option<bool>,
 }
 
@@ -236,7 +236,7 @@ impl Exporting {
     /// Reads a blob whole: its content is compared with its hash before any of it goes out. What is gone or
     /// damaged is left out, as models are shown it.
     async fn read_blob(&self, sha256: BlobHash) -> Result<Option<Outgoing>, Failed> {
-        let (blobs, tenant) = (&self.app.blobs, self.key.tenant);
+        let (blobs, tenant) = (&self.app.outside.blobs, self.key.tenant);
         let Some(record) = blobs.find(tenant, sha256).await? else {
             return Ok(None);
         };

@@ -7,13 +7,14 @@ use axum::RequestExt;
 use axum::body::{Body, HttpBody};
 use axum::extract::{MatchedPath, RawPathParams, Request, State};
 use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
 use futures::stream::poll_fn;
 use mainspring_runtime::telemetry::{TRACEPARENT, accepted, carrying, spans};
 use mainspring_scheduler::error::Error;
+use mainspring_scheduler::services::pressure::Work;
 use mainspring_shared::id::TenantId;
 use mainspring_shared::store::{in_scope, scoped};
 use tokio::sync::OwnedSemaphorePermit;
@@ -89,7 +90,7 @@ pub(super) async fn pass(
                 None => served.await,
             };
             drop(admission);
-            if let Some(quota) = admitted.as_ref().and_then(|caller| caller.quota.as_ref()) {
+            for quota in admitted.iter().flat_map(|caller| &caller.quotas) {
                 mark_quota(response.headers_mut(), quota);
             }
             match admitted.filter(|_| streams(&response)) {
@@ -142,6 +143,11 @@ async fn admit(app: &Api, request: &mut Request, route: &str) -> Result<Admitted
     }
     // First: a request whose key is looked up is in flight.
     let admission = enter(app, request)?;
+    if let Some(work) = work(request.method(), route)
+        && app.acceptor.refuses(work)
+    {
+        return Err(Error::shed(work));
+    }
     let (method, headers) = (request.method(), request.headers());
     let keeper = &app.gatekeeper;
     let scheduler = &app.scheduler;
@@ -158,6 +164,46 @@ async fn admit(app: &Api, request: &mut Request, route: &str) -> Result<Admitted
         caller: Some(caller),
         admission,
     })
+}
+
+/// Lists of what tenants have, whose pages cost the database most.
+const LISTS: [&str; 11] = [
+    "/v1/memories",
+    "/v1/runs",
+    "/v1/runs/{id}/nodes",
+    "/v1/sends",
+    "/v1/sessions",
+    "/v1/sessions/{id}/messages",
+    "/v1/sessions/{id}/usage",
+    "/v1/tenants/{id}/usage",
+    "/v1/timers",
+    "/v1/timers/{id}/occurrences",
+    "/v1/webhooks/{id}/deliveries",
+];
+
+/// What new work is given with.
+const SINGLE: [&str; 6] = [
+    "/v1/memories",
+    "/v1/runs",
+    "/v1/sends",
+    "/v1/sessions",
+    "/v1/sessions/{id}/sends",
+    "/v1/timers",
+];
+
+/// What may be refused while the database is slow. Nothing that ends or steers what there is, reads one thing,
+/// tells operators how things are, or lets a worker's calls go on.
+fn work(method: &Method, route: &str) -> Option<Work> {
+    let bulk = [":batch", ":import", "/export", "/fork"];
+    if bulk.iter().any(|end| route.ends_with(end)) {
+        Some(Work::Bulk)
+    } else if *method == Method::GET && LISTS.contains(&route) {
+        Some(Work::List)
+    } else if *method == Method::POST && SINGLE.contains(&route) {
+        Some(Work::Single)
+    } else {
+        None
+    }
 }
 
 /// Serves a request on behalf of its tenant alone, with what is read while its answer is written.
@@ -228,7 +274,7 @@ fn request_id(app: &Api, headers: &HeaderMap) -> HeaderValue {
 }
 
 /// A label value for a method; what callers invent shares one.
-fn method_label(method: &axum::http::Method) -> &'static str {
+fn method_label(method: &Method) -> &'static str {
     match method.as_str() {
         "GET" => "GET",
         "HEAD" => "HEAD",
@@ -237,5 +283,31 @@ fn method_label(method: &axum::http::Method) -> &'static str {
         "PATCH" => "PATCH",
         "DELETE" => "DELETE",
         _ => "other",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::router::operations;
+
+    #[test]
+    fn what_is_refused_first_are_routes_that_exist() {
+        let all = operations();
+        let has = |method: Method, route: &str| all.contains(&(method, route.to_owned()));
+        for route in LISTS {
+            assert!(has(Method::GET, route), "GET {route}");
+        }
+        for route in SINGLE {
+            assert!(has(Method::POST, route), "POST {route}");
+        }
+        let of = |wanted: Work| {
+            let of = all.iter();
+            let of = of.filter(|(method, route)| work(method, route) == Some(wanted));
+            of.count()
+        };
+        assert_eq!(of(Work::Bulk), 6);
+        assert_eq!(of(Work::List), LISTS.len());
+        assert_eq!(of(Work::Single), SINGLE.len());
     }
 }

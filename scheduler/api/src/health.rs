@@ -44,7 +44,7 @@ pub(super) async fn live() -> &'static str {
     responses((status = 200, body = String))
 )]
 pub(super) async fn ready(State(app): State<Arc<Api>>) -> Result<&'static str, Problem> {
-    if app.lifecycle.is_stopping() {
+    if app.process.lifecycle.is_stopping() {
         return Err(Error::stopping().into());
     }
     app.store.check().await?;
@@ -84,7 +84,7 @@ pub(super) async fn info(
     let info = json!({
         "name": "mainspring",
         "version": env!("CARGO_PKG_VERSION"),
-        "scheduler": { "name": app.config.name, "boot_id": app.registration.id() },
+        "scheduler": { "name": app.config.name, "boot_id": app.process.registration.id() },
         "store": { "server": server.server, "schema": server.schema },
         "queue": { "available": app.notifier.queue.is_available() },
         "bus": { "available": app.bus().is_available() },

@@ -66,17 +66,17 @@ impl PartBody {
     fn part(self) -> Result<ContentPart, &'static str> {
         match (self.r#type, self.text, self.name, self.source) {
             (Kind::Text, Some(text), None, None) => Ok(ContentPart::Text { text }),
-            (Kind::Text, ..) => Err("a text has `text` and nothing else"),
+            (Kind::Text, ..) => Err("a text part has only `text`"),
             (Kind::Image, None, None, Some(source)) => {
                 let source = source.image()?;
                 Ok(ContentPart::Image { source })
             }
-            (Kind::Image, ..) => Err("an image has a `source` and nothing else"),
+            (Kind::Image, ..) => Err("an image part has only `source`"),
             (Kind::File, None, Some(name), Some(source)) => {
                 let source = source.file()?;
                 Ok(ContentPart::File { name, source })
             }
-            (Kind::File, ..) => Err("a file has a `name`, a `source` and nothing else"),
+            (Kind::File, ..) => Err("a file part has only `name` and `source`"),
         }
     }
 }

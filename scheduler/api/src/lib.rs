@@ -36,6 +36,7 @@ mod runs;
 mod sends;
 mod sessions;
 mod skills;
+mod sse;
 mod tenants;
 mod timers;
 mod usage;

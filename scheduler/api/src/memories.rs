@@ -28,6 +28,7 @@ use super::respond::{self, Begin, List};
 use super::validate::Checks;
 use crate::access::{Caller, refuse_held};
 use crate::extract::{Json, JsonBody, Key, Limit, NoQuery, Nothing, Query, cursor, text};
+use crate::openapi::form;
 use crate::router::Api;
 
 const ROUTE: &str = "POST /v1/memories";
@@ -62,7 +63,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewMemoryBody {
-    /// Where it belongs: a path like `user/42`.
+    /// Its namespace: a path like `user/42`.
     namespace: String,
     /// What is remembered.
     text: String,
@@ -190,7 +191,7 @@ pub(super) async fn create(
     {
         return Err(Error::new(
             Code::AuthBinding,
-            "the API key is bound: the namespace must be that of its binding or below it",
+            "the namespace must be the API key's own (its binding) or one below it",
         )
         .into());
     }
@@ -227,19 +228,23 @@ fn created(entry: &MemoryEntry) -> Result<Response, Problem> {
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct MemoriesQuery {
+    /// Maximum number of items on the page.
     #[serde(default)]
-    #[param(value_type = u32)]
+    #[param(inline)]
     limit: Limit,
+    /// The `next_cursor` of the page before.
     #[serde(default, deserialize_with = "cursor")]
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<form::MemoryId>, inline)]
     cursor: Option<MemoryId>,
+    /// This namespace and all below it: a path like `user/42`. Needed to search and to erase.
     #[serde(default, deserialize_with = "text")]
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<form::Namespace>, inline)]
     namespace: Option<Namespace>,
+    /// What to look for, in plain words: the entries that fit it best, the best first.
     q: Option<String>,
 }
 
-/// Entries, newest first; with `q` those of a namespace that fit it best, the best first
+/// Entries, newest first; with `q` the best matching ones of a namespace, best first
 #[utoipa::path(
     get,
     path = "/v1/memories",
@@ -253,7 +258,7 @@ pub(super) async fn list(
     Query(mut query): Query<MemoriesQuery>,
 ) -> Result<Response, Problem> {
     if query.q.is_some() && query.namespace.is_none() {
-        let detail = "must name where to search when q is given";
+        let detail = "is required with q: the namespace to search";
         return Err(Error::invalid("?namespace", detail).into());
     }
     let Some(narrowed) = narrow(&caller, query.namespace) else {
@@ -296,7 +301,7 @@ async fn search(
 ) -> Result<Response, Problem> {
     let namespace = query.namespace.clone().ok_or_else(Error::internal)?;
     if query.cursor.is_some() {
-        return Err(Error::invalid("?cursor", "has no meaning beside q").into());
+        return Err(Error::invalid("?cursor", "cannot be combined with q").into());
     }
     let question = SearchMemories::new(tenant, namespace, words, query.limit.0);
     let found = app.store.search_memories(question).await?;
@@ -372,8 +377,9 @@ pub(super) async fn remove(
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct EraseQuery {
+    /// This namespace and all below it: a path like `user/42`. Needed to search and to erase.
     #[serde(default, deserialize_with = "text")]
-    #[param(value_type = String)]
+    #[param(value_type = Option<form::Namespace>, inline)]
     namespace: Option<Namespace>,
 }
 
@@ -399,7 +405,7 @@ pub(super) async fn erase(
     _: Json<Nothing>,
 ) -> Result<Response, Problem> {
     let Some(namespace) = query.namespace else {
-        return Err(Error::invalid("?namespace", "must name what to erase").into());
+        return Err(Error::invalid("?namespace", "is required: the namespace to erase").into());
     };
     let narrowed = narrow(&caller, Some(namespace)).and_then(Narrowed::into_inner);
     let Some(namespace) = narrowed else {
@@ -414,15 +420,17 @@ pub(super) async fn erase(
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ErasuresQuery {
+    /// Maximum number of items on the page.
     #[serde(default)]
-    #[param(value_type = u32)]
+    #[param(inline)]
     limit: Limit,
+    /// The `next_cursor` of the page before.
     #[serde(default, deserialize_with = "cursor")]
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<form::ErasureId>, inline)]
     cursor: Option<ErasureId>,
     /// Only those of exactly this namespace.
     #[serde(default, deserialize_with = "text")]
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<form::Namespace>, inline)]
     namespace: Option<Namespace>,
 }
 

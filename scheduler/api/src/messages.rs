@@ -10,31 +10,35 @@ use mainspring_shared::message::Message;
 use mainspring_shared::session::fold::Fold;
 use mainspring_shared::store::ReadMessages;
 use serde::{Deserialize, Serialize};
+use utoipa::openapi::{RefOr, Schema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::problem::Problem;
 use super::respond::{self, Begin, List};
 use crate::extract::{FromText, Limit, Query, SessionPath, text};
+use crate::openapi::form;
 use crate::router::Api;
 
 /// Which messages, in their order.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct MessagesQuery {
+    /// Maximum number of items on the page.
     #[serde(default)]
-    #[param(value_type = u32)]
+    #[param(inline)]
     limit: Limit,
+    /// The `next_cursor` of the page before.
     #[serde(default, deserialize_with = "text")]
-    #[param(value_type = Option<String>)]
+    #[param(inline)]
     cursor: Option<Seq>,
+    /// Only messages after this `seq`.
     #[serde(default, deserialize_with = "text")]
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<form::MessageSeq>, inline)]
     after: Option<Seq>,
-    /// Whether each page shows, before the message that stands behind it, what stands for the messages
-    /// before that one in the model's window.
+    /// Whether folds are shown in their places, behind the messages that they stand for.
     #[serde(default, deserialize_with = "text")]
-    #[param(value_type = Option<String>)]
+    #[param(default = false)]
     folded: Option<bool>,
 }
 
@@ -52,6 +56,14 @@ impl FromText for Seq {
     }
 }
 
+impl utoipa::PartialSchema for Seq {
+    fn schema() -> RefOr<Schema> {
+        form::text(r"^[0-9]{1,18}(\.[0-9]{1,9})?$")
+    }
+}
+
+impl utoipa::ToSchema for Seq {}
+
 impl fmt::Display for Seq {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.1 {
@@ -67,7 +79,7 @@ impl fmt::Display for Seq {
 pub(super) enum Entry {
     /// A message.
     Message(Message),
-    /// What the model is shown in the place of the messages before.
+    /// The text that the model sees instead of the earlier messages.
     Fold(FoldEntry),
 }
 
@@ -78,7 +90,7 @@ enum FoldRole {
     Fold,
 }
 
-/// What the model is shown in the place of the messages before.
+/// The text that the model sees instead of the earlier messages.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub(super) struct FoldEntry {
     /// Tells it from messages.

@@ -1,6 +1,7 @@
 //! The API's description: paths and shapes come from the annotations of the handlers.
 
 mod events;
+pub(crate) mod form;
 mod operation;
 mod parameters;
 mod refine;
@@ -67,20 +68,17 @@ const TAGS: [(&str, &str); 13] = [
         "Conversations, their transcripts and pending calls.",
     ),
     ("sends", "A message for a session, with its outcome."),
-    ("timers", "What is sent by itself."),
+    ("timers", "Scheduled sends and runs."),
     ("runs", "Workflows and their runs."),
     ("workflows", "The language of workflows."),
     (
         "skills",
-        "Instructions for special tasks, with resources and scripts.",
+        "Instructions for particular tasks, with resources and scripts.",
     ),
-    ("memories", "What agents remember beyond a session."),
-    ("blobs", "Content by its SHA-256."),
+    ("memories", "What agents remember across sessions."),
+    ("blobs", "Content stored by its SHA-256."),
     ("keys", "API keys of a tenant."),
-    (
-        "provider-keys",
-        "Keys that a tenant brings for model providers.",
-    ),
+    ("provider-keys", "Tenants' own keys for model providers."),
     ("tenants", "Tenants, for operators."),
     ("operations", "For operators, autoscalers and probes."),
 ];
@@ -186,9 +184,7 @@ fn tag(path: &str) -> &'static str {
 fn describe(operation: &Operation) -> Value {
     let names = operation.path.split(['{', '}']).skip(1).step_by(2);
     let in_path = names.map(|name| parameters::in_path(&operation.path, name));
-    let others = operation.takes.iter();
-    let others = others.map(|name| parameters::parameter(operation, name));
-    let parameters: Vec<Value> = in_path.chain(others).collect();
+    let parameters: Vec<Value> = in_path.chain(operation.takes.iter().cloned()).collect();
     let mut responses = Map::new();
     for status in &operation.answers {
         // Neither has the content.
@@ -294,8 +290,7 @@ fn answer(operation: &Operation) -> Value {
     };
     let mut answer =
         json!({ "description": operation.says, "content": { kind: { "schema": schema } } });
-    let made =
-        operation.method == "post" && operation.takes.iter().any(|name| name == "Idempotency-Key");
+    let made = operation.method == "post" && operation.takes("Idempotency-Key");
     if made
         && let Holds::One(name) = &operation.holds
         && let Some((_, leads)) = LINKS.iter().find(|(schema, _)| schema == name)

@@ -42,6 +42,9 @@ pub(super) struct WorkerView {
     /// When it counts as dead unless it renews.
     #[schema(value_type = String, format = DateTime)]
     lease_until: Timestamp,
+    /// Which version of what processes say to each other its program speaks; 0 for a release that did not note it. Two
+    /// of them are two releases.
+    protocol: u32,
 }
 
 /// Its paths.
@@ -78,6 +81,7 @@ pub(super) async fn workers(
             in_flight: boot.in_flight,
             started_at: boot.started_at,
             lease_until: boot.lease_until,
+            protocol: boot.protocol,
         });
     respond::json(StatusCode::OK, &List::whole(alive.collect()))
 }

@@ -25,6 +25,7 @@ use super::tenants::TenantPath;
 use super::validate::Checks;
 use crate::access::{Caller, no_tenant};
 use crate::extract::{Json, JsonBody, Limit, NoQuery, Nothing, Query, cursor};
+use crate::openapi::form;
 use crate::router::Api;
 
 /// Something that is paused.
@@ -38,7 +39,7 @@ pub(super) struct PauseView {
     /// Whose agent or tool it is, or the tenant; absent for providers and pools, which are everybody's.
     #[serde(skip_serializing_if = "Option::is_none")]
     tenant: Option<String>,
-    /// Why, as whoever paused it said.
+    /// The reason given when it was paused.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     /// Since when.
@@ -130,11 +131,13 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct PausesQuery {
+    /// Maximum number of items on the page.
     #[serde(default)]
-    #[param(value_type = u32)]
+    #[param(inline)]
     limit: Limit,
+    /// The `next_cursor` of the page before.
     #[serde(default, deserialize_with = "cursor")]
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<form::PauseKey>, inline)]
     cursor: Option<PauseKey>,
 }
 
@@ -262,7 +265,7 @@ pub(super) async fn resume_agent(
     resume(&app, key).await
 }
 
-/// Pauses a provider of models, for all tenants: it is not asked
+/// Pauses a model provider for all tenants: it is not called
 #[utoipa::path(
     post,
     path = "/v1/providers/{name}/pause",

@@ -86,6 +86,7 @@ impl IntoResponse for Problem {
         let json = serde_json::to_vec(&self).unwrap_or_default();
         let mut response = Response::new(Body::from(json));
         *response.status_mut() = status;
+        self.0.told();
         // For the request's span.
         response.extensions_mut().insert(self.0.code());
         let headers = response.headers_mut();
@@ -192,7 +193,7 @@ struct MemberDocument {
     /// A JSON pointer into the body, preceded by `LINE:` in a body of JSON lines; for a query parameter or a
     /// header, its name preceded by `?` or `#`.
     pointer: String,
-    /// What is wrong, for people.
+    /// A message for people.
     detail: String,
 }
 

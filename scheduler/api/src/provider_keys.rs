@@ -19,6 +19,7 @@ use utoipa_axum::routes;
 
 use crate::access::Caller;
 use crate::extract::{Json, JsonBody, Limit, NoQuery, Nothing, Query};
+use crate::openapi::form;
 use crate::problem::Problem;
 use crate::respond::{self, Begin, List};
 use crate::router::Api;
@@ -105,14 +106,17 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ProviderKeysQuery {
+    /// Maximum number of items on the page.
     #[serde(default)]
-    #[param(value_type = u32)]
+    #[param(inline)]
     limit: Limit,
+    /// The `next_cursor` of the page before.
     #[serde(default)]
+    #[param(value_type = Option<form::ProviderName>, inline)]
     cursor: Option<String>,
 }
 
-/// The providers that the tenant has keys of its own for
+/// The providers for which the tenant has its own key
 #[utoipa::path(
     get,
     path = "/v1/provider-keys",
@@ -181,6 +185,7 @@ pub(super) async fn set(
     }
     let entropy = app.entropy.as_ref();
     let sealed = app
+        .outside
         .webhooks
         .seal_provider_key(entropy, tenant, &provider, &body.key)?;
     let item = SetProviderKey {

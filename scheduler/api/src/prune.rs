@@ -63,7 +63,7 @@ pub(super) struct Pruned {
     removed: i64,
     /// The `seq` of the first one that is left.
     first_seq: i64,
-    /// Whether nothing was removed in truth.
+    /// Whether this was a dry run: nothing was removed.
     dry_run: bool,
 }
 

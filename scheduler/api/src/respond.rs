@@ -26,7 +26,7 @@ const PASSED_MAX: u32 = 1_000;
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub(super) struct List<T> {
     data: Vec<T>,
-    /// What the next question passes as `cursor`; null at the end.
+    /// The `cursor` of the next page; null at the end.
     next_cursor: Option<String>,
 }
 

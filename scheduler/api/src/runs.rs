@@ -36,6 +36,7 @@ use crate::access::reach::Inside;
 use crate::extract::{
     Json, JsonBody, Key, Limit, NoQuery, Nothing, Query, WaitQuery, cursor, session_id, text,
 };
+use crate::openapi::form;
 use crate::router::Api;
 
 /// The run that a path names.
@@ -86,6 +87,9 @@ impl RunBody {
         made.options.agents = agents.pin(spec.agents(), key).await?;
         made.options.skills = agents
             .pin_skills(&spec, (&self.spec, "/run/spec"), key)
+            .await?;
+        agents
+            .admit_run(&spec, &made.options, ("/run", key))
             .await?;
         Ok(made)
     }
@@ -182,6 +186,7 @@ pub(super) async fn create(
     let key = idempotency.as_ref();
     made.options.agents = agents.pin(spec.agents(), key).await?;
     made.options.skills = agents.pin_skills(&spec, (&body.spec, "/spec"), key).await?;
+    agents.admit_run(&spec, &made.options, ("", key)).await?;
     let run = RunId(app.entropy.ordered_id());
     let new = NewRun {
         key: RunKey {
@@ -247,15 +252,20 @@ fn answer(status: StatusCode, record: RunRecord) -> Result<Response, Problem> {
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct RunsQuery {
+    /// Maximum number of items on the page.
     #[serde(default)]
-    #[param(value_type = u32)]
+    #[param(inline)]
     limit: Limit,
+    /// The `next_cursor` of the page before.
     #[serde(default, deserialize_with = "cursor")]
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<form::RunId>, inline)]
     cursor: Option<RunId>,
+    /// Only those of this session.
+    #[param(value_type = Option<form::SessionId>, inline)]
     session_id: Option<String>,
+    /// Only those with this status.
     #[serde(default, deserialize_with = "text")]
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<RunStatus>)]
     status: Option<RunStatus>,
 }
 

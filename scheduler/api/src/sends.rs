@@ -10,6 +10,7 @@ use mainspring_scheduler::App;
 use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::accept::submit;
 use mainspring_scheduler::services::agents::{OptionsAsk, Resolver};
+use mainspring_scheduler::services::limits::KeySends;
 use mainspring_scheduler::services::skills::pin_item;
 use mainspring_scheduler::services::watch::read_and_wait;
 use mainspring_scheduler::services::{blobs, cancel};
@@ -32,6 +33,7 @@ use crate::extract::{
     Json, JsonBody, Key, Limit, Nothing, Query, SendPath, SessionPath, WaitQuery, Whole, cursor,
     session_id, text,
 };
+use crate::openapi::form;
 use crate::router::Api;
 
 /// Its paths.
@@ -82,6 +84,7 @@ pub(super) async fn create_in_session(
         },
         json.whole,
         wait,
+        caller.limited_sends(),
     )
     .await
 }
@@ -109,7 +112,7 @@ pub(super) async fn create(
         .item(&mut agents, &app, caller.tenant, key)
         .await?;
     pin_item(app.store.as_ref(), &mut item, "/session/agent").await?;
-    accept(&app, item, json.whole, wait).await
+    accept(&app, item, json.whole, wait, caller.limited_sends()).await
 }
 
 /// A send as its body asks for it, checked.
@@ -223,9 +226,10 @@ async fn accept(
     mut item: AcceptSend,
     body: Whole,
     wait: Option<Duration>,
+    limited: Option<KeySends>,
 ) -> Result<Response, Problem> {
     blobs::of_send(app, &mut item, "").await?;
-    let submitted = submit(app, item, body, wait).await?;
+    let submitted = submit(app, item, body, wait, limited).await?;
     // Without a wait the first answer was 202, whatever has become of the send since.
     let status = if wait.is_some() && submitted.send.status.is_final() {
         StatusCode::OK
@@ -249,15 +253,20 @@ pub(super) fn answer(send: &SendView) -> Result<Response, Problem> {
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct SendsQuery {
+    /// Maximum number of items on the page.
     #[serde(default)]
-    #[param(value_type = u32)]
+    #[param(inline)]
     limit: Limit,
+    /// The `next_cursor` of the page before.
     #[serde(default, deserialize_with = "cursor")]
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<form::SendId>, inline)]
     cursor: Option<SendId>,
+    /// Only those of this session.
+    #[param(value_type = Option<form::SessionId>, inline)]
     session_id: Option<String>,
+    /// Only those with this status.
     #[serde(default, deserialize_with = "text")]
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<SendStatus>)]
     status: Option<SendStatus>,
 }
 

@@ -27,6 +27,7 @@ use super::respond::{self, Begin, List};
 use super::sends;
 use crate::access::{Caller, refuse_held};
 use crate::extract::{Json, Key, Limit, NoQuery, Nothing, Query, SessionPath, cursor, text};
+use crate::openapi::form;
 use crate::router::Api;
 
 /// Its paths.
@@ -75,7 +76,7 @@ pub(super) async fn create(
 pub(super) fn too_slow() -> Error {
     Error::new(
         Code::StoreUnavailable,
-        "the archive did not arrive in time; nothing of it was kept",
+        "the archive did not arrive in time; nothing was imported",
     )
 }
 
@@ -125,18 +126,23 @@ fn answer_created(view: &SessionView) -> Result<Response, Problem> {
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct SessionsQuery {
+    /// Maximum number of items on the page.
     #[serde(default)]
-    #[param(value_type = u32)]
+    #[param(inline)]
     limit: Limit,
+    /// The `next_cursor` of the page before.
     #[serde(default, deserialize_with = "cursor")]
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<form::SessionId>, inline)]
     cursor: Option<SessionId>,
+    /// Only those with this status.
     #[serde(default, deserialize_with = "text")]
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<SessionStatus>)]
     status: Option<SessionStatus>,
+    /// Only those whose agent has this name.
     agent: Option<String>,
+    /// `metadata[NAME]=TEXT`, or `metadata.NAME=TEXT`: only those whose metadata say so.
     #[serde(default)]
-    #[param(value_type = Option<Object>)]
+    #[param(value_type = Option<form::Metadata>, inline, style = DeepObject, explode = true)]
     metadata: BTreeMap<String, String>,
 }
 

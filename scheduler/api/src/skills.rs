@@ -31,6 +31,7 @@ use super::problem::Problem;
 use super::respond;
 use crate::access::Caller;
 use crate::extract::{Json, Key, Limit, NoQuery, Nothing, Query};
+use crate::openapi::form;
 use crate::router::Api;
 
 /// Its paths.
@@ -56,7 +57,7 @@ pub(super) struct SkillView {
     /// Its licence.
     #[serde(skip_serializing_if = "Option::is_none")]
     license: Option<String>,
-    /// What it needs of its surroundings.
+    /// Its requirements on the environment.
     #[serde(skip_serializing_if = "Option::is_none")]
     compatibility: Option<String>,
     /// Its author's data.
@@ -69,7 +70,7 @@ pub(super) struct SkillView {
     allowed_tools: Option<Value>,
     /// Its files in the byte order of their paths.
     files: Vec<SkillFile>,
-    /// What was accepted although the format does not allow it.
+    /// Deviations from the format that were accepted.
     warnings: Vec<String>,
     /// All versions of the name, newest first, at most a hundred; in answers that show one skill.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -187,7 +188,7 @@ impl From<BrokenSkill> for BrokenView {
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub(super) struct SkillList {
     data: Vec<SkillSummary>,
-    /// What the next question passes as `cursor`; null at the end.
+    /// The `cursor` of the next page; null at the end.
     next_cursor: Option<String>,
     /// The mounted skills that were left out, and why.
     warnings: Vec<BrokenView>,
@@ -197,9 +198,12 @@ pub(super) struct SkillList {
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct SkillsQuery {
+    /// Maximum number of items on the page.
     #[serde(default)]
-    #[param(value_type = u32)]
+    #[param(inline)]
     limit: Limit,
+    /// The `next_cursor` of the page before.
+    #[param(value_type = Option<form::SkillName>, inline)]
     cursor: Option<String>,
 }
 
@@ -208,8 +212,9 @@ pub(super) struct SkillsQuery {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct RemoveQuery {
+    /// Whether its versions and their files go, too, even from sessions that have them.
     #[serde(default, deserialize_with = "crate::extract::text")]
-    #[param(value_type = Option<bool>)]
+    #[param(default = false)]
     versions: Option<bool>,
 }
 

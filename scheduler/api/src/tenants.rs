@@ -4,6 +4,7 @@ mod erasure;
 pub(crate) mod keys;
 mod usage;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use mainspring_scheduler::error::Error;
+use mainspring_shared::agent::DEFAULT_POOL;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::TenantId;
 use mainspring_shared::queue::WEIGHT_MAX;
@@ -19,8 +21,9 @@ use mainspring_shared::store::{
     CreateTenantOutcome, DeleteTenantOutcome, ListTenants, NewTenant, TenantPatch,
     UpdateTenantOutcome,
 };
-use mainspring_shared::tenant::{Limits, NAME_CHARS_MAX, Retention, Tenant};
+use mainspring_shared::tenant::{Limits, NAME_CHARS_MAX, Pools, Retention, Tenant};
 use mainspring_shared::time::Timestamp;
+use mainspring_shared::tool::is_pool;
 use serde::{Deserialize, Serialize};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -30,10 +33,14 @@ use super::respond::{self, Begin, List};
 use super::validate::Checks;
 use crate::access::{no_tenant, refuse_held};
 use crate::extract::{Json, JsonBody, Key, Limit, NoQuery, Nothing, Query, cursor};
+use crate::openapi::form;
 use crate::router::Api;
 
 /// Requests per second that a limit may allow: beyond that it limits nothing.
 const REQUESTS_MAX: u32 = 1_000_000;
+
+/// Pools that a tenant may list.
+const POOLS_MAX: usize = 100;
 
 /// Sends, open or in flight, that a limit may allow: as many are looked at where there seems to be no place left.
 const SENDS_MAX: u32 = 100_000;
@@ -51,10 +58,12 @@ pub(super) struct TenantView {
     name: String,
     /// What it may use.
     limits: Limits,
-    /// How many of its sessions have their turn for each of a tenant with weight 1, while both have some that wait.
+    /// Scheduling weight relative to other tenants, 1 to 1000, while several have sessions waiting.
     weight: u32,
     /// For how long what it has is kept.
     retention: Retention,
+    /// Worker pools that it may name.
+    pools: Pools,
     /// Since when it is being erased, if it is.
     #[schema(value_type = Option<String>, format = DateTime)]
     erasing_at: Option<Timestamp>,
@@ -71,6 +80,7 @@ impl From<Tenant> for TenantView {
             limits: tenant.limits,
             weight: tenant.weight,
             retention: tenant.retention,
+            pools: tenant.pools,
             erasing_at: tenant.erasing_at,
             created_at: tenant.created_at,
         }
@@ -86,13 +96,16 @@ pub(super) struct NewTenantBody {
     /// What it may use; everything when absent.
     #[serde(default)]
     limits: Limits,
-    /// Its share of the workers' turns beside other tenants, from 1 to 1000.
+    /// Scheduling weight relative to other tenants, from 1 to 1000.
     #[serde(default = "one")]
     #[schema(default = 1)]
     weight: u32,
     /// For how long what it has is kept; as the installation says when absent.
     #[serde(default)]
     retention: Retention,
+    /// Worker pools that it may name; any but other tenants' own when absent.
+    #[serde(default)]
+    pools: Pools,
 }
 
 fn one() -> u32 {
@@ -107,11 +120,13 @@ impl JsonBody for NewTenantBody {
         limits(checks, &self.limits);
         weight(checks, self.weight);
         retention(checks, &self.retention);
+        pools(checks, &self.pools);
         NewTenant {
             name: self.name,
             limits: self.limits,
             weight: self.weight,
             retention: self.retention,
+            pools: self.pools,
         }
     }
 }
@@ -124,10 +139,12 @@ pub(super) struct TenantChangeBody {
     name: Option<String>,
     /// Replaces all limits.
     limits: Option<Limits>,
-    /// Its share of the workers' turns beside other tenants, from 1 to 1000.
+    /// Scheduling weight relative to other tenants, from 1 to 1000.
     weight: Option<u32>,
     /// Replaces all of its retention.
     retention: Option<Retention>,
+    /// Replaces all of its pools.
+    pools: Option<Pools>,
 }
 
 impl JsonBody for TenantChangeBody {
@@ -146,11 +163,15 @@ impl JsonBody for TenantChangeBody {
         if let Some(given) = &self.retention {
             retention(checks, given);
         }
+        if let Some(given) = &self.pools {
+            pools(checks, given);
+        }
         TenantPatch {
             name: self.name,
             limits: self.limits,
             weight: self.weight,
             retention: self.retention,
+            pools: self.pools,
         }
     }
 }
@@ -189,19 +210,49 @@ fn retention(checks: &mut Checks, retention: &Retention) {
     }
 }
 
+fn pools(checks: &mut Checks, pools: &Pools) {
+    let Pools {
+        allowed,
+        own,
+        extra: _,
+    } = pools;
+    for (names, member) in [(allowed.as_ref(), "allowed"), (Some(own), "own")] {
+        let pointer = format!("/pools/{member}");
+        let Some(names) = names else { continue };
+        if names.len() > POOLS_MAX {
+            checks.refuse(&pointer, &format!("must have at most {POOLS_MAX}"));
+        }
+        if !names.iter().all(|name| is_pool(name)) {
+            let detail = "must be names of 1 to 40 of the characters a-z, 0-9 and -";
+            checks.refuse(&pointer, detail);
+        }
+    }
+    if own.contains(DEFAULT_POOL) {
+        let detail = format!("must not contain {DEFAULT_POOL}, which all tenants share");
+        checks.refuse("/pools/own", &detail);
+    }
+    if own.is_empty() && allowed.as_ref().is_some_and(BTreeSet::is_empty) {
+        let detail = "must not be empty if the tenant has no pools of its own";
+        checks.refuse("/pools/allowed", detail);
+    }
+}
+
 fn limits(checks: &mut Checks, limits: &Limits) {
     for (sends, name) in [
         (limits.sends_open, "sends_open"),
         (limits.sends_running, "sends_running"),
         (limits.leaves_running, "leaves_running"),
     ] {
-        if sends.is_some_and(|sends| !(1..=SENDS_MAX).contains(&sends)) {
-            let pointer = format!("/limits/{name}");
-            checks.refuse(&pointer, &format!("must be from 1 to {SENDS_MAX}"));
-        }
+        self::sends(checks, name, sends);
     }
-    if limits.tokens_per_minute == Some(0) {
-        checks.refuse("/limits/tokens_per_minute", "must be at least 1");
+    for (tokens, name) in [
+        (limits.tokens_per_minute, "tokens_per_minute"),
+        (limits.tokens_per_day, "tokens_per_day"),
+        (limits.tokens_per_month, "tokens_per_month"),
+    ] {
+        if tokens == Some(0) {
+            checks.refuse(&format!("/limits/{name}"), "must be at least 1");
+        }
     }
     for (amount, name) in [
         (limits.usd_per_day, "usd_per_day"),
@@ -214,13 +265,22 @@ fn limits(checks: &mut Checks, limits: &Limits) {
     if limits.bytes == Some(0) {
         checks.refuse("/limits/bytes", "must be at least 1");
     }
-    if let Some(rate) = limits.requests_per_second
-        && !(1..=REQUESTS_MAX).contains(&rate)
-    {
-        checks.refuse(
-            "/limits/requests_per_second",
-            &format!("must be from 1 to {REQUESTS_MAX}"),
-        );
+    requests_per_second(checks, limits.requests_per_second);
+}
+
+/// Checks a limit of requests, of a tenant or a key.
+pub(super) fn requests_per_second(checks: &mut Checks, rate: Option<u32>) {
+    if rate.is_some_and(|rate| !(1..=REQUESTS_MAX).contains(&rate)) {
+        let detail = format!("must be from 1 to {REQUESTS_MAX}");
+        checks.refuse("/limits/requests_per_second", &detail);
+    }
+}
+
+/// Checks a limit of sends, of a tenant or a key.
+pub(super) fn sends(checks: &mut Checks, name: &str, sends: Option<u32>) {
+    if sends.is_some_and(|sends| !(1..=SENDS_MAX).contains(&sends)) {
+        let pointer = format!("/limits/{name}");
+        checks.refuse(&pointer, &format!("must be from 1 to {SENDS_MAX}"));
     }
 }
 
@@ -268,7 +328,10 @@ pub(super) async fn create(
 ) -> Result<Response, Problem> {
     let key = json.idempotency("POST /v1/tenants")?;
     match app.store.create_tenant(json.value, key).await? {
-        CreateTenantOutcome::Created(tenant) => answer_created(tenant),
+        CreateTenantOutcome::Created(tenant) => {
+            app.known.pools.changed(tenant.id, &tenant.pools);
+            answer_created(tenant)
+        }
         CreateTenantOutcome::Replayed(tenant) => {
             let mut response = answer_created(tenant)?;
             respond::mark_replayed(&mut response);
@@ -289,11 +352,13 @@ fn answer_created(tenant: Tenant) -> Result<Response, Problem> {
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct TenantsQuery {
+    /// Maximum number of items on the page.
     #[serde(default)]
-    #[param(value_type = u32)]
+    #[param(inline)]
     limit: Limit,
+    /// The `next_cursor` of the page before.
     #[serde(default, deserialize_with = "cursor")]
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<form::TenantId>, inline)]
     cursor: Option<TenantId>,
 }
 
@@ -358,6 +423,7 @@ pub(super) async fn change(
             }
             // Workers look whose money is limited; else they do it within a second.
             app.notifier.pauses_changed();
+            app.known.pools.changed(id, &tenant.pools);
             respond::json(StatusCode::OK, &TenantView::from(*tenant))
         }
         UpdateTenantOutcome::NameTaken => Err(name_taken().into()),

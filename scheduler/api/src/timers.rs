@@ -29,6 +29,7 @@ use super::validate::Checks;
 use crate::access::Caller;
 use crate::access::reach::{Inside, session_of};
 use crate::extract::{Json, Key, Limit, NoQuery, Nothing, PageQuery, Query, cursor, text};
+use crate::openapi::form;
 use crate::router::Api;
 
 pub(super) use batch::{ResultsShape as TimerResultsShape, TimerBatchBody, Timers};
@@ -142,17 +143,21 @@ async fn read(app: &App, tenant: TenantId, id: TimerId) -> Result<TimerRecord, E
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct TimersQuery {
+    /// Maximum number of items on the page.
     #[serde(default)]
-    #[param(value_type = u32)]
+    #[param(inline)]
     limit: Limit,
+    /// The `next_cursor` of the page before.
     #[serde(default, deserialize_with = "cursor")]
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<form::TimerId>, inline)]
     cursor: Option<TimerId>,
+    /// Only those of this session.
     #[serde(default, deserialize_with = "text")]
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<form::SessionId>, inline)]
     session_id: Option<SessionId>,
+    /// Only those with this status.
     #[serde(default, deserialize_with = "text")]
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<TimerStatus>)]
     status: Option<TimerStatus>,
 }
 

@@ -38,7 +38,7 @@ pub(super) struct UsageView {
     usage: Usage,
     /// The same by model.
     models: Vec<ModelUsageView>,
-    /// The same by what the models were asked for.
+    /// The same by the purpose of the model calls.
     purposes: Vec<PurposeUsageView>,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct UsageView {
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = ModelUsage)]
 struct ModelUsageView {
-    /// The model as it was asked for.
+    /// The requested model.
     model: String,
     /// Its responses, including incomplete ones.
     calls: u64,

@@ -367,7 +367,7 @@ impl Checks {
         };
         let variables = options.variables.take();
         if options.agent.is_none() && variables.is_some() {
-            self.refuse("/options/variables", "are those of an `agent` beside them");
+            self.refuse("/options/variables", "requires `agent`");
         }
         let agent = options.agent.take().map(|agent| AgentAsk {
             at: self.pointer("/options"),

@@ -31,7 +31,7 @@ const SESSIONS_MAX: usize = 1_000;
 pub(super) struct WaitingCall {
     /// The id with which its result is posted.
     call_id: String,
-    /// The session that asks: the one asked about, or one below it.
+    /// The session of the call: the requested one, or one below it.
     #[schema(value_type = String)]
     session_id: SessionId,
     /// The send that asks.

@@ -24,6 +24,7 @@ use utoipa_axum::routes;
 
 use crate::access::{Caller, no_tenant};
 use crate::extract::{Json, JsonBody, Key, Limit, NoQuery, Nothing, Query, cursor};
+use crate::openapi::form;
 use crate::problem::Problem;
 use crate::respond::{self, Begin, List};
 use crate::router::Api;
@@ -44,20 +45,20 @@ pub(super) struct WebhookView {
     id: WebhookId,
     /// Where events are posted.
     url: String,
-    /// What it is told of: event types like `send.completed`, prefixes like `send.*`, or `*`.
+    /// Event filters: types like `send.completed`, prefixes like `send.*`, or `*`.
     #[schema(value_type = Vec<String>)]
     events: Vec<Filter>,
-    /// What verifies the signatures. Only in the response that creates or rotates it.
+    /// The secret that verifies the signatures. Only in the response that creates or rotates it.
     #[serde(skip_serializing_if = "Option::is_none")]
     secret: Option<String>,
-    /// Whether it gets nothing.
+    /// Whether it is disabled.
     disabled: bool,
-    /// Why it gets nothing.
+    /// Why it is disabled.
     disabled_reason: Option<String>,
-    /// Since when it gets nothing.
+    /// When it was disabled.
     #[schema(value_type = Option<String>, format = DateTime)]
     disabled_at: Option<Timestamp>,
-    /// Until when the secret before the last rotation signs, too.
+    /// Until when messages are also signed with the previous secret.
     #[schema(value_type = Option<String>, format = DateTime)]
     previous_until: Option<Timestamp>,
     /// When it was created.
@@ -86,11 +87,11 @@ impl From<WebhookRecord> for WebhookView {
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewWebhookBody {
-    /// Where events are posted, `http` or `https`; a public address unless the operator allows others.
+    /// URL that events are posted to, `http` or `https`; a public address unless the operator allows others.
     url: String,
-    /// What it is told of: event types like `send.completed`, prefixes like `send.*`, or `*`.
+    /// Event filters: types like `send.completed`, prefixes like `send.*`, or `*`.
     events: Vec<String>,
-    /// What signs the messages: `whsec_` and the base64 of 24 to 64 bytes; made up if absent.
+    /// The signing secret: `whsec_` and the base64 of 24 to 64 bytes; generated if absent.
     secret: Option<String>,
 }
 
@@ -121,11 +122,11 @@ impl JsonBody for NewWebhookBody {
 pub(super) struct WebhookChangeBody {
     /// Where events are posted.
     url: Option<String>,
-    /// What it is told of.
+    /// Its event filters.
     events: Option<Vec<String>>,
-    /// Whether it gets nothing. What was on its way then goes on when it is enabled again.
+    /// Whether it is disabled. Pending deliveries continue when it is enabled again.
     disabled: Option<bool>,
-    /// What signs the messages from now on; the one before signs, too, for 24 hours.
+    /// The new signing secret; messages are also signed with the previous one for 24 hours.
     secret: Option<String>,
 }
 
@@ -158,7 +159,7 @@ impl JsonBody for WebhookChangeBody {
 #[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RotateWebhookBody {
-    /// How long the secret before signs, too; `24h` if absent, at most `30d`.
+    /// How long the previous secret remains valid for signing; `24h` if absent, at most `30d`.
     #[schema(value_type = Option<String>)]
     overlap: Option<Span>,
     /// The new secret; made up if absent.
@@ -245,7 +246,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
 
 /// Refuses URLs to which nothing would be posted.
 fn check_url(app: &Api, url: &str) -> Result<(), Error> {
-    let checked = app.webhooks.check_url(url);
+    let checked = app.outside.webhooks.check_url(url);
     checked.map_err(|why| Error::invalid("/url", why))
 }
 
@@ -279,7 +280,7 @@ pub(super) async fn create(
         id,
         url: body.url,
         events: body.events,
-        secret: app.webhooks.seal(entropy, tenant, id, &secret)?,
+        secret: app.outside.webhooks.seal(entropy, tenant, id, &secret)?,
     };
     match app.store.create_webhook(new, idempotency).await? {
         CreateWebhookOutcome::Created { webhook, known_in } => {
@@ -319,11 +320,13 @@ fn answer_created(record: WebhookRecord, secret: Option<&SigningKey>) -> Result<
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct WebhooksQuery {
+    /// Maximum number of items on the page.
     #[serde(default)]
-    #[param(value_type = u32)]
+    #[param(inline)]
     limit: Limit,
+    /// The `next_cursor` of the page before.
     #[serde(default, deserialize_with = "cursor")]
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<form::WebhookId>, inline)]
     cursor: Option<WebhookId>,
 }
 
@@ -393,7 +396,7 @@ pub(super) async fn change(
         check_url(&app, url)?;
     }
     let (tenant, entropy) = (caller.tenant, app.entropy.as_ref());
-    let seal = |secret: &SigningKey| app.webhooks.seal(entropy, tenant, id, secret);
+    let seal = |secret: &SigningKey| app.outside.webhooks.seal(entropy, tenant, id, secret);
     let sealed = body.secret.as_ref().map(seal).transpose()?;
     let change = ChangeWebhook {
         tenant,
@@ -457,7 +460,7 @@ pub(super) async fn rotate(
     let secret = given.unwrap_or_else(|| new_secret(entropy));
     let change = ChangeWebhook {
         secret: Some(NewSecret {
-            sealed: app.webhooks.seal(entropy, tenant, id, &secret)?,
+            sealed: app.outside.webhooks.seal(entropy, tenant, id, &secret)?,
             overlap_ms: overlap.as_millis() as i64,
         }),
         ..ChangeWebhook::nothing(tenant, id)

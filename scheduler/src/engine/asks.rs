@@ -21,7 +21,11 @@ impl Run {
                         self.state(slot).as_str()
                     )));
                 }
-                let why = Failure::new(Code::WorkflowCancelled, "the node was ended by someone");
+                let why = Failure::new(
+                    Code::WorkflowCancelled,
+                    "the node was cancelled by \
+                                                                 request",
+                );
                 self.close(slot, &why);
                 Ok(())
             }
@@ -160,11 +164,11 @@ impl Run {
     fn reopen(&mut self, slot: SlotIx) -> Result<(), Failure> {
         let closing = std::iter::successors(Some(slot), |slot| self.slots[*slot].parent);
         if closing.into_iter().any(|slot| self.is_closing(slot)) {
-            return Err(not_now("the node is being ended".to_owned()));
+            return Err(not_now("the node is being cancelled".to_owned()));
         }
         for above in self.above(slot) {
             if self.state(above) == NodeState::Blocked || self.state(above) == NodeState::Skipped {
-                return Err(not_now("what is around the node has not run".to_owned()));
+                return Err(not_now("the node's parent has not run".to_owned()));
             }
         }
         self.revive();

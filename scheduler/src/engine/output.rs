@@ -36,7 +36,7 @@ impl Names for NodeNames<'_> {
 fn unknown(name: &str) -> Failure {
     Failure::new(
         Code::WorkflowRefUnresolved,
-        format!("nothing is called {name:?} here"),
+        format!("{name:?} is not defined here"),
     )
 }
 
@@ -306,10 +306,7 @@ fn picked(named: &Named, on: &Ref) -> Result<Value, Failure> {
         Some(Value::Object(map)) => map.get(key).cloned().map_or_else(
             || {
                 let known: Vec<_> = map.keys().take(20).map(String::as_str).collect();
-                unresolved(format!(
-                    "{on}: there is no {key:?}, only {}",
-                    known.join(", ")
-                ))
+                unresolved(format!("{on}: no key {key:?}, only {}", known.join(", ")))
             },
             Ok,
         ),

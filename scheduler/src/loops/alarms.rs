@@ -35,7 +35,7 @@ pub(crate) async fn run(app: &App) {
 
 /// Handles due alarms, and returns the time until the next one, at most the interval.
 async fn serve(app: &App) -> Result<Duration, store::Error> {
-    let Some(boot) = app.registration.id() else {
+    let Some(boot) = app.process.registration.id() else {
         return Ok(app.config.alarm_interval);
     };
     let swept = app.store.sweep_alarms(boot, LIMIT).await?;

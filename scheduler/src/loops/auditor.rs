@@ -73,7 +73,7 @@ impl Lately {
 /// Audits until shutdown.
 pub(crate) async fn run(app: &App) {
     if app.config.audit_percent == 0 {
-        app.lifecycle.stopping().await;
+        app.process.lifecycle.stopping().await;
         return;
     }
     for (invariant, _) in INVARIANTS {
@@ -142,7 +142,7 @@ impl<'a> Auditor<'a> {
                 tell(&confirmed);
             }
         } else if (self.lately > 0 || !is_due)
-            && let Some(key) = self.app.lately.take()
+            && let Some(key) = self.app.known.lately.take()
         {
             self.lately = self.lately.saturating_sub(1);
             let from = AuditPlace::of(key.tenant.0, key.session.0);

@@ -5,6 +5,7 @@ use mainspring_shared::blob::SWEEP_GRACE;
 use super::{Health, jittered, pause};
 use crate::app::App;
 use crate::metrics::{BLOBS_REMOVED, RETIRED};
+use crate::services::pressure::Work;
 
 /// Blobs of a page, each of which is a few row operations and at most one deletion.
 const PAGE: u32 = 200;
@@ -21,8 +22,8 @@ pub(crate) async fn run(app: &App) {
     }
     loop {
         let mut wait = jittered(app, app.config.blob_interval);
-        loop {
-            match app.blobs.sweep(SWEEP_GRACE, after, PAGE).await {
+        while !app.acceptor.refuses(Work::Bulk) {
+            match app.outside.blobs.sweep(SWEEP_GRACE, after, PAGE).await {
                 Ok(swept) => {
                     match &swept.failed {
                         None => health.succeeded(),
@@ -37,7 +38,7 @@ pub(crate) async fn run(app: &App) {
                     break;
                 }
             }
-            if app.lifecycle.is_stopping() {
+            if app.process.lifecycle.is_stopping() {
                 return;
             }
             if after.is_none() {

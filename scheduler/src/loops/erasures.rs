@@ -51,12 +51,12 @@ pub(crate) async fn run(app: &App) {
 
 /// One piece of each tenant. True if more is left of any that can go now.
 async fn sweep(app: &App) -> Result<bool, store::Error> {
-    let Some(boot) = app.registration.id() else {
+    let Some(boot) = app.process.registration.id() else {
         return Ok(false);
     };
     let mut more = false;
     for tenant in app.store.erasing_tenants().await? {
-        if app.lifecycle.is_stopping() {
+        if app.process.lifecycle.is_stopping() {
             return Ok(false);
         }
         match piece(app, boot, tenant).await {
@@ -176,7 +176,7 @@ async fn end_runs(app: &App, tenant: TenantId) -> Result<bool, store::Error> {
 async fn blobs(app: &App, tenant: TenantId) -> Result<bool, store::Error> {
     // Those of the tenants behind it are kept as ever: the pass looks at all that are old.
     let before = Some((TenantId(tenant.0 - 1), BlobHash([u8::MAX; 32])));
-    let swept = match app.blobs.sweep(SWEEP_GRACE, before, BLOBS).await {
+    let swept = match app.outside.blobs.sweep(SWEEP_GRACE, before, BLOBS).await {
         Ok(swept) => swept,
         Err(mainspring_shared::blob::Error::Rows(error)) => return Err(error),
         Err(error) => {

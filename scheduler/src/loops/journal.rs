@@ -121,7 +121,7 @@ pub(crate) async fn run(app: &Arc<App>) {
         };
         tokio::select! {
             biased;
-            () = app.lifecycle.stopping() => break,
+            () = app.process.lifecycle.stopping() => break,
             () = app.clock.sleep(wait) => {}
         }
     }

@@ -44,7 +44,7 @@ pub(super) async fn cancel_work_of(
 
 /// Cancels orphaned work, starting at `cursor`. True if there is more to check.
 pub(super) async fn sweep(app: &App, cursor: &mut Cursor) -> Result<bool, store::Error> {
-    let Some(boot) = app.registration.id() else {
+    let Some(boot) = app.process.registration.id() else {
         return Ok(false);
     };
     for _ in 0..PAGES_MAX {
@@ -56,7 +56,7 @@ pub(super) async fn sweep(app: &App, cursor: &mut Cursor) -> Result<bool, store:
         let found = app.store.sweep_orphans(query).await?;
         cancel_work_of(app, boot, found.of).await?;
         *cursor = found.next;
-        if cursor.is_none() || app.lifecycle.is_stopping() {
+        if cursor.is_none() || app.process.lifecycle.is_stopping() {
             return Ok(false);
         }
     }

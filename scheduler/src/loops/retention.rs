@@ -18,6 +18,7 @@ use super::{Health, causes, jittered, pause};
 use crate::app::App;
 use crate::deleting;
 use crate::metrics::{RETENTION_SKIPPED, RETIRED};
+use crate::services::pressure::Work;
 
 /// Consecutive removals before the loop pauses, to leave capacity to other work.
 const ROUNDS_MAX: u32 = 100;
@@ -38,6 +39,10 @@ pub(crate) async fn run(app: &App) {
     loop {
         let mut wait = jittered(app, app.config.retention_interval);
         for _ in 0..ROUNDS_MAX {
+            if app.acceptor.refuses(Work::Bulk) {
+                // What is old can get a little older.
+                break;
+            }
             match sweep(app, &mut progress).await {
                 Ok(rows) => {
                     health.succeeded();
@@ -53,7 +58,7 @@ pub(crate) async fn run(app: &App) {
                     break;
                 }
             }
-            if app.lifecycle.is_stopping() {
+            if app.process.lifecycle.is_stopping() {
                 return;
             }
         }
@@ -161,7 +166,7 @@ async fn sweep(app: &App, progress: &mut Progress) -> Result<u64, store::Error> 
     };
     let send_keep = kept(own.sends, config.send_keep);
     let run_keep = kept(own.runs, config.run_keep);
-    if let Some(keep) = kept(own.sessions, None) {
+    if let Some(keep) = kept(own.sessions, config.session_keep) {
         rows += idle::sweep(app, tenant, keep, progress).await?;
     }
     if let Some(keep) = run_keep {
@@ -203,7 +208,7 @@ async fn runs(
     keep: Duration,
     progress: &mut Progress,
 ) -> Result<u64, store::Error> {
-    let Some(boot) = app.registration.id() else {
+    let Some(boot) = app.process.registration.id() else {
         return Ok(0);
     };
     let before = Timestamp(app.store.now().await?.0 - keep.as_millis() as i64);

@@ -59,7 +59,7 @@ pub(crate) async fn run(app: &App) {
         loop {
             tokio::select! {
                 biased;
-                () = app.lifecycle.stopping() => {
+                () = app.process.lifecycle.stopping() => {
                     release_all(app, &memory).await;
                     return;
                 }
@@ -104,7 +104,7 @@ fn handle_notices(app: &App, payload: &[u8]) -> bool {
 
 async fn release_all(app: &App, memory: &Memory) {
     let keys = memory.keys();
-    if let Some(boot) = app.registration.id()
+    if let Some(boot) = app.process.registration.id()
         && !keys.is_empty()
         && let Err(error) = app.store.release_runs(boot, keys).await
     {
@@ -114,7 +114,7 @@ async fn release_all(app: &App, memory: &Memory) {
 
 /// Advances runs with new events; returns the pause until the next pass.
 async fn pass(app: &App, memory: &mut Memory) -> Result<Duration, store::Error> {
-    let Some(boot) = app.registration.id() else {
+    let Some(boot) = app.process.registration.id() else {
         memory.forget_all();
         return Ok(PAUSE_MAX);
     };

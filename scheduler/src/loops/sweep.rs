@@ -236,7 +236,7 @@ async fn pass(
         }
         lanes = open;
         after = swept.next;
-        if after.is_none() || lanes.is_empty() || app.lifecycle.is_stopping() {
+        if after.is_none() || lanes.is_empty() || app.process.lifecycle.is_stopping() {
             break;
         }
     }

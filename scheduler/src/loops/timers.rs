@@ -33,7 +33,7 @@ pub(crate) async fn run(app: &App) {
         };
         tokio::select! {
             biased;
-            () = app.lifecycle.stopping() => return,
+            () = app.process.lifecycle.stopping() => return,
             () = app.clock.sleep(wait) => {}
             word = armed.next() => match word {
                 // A timer is due before the end of the pause: check again.
@@ -46,7 +46,7 @@ pub(crate) async fn run(app: &App) {
                 }
             },
         }
-        if app.lifecycle.is_stopping() {
+        if app.process.lifecycle.is_stopping() {
             return;
         }
     }
@@ -54,12 +54,12 @@ pub(crate) async fn run(app: &App) {
 
 /// Fires due timers, and returns the time until the next one, at most the interval.
 async fn fire(app: &App) -> Result<Duration, store::Error> {
-    let Some(boot) = app.registration.id() else {
+    let Some(boot) = app.process.registration.id() else {
         return Ok(app.config.timer_interval);
     };
     loop {
         let fired = app.store.fire_timers(boot, LIMIT).await?;
-        let more = fired.more && fired.served > 0 && !app.lifecycle.is_stopping();
+        let more = fired.more && fired.served > 0 && !app.process.lifecycle.is_stopping();
         let until = fired.next_due_at.map(|next| next.since(fired.now));
         announce(app, fired);
         if !more {

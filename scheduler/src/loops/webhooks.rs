@@ -84,7 +84,7 @@ impl Posts {
 
 /// Tells endpoints until shutdown; then posts under way may end.
 pub(crate) async fn run(app: &Arc<App>) {
-    let Some(poster) = app.webhooks.poster.clone() else {
+    let Some(poster) = app.outside.webhooks.poster.clone() else {
         return;
     };
     let mut health = Health::new("webhooks");
@@ -100,7 +100,7 @@ pub(crate) async fn run(app: &Arc<App>) {
         let wait = app.clock.sleep(wait);
         tokio::select! {
             biased;
-            () = app.lifecycle.stopping() => break,
+            () = app.process.lifecycle.stopping() => break,
             // An endpoint with more to get does not wait for the interval.
             Some(joined) = posts.tasks.join_next() => posts.note_joined(joined),
             () = wait => {}
@@ -222,7 +222,7 @@ async fn post(
     webhook: &WebhookRecord,
     now: Timestamp,
 ) -> Told {
-    let keys = match app.webhooks.keys(webhook, now) {
+    let keys = match app.outside.webhooks.keys(webhook, now) {
         Ok(keys) => keys,
         Err(why) => {
             tracing::warn!(webhook.id = %webhook.id, why, "an endpoint cannot be told");

@@ -24,7 +24,8 @@ use tracing::Instrument as _;
 
 use super::deliver::{Delivery, deliver, delivery};
 use super::dispatch::Dispatches;
-use super::limits::{PlaceTaker, take_place, take_places};
+use super::limits::{KeySends, PlaceTaker, take_place, take_places};
+use super::pressure::{Filled, Pressure, Work};
 use super::watch::{read_and_wait, wait_for};
 use crate::SchedulerConfig;
 use crate::app::{App, each};
@@ -59,6 +60,9 @@ pub struct Acceptor {
     clock: Arc<dyn Clock>,
     permits: Arc<Semaphore>,
     batches: Semaphore,
+    accepting_max: usize,
+    /// How long the database takes for groups.
+    pressure: Pressure,
     /// Creations of sessions that share a transaction.
     creations: Group<Creation, Result<CreateOutcome, Error>>,
     /// Places of tenants that may have only so many open sends.
@@ -105,6 +109,8 @@ impl Acceptor {
             clock,
             permits: Arc::new(Semaphore::new(config.accepting_max)),
             batches: Semaphore::new(BATCHES_IN_FLIGHT),
+            accepting_max: config.accepting_max,
+            pressure: Pressure::new(config.shed_after),
             creations: Group::spawn(1, move |items: Vec<Creation>| {
                 let store = store.clone();
                 async move { each(&items, |items| store.create_sessions(items)).await }
@@ -149,6 +155,16 @@ impl Acceptor {
         self.tools.missing(store, clock, agent).await
     }
 
+    /// Whether the database is so slow, or so much waits for it, that this kind of work is refused.
+    pub fn refuses(&self, work: Work) -> bool {
+        let free = self.permits.available_permits();
+        let filled = Filled {
+            now: self.accepting_max.saturating_sub(free),
+            max: self.accepting_max,
+        };
+        self.pressure.refuses(work, filled, self.clock.monotonic())
+    }
+
     /// Reserves capacity for `count` sends in flight; fails with `limit.exceeded` if there is none.
     pub fn reserve(&self, count: usize) -> Result<OwnedSemaphorePermit, Error> {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
@@ -160,8 +176,12 @@ impl Acceptor {
 }
 
 /// Accepts the sends of one batch, which are one tenant's, in order, in transactions of at most `batch_group_max`
-/// sends. Those that find no place among its open sends are refused, and only those.
-pub async fn accept_many(app: &Arc<App>, mut items: Vec<AcceptSend>) -> Vec<AcceptResult> {
+/// sends. Those that find no place among its open sends, or among those of their key, are refused, and only those.
+pub async fn accept_many(
+    app: &Arc<App>,
+    mut items: Vec<AcceptSend>,
+    limited: Option<KeySends>,
+) -> Vec<AcceptResult> {
     let Some(first) = items.first() else {
         return Vec::new();
     };
@@ -170,11 +190,15 @@ pub async fn accept_many(app: &Arc<App>, mut items: Vec<AcceptSend>) -> Vec<Acce
     for item in &mut items {
         item.options.traceparent.clone_from(&traceparent);
     }
-    accept_all(app, items).instrument(span).await
+    accept_all(app, items, limited).instrument(span).await
 }
 
-async fn accept_all(app: &Arc<App>, items: Vec<AcceptSend>) -> Vec<AcceptResult> {
-    let places = match take_places(app, &items).await {
+async fn accept_all(
+    app: &Arc<App>,
+    items: Vec<AcceptSend>,
+    limited: Option<KeySends>,
+) -> Vec<AcceptResult> {
+    let places = match take_places(app, &items, limited).await {
         Ok(places) => places,
         Err(error) => return vec![Err(error); items.len()],
     };
@@ -266,11 +290,14 @@ async fn commit(app: &Arc<App>, items: Vec<AcceptSend>) -> Vec<AcceptResult> {
         Err(error) => return vec![Err(error); count],
     };
     let items = if app.bus().is_available() {
-        app.keepers.name(items, app.clock.monotonic())
+        app.known.keepers.name(items, app.clock.monotonic())
     } else {
         items
     };
-    let mut outcomes = each(&items, |items| app.store.accept_sends(boot, items)).await;
+    let storing = each(&items, |items| app.store.accept_sends(boot, items));
+    let storing = storing.instrument(spans::statements("accept_sends", count));
+    let timed = app.acceptor.pressure.timed(app.clock.as_ref(), storing);
+    let mut outcomes = timed.await;
     let mut notices = Vec::with_capacity(count);
     let mut dispatches = Dispatches::default();
     for (item, outcome) in items.into_iter().zip(&mut outcomes) {
@@ -319,12 +346,14 @@ pub struct Submitted {
 }
 
 /// Accepts a send, or delivers its message to an open send if its `on_busy` asks for that, and waits up
-/// to `wait` for the send to settle. `held` is dropped once the send is stored.
+/// to `wait` for the send to settle. `held` is dropped once the send is stored. `limited` is the key that it came with,
+/// where that may have only so many open sends.
 pub async fn submit<H>(
     app: &App,
     mut item: AcceptSend,
     held: H,
     wait: Option<Duration>,
+    limited: Option<KeySends>,
 ) -> Result<Submitted, Error> {
     let key = item.target.key();
     if let Some(delivery) = delivery(&item) {
@@ -351,11 +380,12 @@ pub async fn submit<H>(
         Target::Existing(_) => Vec::new(),
     };
     let agent = item.options.agent_ref().cloned();
-    let places = take_place(app, &mut item).await?;
+    let places = take_place(app, &mut item, limited).await?;
     let id = item.id;
     // The watcher is registered before the send exists, so that its end cannot be missed.
     let waiting = wait.map(|wait| (app.watch.send(id), wait));
     if let Some(refusal) = places.refusal(id) {
+        places.give_back(app, &[]).await;
         return Err(refusal);
     }
     let outcome = app.acceptor.accept(item).await?;

@@ -13,13 +13,13 @@ use mainspring_shared::id::TenantId;
 use mainspring_shared::skill::AgentSkill;
 use mainspring_shared::store::IdempotencyKey;
 use mainspring_shared::tenant::{Binding, Outside};
-use mainspring_shared::workflow::run::Pinned;
+use mainspring_shared::workflow::run::{Pinned, RunOptions};
 use mainspring_shared::workflow::spec::Spec;
 use serde_json::{Map, Value};
 
 use crate::app::App;
 use crate::error::{Error, FieldError};
-use crate::services::skills;
+use crate::services::{pools, skills};
 
 pub use self::bound::admit_agent;
 pub use self::send::{AgentAsk, OptionsAsk};
@@ -111,6 +111,8 @@ impl<'a> Resolver<'a> {
         metadata: &Map<String, Value>,
     ) -> Result<AgentSpec, Error> {
         let (spec, reference) = self.spec(taken.agent).await?;
+        self.admit_pool(&spec, &format!("{}/agent", taken.at))
+            .await?;
         bind(spec, reference, taken.variables, metadata)
             .map_err(|faults| invalid(&taken.at, faults))
     }
@@ -125,6 +127,7 @@ impl<'a> Resolver<'a> {
         metadata: &Map<String, Value>,
     ) -> Result<AgentSpec, Error> {
         let (spec, reference) = self.spec(agent).await?;
+        self.admit_pool(&spec, "/agent").await?;
         let bound = match variables {
             Some(variables) => bind(spec, reference, variables, metadata),
             None => take_over(spec, reference, before, metadata),
@@ -144,6 +147,27 @@ impl<'a> Resolver<'a> {
                 (version.spec, Some(reference))
             }
         })
+    }
+
+    /// Refuses an agent whose sends would run in a pool that the tenant may not name. `at` is a pointer to it.
+    pub async fn admit_pool(&self, agent: &AgentSpec, at: &str) -> Result<(), Error> {
+        pools::admit_agent(self.app, self.tenant, agent, at).await
+    }
+
+    /// Refuses a run with a leaf that would run in such a pool. A request whose key was used before starts none. `at` is
+    /// a pointer to the run.
+    pub async fn admit_run(
+        &self,
+        spec: &Spec,
+        options: &RunOptions,
+        (at, key): (&str, Option<&IdempotencyKey>),
+    ) -> Result<(), Error> {
+        match pools::admit_run(self.app, self.tenant, (spec, options), at).await {
+            Err(error) if error.code() == Code::RequestInvalid && self.is_known(key).await? => {
+                Ok(())
+            }
+            outcome => outcome,
+        }
     }
 
     /// The published agents that a run's spec names, as the run keeps them.
@@ -212,9 +236,6 @@ fn is_about_agents(code: Code) -> bool {
 }
 
 fn not_found(query: &AgentQuery) -> Error {
-    let detail = format!(
-        "no published agent in use is meant by {:?}",
-        query.to_string()
-    );
+    let detail = format!("{:?} matches no active published agent", query.to_string());
     Error::new(Code::AgentNotFound, detail)
 }

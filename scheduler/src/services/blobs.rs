@@ -36,7 +36,7 @@ pub async fn of_timer(app: &App, timer: &mut NewTimer, at: &str) -> Result<(), E
     of_parts(app, timer.tenant, (*session).into(), input, &at).await?;
     let named = input.iter().filter_map(ContentPart::blob).collect();
     let owner = BlobOwner::Timer(timer.id);
-    app.blobs.hold(timer.tenant, owner, named).await?;
+    app.outside.blobs.hold(timer.tenant, owner, named).await?;
     Ok(())
 }
 
@@ -53,7 +53,7 @@ pub async fn of_parts(
     if parts.iter().any(|part| part.blob().is_some()) {
         settle(app, tenant, owner, parts, at).await?;
     }
-    if let Err(error) = app.blobs.spill(tenant, owner, parts).await {
+    if let Err(error) = app.outside.blobs.spill(tenant, owner, parts).await {
         tracing::warn!(error = causes(&error), "a large part stays in its row");
     }
     Ok(())
@@ -64,7 +64,7 @@ pub async fn of_parts(
 pub async fn of_copies(app: &App, copy: SessionKey, messages: &[Message]) -> Result<(), Error> {
     let named = named(messages).collect();
     let owner = copy.session.into();
-    app.blobs.hold(copy.tenant, owner, named).await?;
+    app.outside.blobs.hold(copy.tenant, owner, named).await?;
     Ok(())
 }
 
@@ -75,7 +75,7 @@ pub fn named(messages: &[Message]) -> impl Iterator<Item = BlobHash> {
 
 /// Stores what is large of a call's result; a store that is away leaves it where it is.
 pub async fn of_result(app: &App, key: SessionKey, call_id: &str, result: &mut CallResult) {
-    if let Err(error) = app.blobs.spill_result(key, call_id, result).await {
+    if let Err(error) = app.outside.blobs.spill_result(key, call_id, result).await {
         tracing::warn!(error = causes(&error), "a large result stays in its row");
     }
 }
@@ -87,7 +87,7 @@ async fn settle(
     parts: &mut [ContentPart],
     at: &str,
 ) -> Result<(), Error> {
-    let unknown = app.blobs.settle(tenant, owner, parts).await?;
+    let unknown = app.outside.blobs.settle(tenant, owner, parts).await?;
     let mut errors: Vec<FieldError> = unknown
         .iter()
         .map(|place| FieldError {
@@ -124,7 +124,7 @@ impl From<blob::Error> for Error {
             );
         }
         if code == Code::BlobUnavailable {
-            tracing::warn!(error = causes(&error), "the blob store is away");
+            tracing::warn!(error = causes(&error), "the blob store is unavailable");
         }
         Self::new(code, error.to_string())
     }

@@ -57,7 +57,7 @@ pub async fn send(
         }
         Some(CancelOutcome::AlreadyFinal(send)) => Err(Error::new(
             Code::SendNotCancellable,
-            format!("the send is {} already", send.status.as_str()),
+            format!("the send is already {}", send.status.as_str()),
         )),
         Some(CancelOutcome::NotFound) => Err(Error::send_not_found()),
         Some(CancelOutcome::Locked) => Err(Error::locked()),

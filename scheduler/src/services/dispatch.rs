@@ -53,7 +53,7 @@ async fn tell(app: &App, keeper: BootId, granted: Vec<Dispatch>) {
         return;
     }
     metrics::counter!(UNDISPATCHED).increment(count);
-    app.keepers.forget(keeper);
+    app.known.keepers.forget(keeper);
     let leases = granted.iter().map(|dispatch| dispatch.release(keeper));
     match app.store.release_sessions(leases.collect()).await {
         Ok(released) => {

@@ -1,4 +1,4 @@
-//! Limits of tenants: the open sends that they have at a time, and who is asked about the others.
+//! Limits of tenants: the open sends that they and their keys have at a time, and who is asked about the others.
 //!
 //! Requests pass a gate that looks a tenant's limits up, at most some seconds ago, and notes them here. What no
 //! request asks for (leaves of runs, children, sends of timers) is not held to them. For a tenant without a
@@ -12,7 +12,7 @@ use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
 use mainspring_shared::error::Code;
-use mainspring_shared::id::{SendId, TenantId};
+use mainspring_shared::id::{KeyId, SendId, TenantId};
 use mainspring_shared::send::SendStatus;
 use mainspring_shared::store::{AcceptSend, ListSends};
 use mainspring_shared::tenant::Limits;
@@ -21,7 +21,7 @@ use crate::app::App;
 use crate::error::{Error, Quota};
 use crate::services::spending;
 
-pub(crate) use self::places::{PlaceTaker, Places};
+pub(crate) use self::places::{PlaceOwner, PlaceTaker, Places};
 
 /// What a client is asked to wait whose tenant has no place for a send: some end every moment, and nobody knows
 /// which.
@@ -60,69 +60,128 @@ impl KnownLimits {
     }
 }
 
-/// Takes places for sends of one tenant. Returns which of them have none, and are to be refused; none are
-/// refused that repeat an earlier request, whose answer they get.
-pub(crate) async fn take_places(app: &App, items: &[AcceptSend]) -> Result<Places, Error> {
-    let Some(first) = items.first() else {
-        return Ok(Places::default());
-    };
-    let tenant = first.target.key().tenant;
-    let max = match admit(app, tenant, items).await? {
-        Admission::Within(max) => max,
-        Admission::Decided(places) => return Ok(places),
-    };
-    let mut taken: Vec<SendId> = items.iter().map(|item| item.id).collect();
-    let count = app.acceptor.places.take(tenant, max, taken.clone()).await?;
-    let refused = new_among(app, items.get(count..).unwrap_or_default()).await?;
-    taken.truncate(count);
-    Ok(Places::of(tenant, max, taken, refused))
+/// The key of a request that may have only so many open sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeySends {
+    /// The key.
+    pub key: KeyId,
+    /// How many.
+    pub max: u32,
 }
 
-/// Takes a place for one send, of which nobody has heard yet: it may get another id.
-pub(crate) async fn take_place(app: &App, item: &mut AcceptSend) -> Result<Places, Error> {
-    let tenant = item.target.key().tenant;
-    let max = match admit(app, tenant, std::slice::from_ref(item)).await? {
-        Admission::Within(max) => max,
-        Admission::Decided(places) => return Ok(places),
+/// Takes places for sends of one tenant, and of the key that they came with. Those that have none are to be
+/// refused; none are refused that repeat an earlier request, whose answer they get.
+pub(crate) async fn take_places(
+    app: &App,
+    items: &[AcceptSend],
+    key: Option<KeySends>,
+) -> Result<Places, Error> {
+    let mut places = Places::default();
+    let Some(first) = items.first() else {
+        return Ok(places);
     };
-    let places = &app.acceptor.places;
-    if places.take_one(tenant, max, &mut item.id).await? {
-        return Ok(Places::of(tenant, max, vec![item.id], Vec::new()));
+    let tenant = first.target.key().tenant;
+    let Admission::Within(max) = admit(app, tenant, items, &mut places).await? else {
+        return Ok(places);
+    };
+    // The key first: what it has no place for takes none of the tenant's.
+    let wanted = [
+        key.map(|key| (PlaceOwner::key(tenant, key.key), key.max)),
+        max.map(|max| (PlaceOwner::tenant(tenant), max)),
+    ];
+    let mut left = items;
+    for (of, max) in wanted.into_iter().flatten() {
+        let sends: Vec<SendId> = left.iter().map(|item| item.id).collect();
+        let taken = app.acceptor.places.take(of, max, sends.clone()).await;
+        let (had, others) = match taken {
+            Ok(taken) => left.split_at(taken.min(left.len())),
+            Err(error) => {
+                places.give_back(app, &[]).await;
+                return Err(error);
+            }
+        };
+        places.took(of, &sends[..had.len()]);
+        match new_among(app, others).await {
+            Ok(refused) => places.refuse(refused, &too_many(of, max)),
+            Err(error) => {
+                places.give_back(app, &[]).await;
+                return Err(error);
+            }
+        }
+        left = had;
     }
-    let refused = new_among(app, std::slice::from_ref(item)).await?;
-    Ok(Places::of(tenant, max, Vec::new(), refused))
+    Ok(places)
+}
+
+/// Takes places for one send, of which nobody has heard yet: it may get another id.
+pub(crate) async fn take_place(
+    app: &App,
+    item: &mut AcceptSend,
+    key: Option<KeySends>,
+) -> Result<Places, Error> {
+    let mut places = Places::default();
+    let tenant = item.target.key().tenant;
+    let one = std::slice::from_ref(item);
+    let Admission::Within(max) = admit(app, tenant, one, &mut places).await? else {
+        return Ok(places);
+    };
+    let taker = &app.acceptor.places;
+    if let Some(max) = max {
+        let of = PlaceOwner::tenant(tenant);
+        if !taker.take_one(tenant, max, &mut item.id).await? {
+            let refused = new_among(app, std::slice::from_ref(item)).await?;
+            places.refuse(refused, &too_many(of, max));
+            return Ok(places);
+        }
+        places.took(of, &[item.id]);
+    }
+    if let Some(KeySends { key, max }) = key {
+        let of = PlaceOwner::key(tenant, key);
+        let taken = match taker.take(of, max, vec![item.id]).await {
+            Ok(0) => new_among(app, std::slice::from_ref(item)).await.map(Some),
+            taken => taken.map(|_| None),
+        };
+        match taken {
+            Ok(Some(refused)) => places.refuse(refused, &too_many(of, max)),
+            Ok(None) => places.took(of, &[item.id]),
+            Err(error) => {
+                places.give_back(app, &[]).await;
+                return Err(error);
+            }
+        }
+    }
+    Ok(places)
 }
 
 /// What the limits of a tenant say to its sends.
 enum Admission {
-    /// It may have so many open ones.
-    Within(u32),
-    /// They need no places: all of them may be made, or none.
-    Decided(Places),
+    /// It may have so many open ones; any number when absent.
+    Within(Option<u32>),
+    /// None of them is accepted.
+    Refused,
 }
 
-async fn admit(app: &App, tenant: TenantId, items: &[AcceptSend]) -> Result<Admission, Error> {
-    let Some(limits) = app.limits.of(tenant) else {
-        return Ok(Admission::Decided(Places::default()));
+/// Refuses sends of a tenant that has spent what it may.
+async fn admit(
+    app: &App,
+    tenant: TenantId,
+    items: &[AcceptSend],
+    places: &mut Places,
+) -> Result<Admission, Error> {
+    let Some(limits) = app.known.limits.of(tenant) else {
+        return Ok(Admission::Within(None));
     };
     if let Some(why) = spending::refusal(app, tenant, &limits).await? {
-        let refused = new_among(app, items).await?;
-        return Ok(Admission::Decided(Places {
-            refused,
-            why: Some(why),
-            ..Places::default()
-        }));
+        places.refuse(new_among(app, items).await?, &why);
+        return Ok(Admission::Refused);
     }
-    Ok(match limits.sends_open {
-        Some(max) => Admission::Within(max),
-        None => Admission::Decided(Places::default()),
-    })
+    Ok(Admission::Within(limits.sends_open))
 }
 
 /// Why a send of a tenant would be refused now. Takes no place: how many are open is counted by what is listed,
 /// which may have some that no request made.
 pub(crate) async fn refusals(app: &App, tenant: TenantId) -> Result<Vec<Error>, Error> {
-    let Some(limits) = app.limits.of(tenant) else {
+    let Some(limits) = app.known.limits.of(tenant) else {
         return Ok(Vec::new());
     };
     let mut refusals: Vec<Error> = spending::refusal(app, tenant, &limits)
@@ -132,7 +191,7 @@ pub(crate) async fn refusals(app: &App, tenant: TenantId) -> Result<Vec<Error>, 
     if let Some(max) = limits.sends_open
         && open_sends(app, tenant, max).await? >= max
     {
-        refusals.push(too_many(max));
+        refusals.push(too_many(PlaceOwner::tenant(tenant), max));
     }
     Ok(refusals)
 }
@@ -176,10 +235,14 @@ async fn new_among(app: &App, items: &[AcceptSend]) -> Result<Vec<SendId>, Error
     Ok(new)
 }
 
-fn too_many(max: u32) -> Error {
-    let detail = format!("the tenant may have {max} open sends at a time");
+fn too_many(of: PlaceOwner, max: u32) -> Error {
+    let (whose, name) = match of.key {
+        None => ("tenant", "sends-open"),
+        Some(_) => ("API key", "key-sends-open"),
+    };
+    let detail = format!("the {whose} may have at most {max} open sends");
     let quota = Quota {
-        name: "sends-open",
+        name,
         unit: Some("concurrent-requests"),
         quota: u64::from(max),
         window: None,

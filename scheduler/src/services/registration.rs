@@ -54,10 +54,10 @@ pub async fn keep(app: &App, closing: CancellationToken) {
             () = closing.cancelled() => {}
         }
     }
-    if let Some(id) = app.registration.id()
+    if let Some(id) = app.process.registration.id()
         && let Err(error) = app.store.stop_boot(id).await
     {
-        tracing::debug!(error = %error, "the boot could not be ended, its lease will run out");
+        tracing::debug!(error = %error, "the boot could not be ended; its lease will expire");
     }
 }
 
@@ -66,7 +66,7 @@ fn renewal_pause(app: &App) -> Duration {
 }
 
 async fn step(app: &App) -> Result<Duration, store::Error> {
-    let Some(id) = app.registration.id() else {
+    let Some(id) = app.process.registration.id() else {
         let id = BootId(app.entropy.random_id());
         let boot = NewBoot {
             id,
@@ -75,18 +75,19 @@ async fn step(app: &App) -> Result<Duration, store::Error> {
             pool: mainspring_shared::agent::DEFAULT_POOL.to_owned(),
             concurrency: 0,
             ttl: app.config.lease_ttl,
+            protocol: store::PROTOCOL,
             tools: mainspring_shared::tool::Published::default(),
         };
         app.store.register_boot(boot).await?;
         tracing::info!(boot.id = %id, "scheduler registered");
-        app.registration.set(Some(id));
+        app.process.registration.set(Some(id));
         return Ok(renewal_pause(app));
     };
     match app.store.renew_boot(id, app.config.lease_ttl, 0).await? {
         Renewal::Renewed { .. } => Ok(renewal_pause(app)),
         Renewal::Dead => {
             tracing::warn!(boot.id = %id, "this boot was declared dead, registering a new one");
-            app.registration.set(None);
+            app.process.registration.set(None);
             Ok(Duration::ZERO)
         }
     }

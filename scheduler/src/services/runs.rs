@@ -37,7 +37,7 @@ pub async fn wait_for(
     wait: Duration,
 ) -> Result<RunRecord, Error> {
     let mut over = app.clock.sleep(wait);
-    let mut stopping = Box::pin(app.lifecycle.stopping());
+    let mut stopping = Box::pin(app.process.lifecycle.stopping());
     let mut last = false;
     loop {
         match read(app, watcher.key()).await {

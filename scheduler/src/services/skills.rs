@@ -148,7 +148,7 @@ async fn missing(store: &dyn Store, tenant: TenantId, wanted: &SkillRef) -> Resu
                 format!("the skill {} was left out: {fault}", wanted.name)
             }
             (None, None) => format!("there is no skill {}", wanted.name),
-            (Some(_), _) => format!("there is no such version of the skill {}", wanted.name),
+            (Some(_), _) => format!("the skill {} has no such version", wanted.name),
         },
     )
 }

@@ -1,10 +1,10 @@
 //! What tenants have spent, held against their limits of tokens, money and bytes.
 //!
 //! A limit is looked at when a send is accepted or a blob is stored, and only of tenants that have one. What they
-//! used is read at most every two seconds by each scheduler, and what ended sends used only once in some minutes. Money
-//! is what the ledger says that workers reserve from before each call; until the first call of a month it is what the
-//! usage of the month's sends says, of earlier days read more rarely. Here it only saves sends that could do nothing:
-//! that no limit is passed is the workers' affair.
+//! used is read at most every two seconds by each scheduler, and what ended sends used only once in some minutes. Money,
+//! and tokens of a day and a month, are what the ledger says that workers reserve from before each call; until the first
+//! call of a month they are what the usage of the month's sends says, of earlier days read more rarely. Here it only
+//! saves sends that could do nothing: that no limit is passed is the workers' affair.
 
 mod settled;
 
@@ -15,7 +15,9 @@ use std::time::Duration;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::TenantId;
 use mainspring_shared::store::{TenantUsage, TenantUsageQuery};
-use mainspring_shared::tenant::{Limits, Usd, money_day, money_day_begin, money_month};
+use mainspring_shared::tenant::{
+    Amount, LedgerSpent, Limits, MoneySpan, Usd, money_day, money_day_begin, money_month,
+};
 use mainspring_shared::time::Timestamp;
 
 use tokio::sync::OwnedMutexGuard;
@@ -42,11 +44,11 @@ pub struct KnownSpending(Mutex<HashMap<TenantId, Known>>);
 #[derive(Debug, Clone, Default)]
 struct Known {
     /// What the ledger says of the day and of the month, if it has them, and when that was read.
-    entered: Option<(Duration, Option<(Usd, Usd)>)>,
+    entered: Option<(Duration, Option<LedgerSpent>)>,
     /// What the sends of a day cost, and when that was read.
-    today: Option<(i64, Duration, Usd)>,
+    today: Option<(i64, Duration, Amount)>,
     /// The same of the days of its month before it.
-    month: Option<(i64, Duration, Usd)>,
+    month: Option<(i64, Duration, Amount)>,
     /// Tokens of all its newer sends, and when they were read: the last one before a minute ago, and later ones.
     tokens: VecDeque<(Duration, u64)>,
     /// What the sends cost that have ended, by the time from which on they were accepted.
@@ -63,13 +65,19 @@ pub(crate) async fn refusal(
     tenant: TenantId,
     limits: &Limits,
 ) -> Result<Option<Error>, Error> {
-    if let Some(why) = money_refusal(app, tenant, limits).await? {
+    if let Some(why) = ledger_refusal(app, tenant, limits).await? {
         return Ok(Some(why));
     }
     if let Some(max) = limits.tokens_per_minute {
         let (taken, reset) = tokens(app, tenant).await?;
         if taken >= max {
-            return Ok(Some(no_tokens(max, reset)));
+            let window = Window {
+                span: "minute",
+                name: "tokens",
+                length: MINUTE,
+                left: reset,
+            };
+            return Ok(Some(no_tokens(max, window)));
         }
     }
     if let Some(max) = limits.bytes {
@@ -81,46 +89,83 @@ pub(crate) async fn refusal(
     Ok(None)
 }
 
-/// Why a tenant may not send for what it has spent, if it may not.
-async fn money_refusal(
+/// Why a tenant may not send for what its calls cost and took in a day or a month, if it may not.
+async fn ledger_refusal(
     app: &App,
     tenant: TenantId,
     limits: &Limits,
 ) -> Result<Option<Error>, Error> {
-    let (by_day, by_month) = (limits.usd_per_day, limits.usd_per_month);
-    if by_day.is_none() && by_month.is_none() {
-        return Ok(None);
-    }
-    let entered = entered(app, tenant).await?;
-    if let Some(max) = by_day {
-        let spent = match entered {
-            Some((day, _)) => day,
-            None => today(app, tenant).await?,
-        };
-        if spent >= max {
-            let now = app.clock.now();
-            let reset = money_day_begin(money_day(now) + 1).since(now);
-            return Ok(Some(no_money("day", max, reset)));
+    let spans = [
+        (MoneySpan::Day, limits.usd_per_day, limits.tokens_per_day),
+        (
+            MoneySpan::Month,
+            limits.usd_per_month,
+            limits.tokens_per_month,
+        ),
+    ];
+    for (span, usd, tokens) in spans {
+        if usd.is_none() && tokens.is_none() {
+            continue;
         }
-    }
-    if let Some(max) = by_month {
-        let spent = if let Some((_, month)) = entered {
-            month
-        } else {
-            let (spent, before) = (today(app, tenant).await?, month(app, tenant).await?);
-            Usd(spent.0.saturating_add(before.0))
+        let spent = match entered(app, tenant).await? {
+            Some(entered) => entered.of(span),
+            None => of_usage(app, tenant, span).await?,
         };
-        if spent >= max {
-            let next = next_month(app.clock.now());
-            let reset = next.since(app.clock.now());
-            return Ok(Some(no_money("month", max, reset)));
+        if let Some(max) = usd
+            && Usd::of_nano(spent.nano_usd) >= max
+        {
+            let reset = Window::of(span, app.clock.now()).left;
+            return Ok(Some(no_money(span.as_str(), max, reset)));
+        }
+        if let Some(max) = tokens
+            && spent.tokens >= max
+        {
+            return Ok(Some(no_tokens(max, Window::of(span, app.clock.now()))));
         }
     }
     Ok(None)
 }
 
+/// What the sends of today or of this month cost and took.
+async fn of_usage(app: &App, tenant: TenantId, span: MoneySpan) -> Result<Amount, Error> {
+    let today = today(app, tenant).await?;
+    match span {
+        MoneySpan::Day => Ok(today),
+        MoneySpan::Month => Ok(today.and(month(app, tenant).await?)),
+    }
+}
+
+/// A time over which is counted.
+#[derive(Debug, Clone, Copy)]
+struct Window {
+    /// What it is called, and what its limit of tokens is.
+    span: &'static str,
+    name: &'static str,
+    length: Duration,
+    /// How much of it is left.
+    left: Duration,
+}
+
+impl Window {
+    fn of(span: MoneySpan, now: Timestamp) -> Self {
+        let (name, from, until) = match span {
+            MoneySpan::Day => {
+                let day = money_day(now);
+                ("tokens-day", money_day_begin(day), money_day_begin(day + 1))
+            }
+            MoneySpan::Month => ("tokens-month", now.month(), next_month(now)),
+        };
+        Self {
+            span: span.as_str(),
+            name,
+            length: until.since(from),
+            left: until.since(now),
+        }
+    }
+}
+
 /// What the ledger says of today and of this month; none where nothing was reserved in it.
-async fn entered(app: &App, tenant: TenantId) -> Result<Option<(Usd, Usd)>, Error> {
+async fn entered(app: &App, tenant: TenantId) -> Result<Option<LedgerSpent>, Error> {
     let now = app.clock.monotonic();
     let known = || {
         let known = with(app, tenant, |known| known.entered);
@@ -133,15 +178,14 @@ async fn entered(app: &App, tenant: TenantId) -> Result<Option<(Usd, Usd)>, Erro
     if let Some((_, entered)) = known() {
         return Ok(entered);
     }
-    let spent = app.store.spent_money(tenant).await?;
-    let entered = spent.map(|spent| (Usd::of_nano(spent.day), Usd::of_nano(spent.month)));
+    let entered = app.store.spent_money(tenant).await?;
     with(app, tenant, |known| known.entered = Some((now, entered)));
     Ok(entered)
 }
 
 /// Fails where so many bytes more are too many for a tenant.
 pub async fn admit_bytes(app: &App, tenant: TenantId, more: usize) -> Result<(), Error> {
-    let Some(max) = app.limits.of(tenant).and_then(|limits| limits.bytes) else {
+    let Some(max) = app.known.limits.of(tenant).and_then(|limits| limits.bytes) else {
         return Ok(());
     };
     let stored = bytes(app, tenant, Duration::ZERO).await?;
@@ -153,6 +197,7 @@ pub async fn admit_bytes(app: &App, tenant: TenantId, more: usize) -> Result<(),
 
 fn with<T>(app: &App, tenant: TenantId, what: impl FnOnce(&mut Known) -> T) -> T {
     let mut known = app
+        .known
         .spending
         .0
         .lock()
@@ -167,7 +212,7 @@ async fn turn(app: &App, tenant: TenantId) -> OwnedMutexGuard<()> {
 }
 
 /// What the sends of today cost.
-async fn today(app: &App, tenant: TenantId) -> Result<Usd, Error> {
+async fn today(app: &App, tenant: TenantId) -> Result<Amount, Error> {
     let day = money_day(app.clock.now());
     let now = app.clock.monotonic();
     let known = || {
@@ -181,13 +226,14 @@ async fn today(app: &App, tenant: TenantId) -> Result<Usd, Error> {
     if let Some((_, _, spent)) = known() {
         return Ok(spent);
     }
-    let spent = cost(&since(app, tenant, money_day_begin(day)).await?.usage);
+    let sum = since(app, tenant, money_day_begin(day)).await?;
+    let spent = Amount::of(&sum.usage.usage);
     with(app, tenant, |known| known.today = Some((day, now, spent)));
     Ok(spent)
 }
 
 /// What the sends of this month before today cost.
-async fn month(app: &App, tenant: TenantId) -> Result<Usd, Error> {
+async fn month(app: &App, tenant: TenantId) -> Result<Amount, Error> {
     let today = app.clock.now();
     let day = money_day(today);
     let now = app.clock.monotonic();
@@ -202,7 +248,8 @@ async fn month(app: &App, tenant: TenantId) -> Result<Usd, Error> {
     if let Some((_, _, spent)) = known() {
         return Ok(spent);
     }
-    let spent = cost(&used(app, tenant, today.month(), money_day_begin(day)).await?);
+    let used = used(app, tenant, today.month(), money_day_begin(day)).await?;
+    let spent = Amount::of(&used.usage);
     with(app, tenant, |known| known.month = Some((day, now, spent)));
     Ok(spent)
 }
@@ -318,11 +365,6 @@ const fn tokens_of(used: &TenantUsage) -> u64 {
     used.usage.input_tokens + used.usage.output_tokens
 }
 
-fn cost(used: &TenantUsage) -> Usd {
-    let dollars = used.usage.cost_usd.unwrap_or_default();
-    Usd::of(dollars).unwrap_or(Usd(0))
-}
-
 fn next_month(now: Timestamp) -> Timestamp {
     /// More than any month has, less than two have.
     const DAYS: i64 = 32;
@@ -337,24 +379,25 @@ fn no_money(span: &str, max: Usd, reset: Duration) -> Error {
     Error::new(Code::LimitMoney, detail).after(reset)
 }
 
-fn no_tokens(max: u64, reset: Duration) -> Error {
-    let detail = format!("the tenant's model calls may take {max} tokens in a minute");
+fn no_tokens(max: u64, window: Window) -> Error {
+    let span = window.span;
+    let detail = format!("the tenant's model calls may take {max} tokens in a {span}");
     let quota = Quota {
-        name: "tokens",
+        name: window.name,
         unit: Some("tokens"),
         quota: max,
-        window: Some(MINUTE),
+        window: Some(window.length),
         left: 0,
-        reset,
+        reset: window.left,
     };
     Error::new(Code::LimitTokens, detail)
-        .after(reset)
+        .after(window.left)
         .with_quota(quota)
 }
 
 fn no_room(stored: u64, max: u64) -> Error {
     let detail = format!(
-        "the tenant stores {stored} bytes of the {max} that it may: delete sessions or timers that name \
+        "the tenant stores {stored} of at most {max} bytes: delete sessions or timers that use \
          them, or raise `limits.bytes`"
     );
     Error::new(Code::LimitBytes, detail).after(MINUTE)

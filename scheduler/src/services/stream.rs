@@ -5,14 +5,13 @@
 //! missed. It only needs the database to resume, and therefore works on any replica.
 
 mod deltas;
-mod frame;
+mod event;
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use mainspring_shared::bus::{Notice, Topic, WATCHED};
@@ -24,6 +23,7 @@ use mainspring_shared::step::{Step, StepKind};
 use mainspring_shared::store::ReadMessages;
 
 use self::deltas::{DeltaTracker, Verdict};
+pub use self::event::StreamEvent;
 use crate::app::App;
 use crate::error::Error;
 use crate::services::watch::Watcher;
@@ -34,7 +34,7 @@ const STEPS: u32 = 64;
 /// Messages per read, unless one step wrote more.
 const MESSAGES: u32 = 32;
 
-/// Size in bytes at which rendered events are returned to the client.
+/// Bytes of data at which events are handed to the client.
 const CHUNK: usize = 128 << 10;
 
 /// Live events that may wait for preceding durable events.
@@ -152,27 +152,30 @@ impl Reader {
         }
     }
 
-    /// The next chunk of the stream; `None` at its end.
-    pub async fn next(&mut self) -> Option<Bytes> {
+    /// The next events, as many as one read brought; none of them where nothing came for so long that
+    /// the connection has to be kept open, and `None` at the end of the stream.
+    pub async fn next(&mut self) -> Option<Vec<StreamEvent>> {
         while !self.ended {
             if self.at.unread {
-                if let Some(piece) = self.read().await {
-                    return Some(piece);
+                let events = self.read().await;
+                if !events.is_empty() {
+                    return Some(events);
                 }
                 continue;
             }
-            if let Some(piece) = self.flush_pending() {
-                return Some(piece);
+            let events = self.flush_pending();
+            if !events.is_empty() {
+                return Some(events);
             }
-            if let Some(beat) = self.listen().await {
-                return Some(beat);
+            if self.listen().await {
+                return Some(Vec::new());
             }
         }
         None
     }
 
-    /// Waits for something to deliver. Returns a keep-alive comment when one is due.
-    async fn listen(&mut self) -> Option<Bytes> {
+    /// Waits for something to deliver. True when the connection has to be kept open.
+    async fn listen(&mut self) -> bool {
         let rest = self.next_beat.saturating_sub(self.app.clock.monotonic());
         // Pending deltas wait for preceding ones.
         let patience = self
@@ -187,7 +190,7 @@ impl Reader {
         };
         tokio::select! {
             biased;
-            () = self.app.lifecycle.stopping() => self.ended = true,
+            () = self.app.process.lifecycle.stopping() => self.ended = true,
             () = self.watcher.woken() => self.at.unread = true,
             notice = live => match notice {
                 Some(Notice::Payload(payload)) => self.buffer(&payload),
@@ -201,15 +204,14 @@ impl Reader {
             () = self.app.clock.sleep(patience), if !self.live.pending.is_empty() => {}
             () = self.app.clock.sleep(rest) => {
                 self.next_beat = self.app.clock.monotonic() + self.app.config.heartbeat;
-                return Some(frame::COMMENT);
+                return true;
             }
         }
-        None
+        false
     }
 
-    /// Reads further steps and renders their events. None if there are no new ones, or if the read
-    /// fails.
-    async fn read(&mut self) -> Option<Bytes> {
+    /// Reads the events of further steps. None of them if there are no new ones, or if the read fails.
+    async fn read(&mut self) -> Vec<StreamEvent> {
         let mut out = Vec::new();
         if let Err(error) = self.read_page(&mut out).await {
             tracing::debug!(code = %error.code(), "a stream could not be read and will retry");
@@ -217,34 +219,31 @@ impl Reader {
                 tokio::select! {
                     biased;
                     () = self.app.clock.sleep(RETRY) => {}
-                    () = self.app.lifecycle.stopping() => self.ended = true,
+                    () = self.app.process.lifecycle.stopping() => self.ended = true,
                 }
             }
         }
-        if out.is_empty() {
-            None
-        } else {
-            Some(Bytes::from(out))
-        }
+        out
     }
 
-    async fn read_page(&mut self, out: &mut Vec<u8>) -> Result<(), Error> {
+    async fn read_page(&mut self, out: &mut Vec<StreamEvent>) -> Result<(), Error> {
         let steps = self
             .app
             .store
             .read_steps(self.key, self.at.read_to, STEPS)
             .await?;
         let count = steps.len();
+        let mut bytes = 0;
         for step in steps {
             let mine = match self.scope {
                 Scope::Session => true,
                 Scope::Send { id, .. } => step.send_id == id,
             };
             if mine {
-                self.render(&step, out).await?;
+                bytes += self.expand(&step, out).await?;
             }
             self.at.read_to = step.n;
-            if self.ended || out.len() >= CHUNK {
+            if self.ended || bytes >= CHUNK {
                 return Ok(());
             }
         }
@@ -273,7 +272,8 @@ impl Reader {
         Ok(send.is_none_or(|send: SendRecord| send.status.is_final()))
     }
 
-    async fn render(&mut self, step: &Step, out: &mut Vec<u8>) -> Result<(), Error> {
+    /// Adds the events of a step; returns the bytes of their data.
+    async fn expand(&mut self, step: &Step, out: &mut Vec<StreamEvent>) -> Result<usize, Error> {
         self.read_messages(step).await?;
         let send = match step.kind {
             StepKind::Finished => {
@@ -298,15 +298,18 @@ impl Reader {
             .iter()
             .filter(|message| wrote.contains(&message.seq));
         let written: Vec<_> = written.cloned().collect();
+        let mut bytes = 0;
         for event in expand(step, &written, view.as_ref()) {
             if event.id > self.at.seen {
-                frame::durable(out, &event, step.send_id);
+                let told = StreamEvent::durable(&event, step.send_id);
+                bytes += told.data.len();
+                out.push(told);
                 self.at.seen = event.id;
             }
             self.ended |= event.last && matches!(self.scope, Scope::Send { .. });
         }
         self.progress.note(step);
-        Ok(())
+        Ok(bytes)
     }
 
     /// Reads the messages that a step wrote, unless they were read ahead.
@@ -356,8 +359,8 @@ impl Reader {
         }
     }
 
-    /// Renders the pending live events that are new.
-    fn flush_pending(&mut self) -> Option<Bytes> {
+    /// The pending live events that are new.
+    fn flush_pending(&mut self) -> Vec<StreamEvent> {
         let mut out = Vec::new();
         let wait_for_gap = self.app.clock.monotonic() < self.live.gap_timeout_at;
         let mut events = std::mem::take(&mut self.live.pending);
@@ -369,7 +372,7 @@ impl Reader {
                     continue;
                 }
                 match self.live.deltas.judge(event, wait_for_gap) {
-                    Verdict::Pass(event) => frame::live(&mut out, &event),
+                    Verdict::Pass(event) => out.push(StreamEvent::live(&event)),
                     Verdict::Drop => {}
                     Verdict::Gap(event) => events.push_back(event),
                 }
@@ -380,11 +383,7 @@ impl Reader {
             }
         }
         self.live.pending = events;
-        if out.is_empty() {
-            None
-        } else {
-            Some(Bytes::from(out))
-        }
+        out
     }
 }
 

@@ -295,8 +295,8 @@ pub async fn run(app: &App, closing: CancellationToken) {
                             let now = app.clock.monotonic();
                             for step in &steps {
                                 // Before those who wait hear of it, and send the next one.
-                                app.keepers.hear(step, now);
-                                app.lately.note(step.key);
+                                app.known.keepers.hear(step, now);
+                                app.known.lately.note(step.key);
                                 app.watch.step_committed(step);
                             }
                         }
@@ -353,7 +353,7 @@ pub async fn wait_for(
 ) -> Result<Option<SendView>, Error> {
     let mut known = known;
     let mut over = app.clock.sleep(wait);
-    let mut stopping = Box::pin(app.lifecycle.stopping());
+    let mut stopping = Box::pin(app.process.lifecycle.stopping());
     loop {
         if let Some(send) = &known
             && is_over(app, send).await

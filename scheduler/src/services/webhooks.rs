@@ -19,8 +19,9 @@ use crate::app::App;
 use crate::error::Error;
 
 /// Why no secret can be kept, and what to do.
-const NO_SEALER: &str = "the server has no key to seal secrets with: its operator sets MAINSPRING_SECRETS_KEY, or \
-     MAINSPRING_SECRETS_KEY_FILE, to what `openssl rand -base64 32` prints, on every scheduler and every worker";
+const NO_SEALER: &str = "the server has no key to encrypt secrets: set MAINSPRING_SECRETS_KEY, or \
+                         MAINSPRING_SECRETS_KEY_FILE, to the output of `openssl rand -base64 32` \
+                         on every scheduler and worker";
 
 /// What a scheduler needs to tell endpoints. Without a poster nothing is posted; without a sealer no
 /// endpoint can be created, and none that there is can be told.
@@ -90,7 +91,7 @@ impl WebhookParts {
         now: mainspring_shared::time::Timestamp,
     ) -> Result<Vec<SigningKey>, String> {
         let sealer = self.sealer.as_deref();
-        let sealer = sealer.ok_or("this scheduler has no key that opens secrets")?;
+        let sealer = sealer.ok_or("this scheduler has no key to decrypt secrets")?;
         let context = seal_context(webhook.tenant, webhook.id);
         let keys = webhook.signing(now).map(|sealed| {
             let opened = sealer.open(&context, sealed);

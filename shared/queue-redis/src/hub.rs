@@ -23,6 +23,8 @@ use crate::link::{Backoff, CONNECT_LIMIT, PROBE_INTERVAL, PROBE_LIMIT, Sources, 
 
 /// Received by every hub: a publisher dropped more notifications than it can name.
 pub(crate) const GAP_CHANNEL: &str = "mainspring:gap";
+/// Counter: times that a listener was told to look at the database, since notices may have been missed.
+const GAPS: &str = "mainspring_bus_gaps_total";
 /// How long a new listener waits for its subscription; after that it gets a gap once it is
 /// subscribed.
 const SUBSCRIBE_LIMIT: Duration = Duration::from_secs(1);
@@ -103,6 +105,9 @@ impl Hub {
                     Err(broadcast::error::RecvError::Lagged(_)) => Notice::Gap,
                     Err(broadcast::error::RecvError::Closed) => return None,
                 };
+                if matches!(notice, Notice::Gap) {
+                    metrics::counter!(GAPS).increment(1);
+                }
                 Some((notice, (receiver, listener)))
             },
         );

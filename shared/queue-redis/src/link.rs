@@ -171,14 +171,14 @@ impl Herald {
     fn away(&mut self, reason: &'static str) {
         let address = &self.address;
         if self.voice == Voice::Quiet || std::mem::replace(&mut self.away, true) {
-            tracing::debug!(redis.address = address, reason, "redis is away");
+            tracing::debug!(redis.address = address, reason, "redis is unavailable");
             return;
         }
         tracing::warn!(
             redis.address = address,
             reason,
-            "redis is away: work is found in the database instead, and nothing is streamed live; \
-             trying on"
+            "redis is unavailable: polling the database for work, without live streams; still \
+             retrying"
         );
     }
 

@@ -22,6 +22,8 @@ const BATCH_MAX: usize = 256;
 const LOST_MAX: usize = 1_024;
 /// How long a round trip may take.
 const SEND_LIMIT: Duration = Duration::from_secs(2);
+/// Counter: notices that were dropped, because Redis was unavailable or the buffer was full.
+const DROPPED: &str = "mainspring_bus_dropped_total";
 /// How soon the listeners of a topic that lost something hear of it, once they can.
 const AMENDS_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -56,6 +58,7 @@ impl Losses {
         let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
         for topic in topics {
             self.dropped.fetch_add(1, Ordering::Relaxed);
+            metrics::counter!(DROPPED).increment(1);
             if lost.topics.len() < LOST_MAX {
                 lost.topics.insert(topic);
             } else {

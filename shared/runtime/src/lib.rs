@@ -22,7 +22,7 @@ pub use entropy::OsEntropy;
 pub use fair::FairQueue;
 pub use group::{GROUP_MAX, Group, GroupEnded, Weight};
 pub use lifecycle::Lifecycle;
-pub use metrics::Metrics;
+pub use metrics::{Kind as MetricKind, METRICS, Metric, Metrics};
 pub use seal::{KeyError, OpenError, Sealer};
 pub use skills::{MountedSkills, read_skill};
 pub use telemetry::{LogFormat, Propagation, Telemetry, TelemetrySettings};

@@ -1,20 +1,21 @@
 //! Metrics, collected in the process and rendered on demand.
 
+mod connections;
 pub(crate) mod push;
+mod table;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use mainspring_shared::store::Store;
+use mainspring_shared::time::Clock;
+use metrics_exporter_prometheus::{
+    Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
+};
 use metrics_util::layers::FanoutBuilder;
 
+pub use self::table::{Kind, METRICS, Metric};
 use crate::Lifecycle;
-
-/// Bounds of the buckets of everything that ends in `_seconds`: from a commit on a local disk to a
-/// long answer of a model.
-const SECONDS: [f64; 16] = [
-    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0,
-    600.0,
-];
 
 /// Interval at which histograms are folded into their buckets. Samples stay in memory until the
 /// next scrape, so a process that is not scraped has to fold by itself.
@@ -39,9 +40,7 @@ impl Metrics {
     /// Installs the recorder for all crates of the process, which also tells those to whom
     /// [`Telemetry::install`](crate::Telemetry::install) was to push. Once per process.
     pub fn install() -> Result<Self, MetricsError> {
-        let seconds = Matcher::Suffix("_seconds".to_owned());
-        let builder = PrometheusBuilder::new().set_buckets_for_metric(seconds, &SECONDS)?;
-        let scraped = builder.build_recorder();
+        let scraped = recorder()?;
         let handle = scraped.handle();
         let pushed = push::take();
         let installed = if pushed.is_empty() {
@@ -53,11 +52,20 @@ impl Metrics {
             }
             metrics::set_global_recorder(all.build()).is_ok()
         };
-        if installed {
-            Ok(Self(handle))
-        } else {
-            Err(MetricsError::Installed)
+        if !installed {
+            return Err(MetricsError::Installed);
         }
+        for metric in METRICS {
+            metric.describe();
+        }
+        Ok(Self(handle))
+    }
+
+    /// What is measured on this thread while this works, as it would be scraped. For tests: nothing is installed.
+    pub fn of<T>(work: impl FnOnce() -> T) -> Result<(T, String), MetricsError> {
+        let recorder = recorder()?;
+        let done = metrics::with_local_recorder(&recorder, work);
+        Ok((done, recorder.handle().render()))
     }
 
     /// Keeps memory bounded until shutdown.
@@ -78,6 +86,16 @@ impl Metrics {
         });
     }
 
+    /// Measures the store's connections until shutdown.
+    pub fn watch_connections(
+        &self,
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        lifecycle: &Lifecycle,
+    ) {
+        connections::watch(store, clock, lifecycle);
+    }
+
     /// All metrics in the Prometheus text format.
     pub fn render(&self) -> String {
         self.0.render()
@@ -90,21 +108,17 @@ impl std::fmt::Debug for Metrics {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_counted_is_rendered_and_a_second_collector_is_refused() {
-        let metrics = Metrics::install().expect("the first");
-        metrics::counter!("mainspring_test_total").increment(3);
-        metrics::histogram!("mainspring_test_seconds").record(0.003);
-        let text = metrics.render();
-        assert!(text.contains("mainspring_test_total 3"), "{text}");
-        assert!(
-            text.contains("mainspring_test_seconds_bucket{le=\"0.005\"} 1"),
-            "{text}"
-        );
-        assert!(Metrics::install().is_err());
+/// A recorder that is scraped, with the buckets of every histogram.
+fn recorder() -> Result<PrometheusRecorder, MetricsError> {
+    let mut builder = PrometheusBuilder::new();
+    for metric in METRICS {
+        if let Kind::Histogram(bounds) = metric.kind {
+            let name = Matcher::Full(metric.name.to_owned());
+            builder = builder.set_buckets_for_metric(name, bounds)?;
+        }
     }
+    Ok(builder.build_recorder())
 }
+
+#[cfg(test)]
+mod tests;

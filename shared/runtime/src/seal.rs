@@ -48,7 +48,7 @@ pub enum KeyError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
     /// It is under a key that this process does not have.
-    #[error("it is sealed under the key {id}, which is not among those of this process")]
+    #[error("it is encrypted with the key {id}, which this process does not have")]
     UnknownKey {
         /// The key's id.
         id: String,

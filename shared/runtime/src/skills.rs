@@ -74,7 +74,7 @@ impl Files {
                 return;
             }
             let Some(name) = entry.file_name().to_str().map(str::to_owned) else {
-                self.fault(path, "holds a file whose name is no text");
+                self.fault(path, "contains a file whose name is not valid UTF-8");
                 continue;
             };
             if is_ignored(&name) {
@@ -193,7 +193,7 @@ impl MountedSkills {
                 () = &mut stopping => return,
             }
             if let Err(error) = self.publish(store.as_ref()).await {
-                tracing::warn!(%error, "skills are not published now, tried again later");
+                tracing::warn!(%error, "skills are not published; will retry");
             }
         }
     }

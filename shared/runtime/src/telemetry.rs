@@ -28,7 +28,7 @@ use tracing_subscriber::{EnvFilter, Layer, Registry, fmt};
 
 use mainspring_shared::secrets::split_login;
 
-pub use self::context::{TRACEPARENT, accepted, carrying, traceparent};
+pub use self::context::{TRACEPARENT, about, accepted, carrying, traceparent};
 pub use self::jsonl::{Jsonl, JsonlSettings};
 pub use self::redact::redacted;
 use crate::metrics::push;
@@ -54,6 +54,8 @@ settings! {
             => Key::choice("telemetry.queue_propagation", Propagation::WORDS);
         /// Whether spans hold what people and models say, and what tools are given and give.
         content: bool = false => Key::switch("telemetry.content");
+        /// Whether claims and groups of statements have spans, too.
+        detail: bool = false => Key::switch("telemetry.detail");
         /// Whether metrics are pushed to the endpoint, too.
         otlp_metrics: bool = false => Key::switch("telemetry.otlp_metrics");
         /// The StatsD server that metrics are pushed to; none if none.
@@ -163,6 +165,7 @@ impl Telemetry {
         // A list, and not an option: a layer that is absent would have every span be asked about each time.
         let mut layers = vec![logs(settings, writer)?];
         layers.extend(provider.as_ref().map(traces));
+        spans::set_detail(settings.detail && provider.is_some());
         let subscriber = tracing_subscriber::registry().with(layers);
         subscriber.try_init().map_err(TelemetryError::Installed)?;
         let meters = pushing(settings, role)?;

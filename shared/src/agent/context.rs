@@ -76,11 +76,11 @@ pub struct FoldSpec {
     /// How.
     #[serde(default)]
     pub strategy: FoldStrategy,
-    /// Share of the context's budget from which on a fold is made beside the conversation; 0.6 when
-    /// absent. The budget is the model's window without its answer and a reserve.
+    /// Share of the context's budget above which a fold is made in the background; 0.6 when absent. The budget is the
+    /// model's window without its answer and a reserve.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub soft: Option<f64>,
-    /// Share from which on a fold is made before the model is asked; 0.85 when absent.
+    /// Share of the budget above which a fold is made before the model is called; 0.85 when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hard: Option<f64>,
     /// The newest sends, which are not folded; 4 when absent.

@@ -49,10 +49,10 @@ pub struct Delegation {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotGranted {
     /// Nothing of this name is on offer.
-    #[error("whoever starts this has no tool {0:?}")]
+    #[error("the caller has no tool {0:?}")]
     Unknown(String),
     /// The name is granted, and means something else.
-    #[error("{0:?} is another tool of whoever starts this, and cannot be declared anew")]
+    #[error("{0:?} is already a different tool of the caller and cannot be redeclared")]
     Other(String),
 }
 
@@ -275,7 +275,7 @@ fn named_in(wanted: &McpTools, prefix: &str, name: &str) -> bool {
 }
 
 impl ToolEntry {
-    /// Whether a person is asked before each call.
+    /// Whether a person has to approve each call.
     fn approval(&self) -> bool {
         match self {
             Self::Named(_) => false,

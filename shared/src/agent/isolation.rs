@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Where an agent's tools run that reach beyond the database: files, the shell, HTTP and MCP.
+/// Where those of an agent's tools run that reach beyond the database: files, the shell, HTTP and MCP.
 #[derive(
     Debug,
     Clone,

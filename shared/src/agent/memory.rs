@@ -20,8 +20,8 @@ pub struct MemorySpec {
     /// Who keeps it: `builtin`, or a name under `[memory]` in the workers' configuration.
     #[serde(default = "builtin", skip_serializing_if = "is_builtin")]
     pub provider: String,
-    /// Where it belongs: a path like `user/{{metadata.user_id}}`, rendered when a send begins from the
-    /// session's `metadata` and `session_id`. A value never reaches beyond its segment of the path.
+    /// The namespace: a path like `user/{{metadata.user_id}}`, rendered from the session's `metadata` and `session_id`
+    /// when a send starts. A value never extends beyond its segment of the path.
     pub namespace: String,
     /// Tokens of memory that a send is shown at most.
     #[serde(default = "budget_tokens")]
@@ -29,7 +29,7 @@ pub struct MemorySpec {
     /// How it is found again.
     #[serde(default)]
     pub recall: RecallMode,
-    /// What is remembered without being asked to.
+    /// What is remembered automatically.
     #[serde(default)]
     pub extract: ExtractMode,
     /// The model that extracts; by default the one that the workers' configuration names, else the
@@ -71,7 +71,7 @@ pub enum RecallMode {
     Off,
 }
 
-/// What an agent remembers without being asked to.
+/// What an agent remembers automatically.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ExtractMode {

@@ -282,7 +282,7 @@ pub struct NamedAgentView {
     /// When a version was added, an alias changed, or it was archived or restored.
     #[schema(value_type = String, format = DateTime)]
     pub updated_at: Timestamp,
-    /// Since when nothing new may use it; null while it is in use.
+    /// When it was archived; null while it can be used.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub archived_at: Option<Timestamp>,
 }

@@ -14,7 +14,7 @@ const NAME_CHARS_MAX: usize = 64;
 /// Members of the long form. `schema` is no word of JSON Schema, so it tells the forms apart.
 const MEMBERS: [&str; 3] = ["name", "schema", "strict"];
 
-/// An output schema as it was asked for: `{name?, schema, strict?}`, or the schema alone.
+/// An output schema as it was asked for: `{name?, schema, strict?}`, or just the schema.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct OutputSpec {
     /// What the answer is called.
@@ -70,7 +70,7 @@ impl OutputSpec {
             .keys()
             .find(|name| !MEMBERS.contains(&name.as_str()))
         {
-            let detail = format!("beside `schema` stand only `name` and `strict`, not {other:?}");
+            let detail = format!("only `schema`, `name` and `strict` are allowed, not {other:?}");
             return Err(fault("", detail));
         }
         let name = match members.get("name") {

@@ -36,13 +36,13 @@ const METADATA: &str = "metadata";
 /// What stands above the list of tools.
 const CATALOG_HEADER: &str = "# Available tools";
 
-/// The sections of a prompt, behind the system prompt.
+/// The sections of a prompt, after the system prompt.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct PromptSpec {
     /// In their order, with a blank line between them; at most 50.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sections: Vec<PromptSection>,
-    /// What sessions may set, by name; at most 100.
+    /// Variables that sessions may set, by name; at most 100.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub variables: BTreeMap<String, PromptVariable>,
     /// What this release does not know of it.
@@ -59,10 +59,10 @@ pub struct PromptSection {
     /// A template over `metadata` and the variables.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// The tools on offer, each with its description, in place of a text.
+    /// The available tools with their descriptions, instead of a text.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tool_catalog: bool,
-    /// An expression of the template language: the section is left out where it does not hold.
+    /// An expression of the template language: the section is left out if it is false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
     /// What this release does not know of it.
@@ -74,7 +74,7 @@ pub struct PromptSection {
 /// A variable that a session may set when it takes the agent.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct PromptVariable {
-    /// Its value where the session sets none; an empty text when absent.
+    /// Its value if the session sets none; an empty text when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub default: Option<Value>,

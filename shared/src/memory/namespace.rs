@@ -80,7 +80,7 @@ impl Namespace {
         let free = free_names(template).map_err(NamespaceFault)?;
         match free.iter().find(|name| !NAMES.contains(&name.as_str())) {
             Some(name) => fault(format!(
-                "{name:?} is unknown here; a namespace may read {}",
+                "{name:?} is unknown; a namespace may use {}",
                 NAMES.join(", ")
             )),
             // The path itself is checked with its values.

@@ -33,7 +33,7 @@ pub enum ImageSource {
         /// Its bytes in base64, at most 5 MiB before encoding.
         data: String,
     },
-    /// Among the blobs, from where it is read when a model is asked.
+    /// A stored blob, read when the model is called.
     Blob {
         /// The SHA-256 of its bytes.
         #[schema(value_type = String)]
@@ -66,12 +66,12 @@ pub enum FileSource {
         /// Its bytes in base64, at most 10 MiB before encoding.
         data: String,
     },
-    /// Among the blobs, from where it is read when a model is asked.
+    /// A stored blob, read when the model is called.
     Blob {
         /// The SHA-256 of its bytes.
         #[schema(value_type = String)]
         sha256: BlobHash,
-        /// Like `application/pdf`; what begins with `text/` is shown as text.
+        /// Like `application/pdf`; content of a type `text/…` is shown as text.
         media_type: String,
         /// Its bytes, at most 10 MiB.
         bytes: u64,

@@ -69,13 +69,13 @@ impl FoldKind {
     }
 }
 
-/// A text that stands for a range of messages.
+/// A text that replaces a range of messages.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Fold {
     /// Its number in the session: the session's `context_version` from its attachment on.
     pub n: i64,
-    /// The first message that it stands for. In a copy of a session, zero or less for messages that
-    /// had been removed before.
+    /// The first message that it covers. In a copy of a session, zero or less for messages that had been removed
+    /// before.
     pub from_seq: i64,
     /// The last one.
     pub to_seq: i64,
@@ -88,7 +88,7 @@ pub struct Fold {
     /// The model that wrote it, if one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// About how many tokens its messages, and the folds that it covers, took.
+    /// Estimated tokens of the messages and folds that it covers.
     pub tokens_before: i64,
     /// About how many tokens it takes.
     pub tokens_after: i64,

@@ -58,7 +58,7 @@ impl Answered {
     }
 }
 
-/// What the next model call of a session would be asked.
+/// The request of a session's next model call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Preview {
     /// Identifies the request: `round.completed` has the same one, unless a hook changes the request, or
@@ -69,7 +69,7 @@ pub struct Preview {
     pub provider: String,
     /// The model.
     pub model: String,
-    /// The send whose round it would be; null for one that nobody has sent.
+    /// The send of this round; null for a hypothetical one.
     #[schema(value_type = Option<String>)]
     pub send_id: Option<SendId>,
     /// The round within that send, from 0.
@@ -78,7 +78,7 @@ pub struct Preview {
     pub parts: Vec<PreviewPart>,
     /// Tokens of all parts: estimated, and corrected by what the provider counted lately.
     pub tokens: u64,
-    /// Those of them that the provider's prompt cache is likely to serve.
+    /// Tokens likely to be read from the provider's prompt cache.
     pub cached: u64,
     /// The model's window: tokens of a request and its answer together.
     pub window: u64,
@@ -88,20 +88,19 @@ pub struct Preview {
     pub answer_max: u32,
     /// The first message that is shown.
     pub from_seq: i64,
-    /// What stands for the messages before it.
+    /// The folds before the window.
     pub folds: Vec<PreviewFold>,
-    /// What is shown behind the messages, as the end of the user's turn.
+    /// What is shown after the messages, at the end of the user's turn.
     pub tail: Option<String>,
-    /// What the call would cost, where the model's prices are known.
+    /// The cost of the call, if the model's prices are known.
     pub cost: Option<PreviewCost>,
-    /// What would be folded next, where the window has no room for all.
+    /// The next fold, if the window has no room for all messages.
     #[serde(default)]
     pub next_fold: Option<NextFold>,
-    /// The last message of the running send whose results are shown as those of old calls, where the window has no
-    /// room for all of them.
+    /// The last message of the running send whose results are aged, if the window has no room for all of them.
     #[serde(default)]
     pub aged_to: Option<i64>,
-    /// What would delay the call or keep it from being made.
+    /// What would delay or prevent the call.
     pub limits: Vec<PreviewLimit>,
     /// The request as its provider would get it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -118,12 +117,12 @@ pub struct PreviewPart {
     pub count: usize,
     /// Its tokens.
     pub tokens: u64,
-    /// Those of them that the provider's prompt cache is likely to serve.
+    /// Tokens likely to be read from the provider's prompt cache.
     pub cached: u64,
-    /// Those of them that the provider would write to its cache, at a price of its own.
+    /// Tokens that would be written to the provider's cache, if that is priced separately.
     #[serde(default)]
     pub written: u64,
-    /// What it costs in US dollars, where the model's prices are known.
+    /// Its cost in US dollars, if the model's prices are known.
     #[serde(default)]
     pub cost_usd: Option<f64>,
 }
@@ -164,7 +163,7 @@ pub struct NextFold {
     pub when: FoldWhen,
     /// How.
     pub strategy: FoldStrategy,
-    /// The first message that it would stand for, those of the folds that it covers included.
+    /// The first message that it would cover, including those of the folds that it replaces.
     pub from_seq: i64,
     /// The last one.
     pub to_seq: i64,
@@ -184,22 +183,22 @@ pub enum FoldWhen {
     After,
 }
 
-/// What a call would cost, in US dollars.
+/// The cost of a call, in US dollars.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct PreviewCost {
     /// The request, all of it: what is cached at that price, and the rest at its full one.
     pub input_usd: f64,
-    /// What of that is for tokens that the provider's cache serves.
+    /// The part for tokens read from the provider's cache.
     #[serde(default)]
     pub cache_read_usd: f64,
-    /// What of that is for tokens that the provider writes to its cache.
+    /// The part for tokens written to the provider's cache.
     #[serde(default)]
     pub cache_write_usd: f64,
     /// The longest answer.
     pub answer_max_usd: f64,
 }
 
-/// What would delay a call, or keep it from being made.
+/// What would delay or prevent a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct PreviewLimit {
     /// What it is, as a code.

@@ -114,7 +114,7 @@ pub struct ShownMemory {
     /// Them as text, as long as the send may need it again: a final one does not keep it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// Why there is nothing, where something went wrong.
+    /// Why there are no entries, if something failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
@@ -137,7 +137,7 @@ pub struct RecalledRef {
     pub count: u32,
     /// Tokens of them, estimated.
     pub tokens: u64,
-    /// Why there is nothing, where something went wrong.
+    /// Why there are no entries, if something failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }

@@ -95,12 +95,12 @@ impl Skill {
         let mut refuse = |detail: String| faults.push(SkillFault::of(SKILL_FILE, detail));
         let name = match (name, folder) {
             (Some(name), Some(folder)) if name != folder && is_name(&name) => {
-                warnings.push(format!("the skill is called {name}, its folder {folder}"));
+                warnings.push(format!("the skill is named {name}, its folder {folder}"));
                 name
             }
             (Some(name), _) => name,
             (None, Some(folder)) => {
-                warnings.push("the front matter has no name: the folder's is taken".to_owned());
+                warnings.push("the front matter has no name: the folder's is used".to_owned());
                 folder.to_owned()
             }
             (None, None) => {
@@ -209,7 +209,7 @@ fn check_files(files: &BTreeMap<String, Vec<u8>>) -> Vec<SkillFault> {
             );
             faults.push(SkillFault::of(path, detail));
         } else if let Some(other) = seen.insert(path.to_lowercase(), path) {
-            let detail = format!("is the same as {other} where case does not count");
+            let detail = format!("differs from {other} only by case");
             faults.push(SkillFault::of(path, detail));
         }
     }
@@ -218,7 +218,7 @@ fn check_files(files: &BTreeMap<String, Vec<u8>>) -> Vec<SkillFault> {
         if let Some(file) = above.find(|folder| files.contains_key(*folder)) {
             faults.push(SkillFault::of(
                 path,
-                format!("lies below {file}, which is a file"),
+                format!("is below {file}, which is a file"),
             ));
         }
     }

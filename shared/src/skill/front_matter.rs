@@ -46,7 +46,7 @@ fn split(text: &str) -> Result<(&str, &str), &'static str> {
         }
         end += line.len();
     }
-    Err("the front matter has no end: a line --- is missing behind it")
+    Err("the front matter is not closed: a line --- is missing after it")
 }
 
 /// The instructions: what is behind the front matter.

@@ -29,7 +29,7 @@ pub enum ParseRefError {
     )]
     Name,
     /// The part behind the @ is no hash.
-    #[error("behind the @ the hash of a version is expected: 64 hex digits in lower case")]
+    #[error("after @, the hash of a version is expected: 64 lower-case hex digits")]
     Hash,
 }
 

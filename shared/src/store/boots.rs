@@ -9,9 +9,27 @@ use async_trait::async_trait;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+/// What one of a process's pools of connections to the database is used for now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Connections {
+    /// What they are for.
+    pub pool: &'static str,
+    /// Connections that are open.
+    pub open: u32,
+    /// Those of them that nobody uses.
+    pub idle: u32,
+    /// Callers that wait for one.
+    pub waiting: u32,
+}
+
 /// The lives of processes, and the leases by which they own sessions.
 #[async_trait]
 pub trait Boots: Send + Sync {
+    /// The connections of this process; none where the store has no pools.
+    fn connections(&self) -> Vec<Connections> {
+        Vec::new()
+    }
+
     /// Enters a process's life; its lease runs from the database's now.
     async fn register_boot(&self, boot: NewBoot) -> Result<()>;
 
@@ -107,6 +125,8 @@ pub struct NewBoot {
     pub concurrency: u32,
     /// How long its lease runs.
     pub ttl: Duration,
+    /// What its program speaks: [`PROTOCOL`](super::PROTOCOL).
+    pub protocol: u32,
     /// What agents may name where it is a worker.
     pub tools: Published,
 }
@@ -160,6 +180,8 @@ pub struct BootRecord {
     pub lease_until: Timestamp,
     /// How long its lease runs from a renewal.
     pub ttl: Duration,
+    /// Which [`PROTOCOL`](super::PROTOCOL) its program speaks; 0 for a release that did not note it.
+    pub protocol: u32,
     /// When it was declared dead or stopped.
     pub dead_at: Option<Timestamp>,
 }

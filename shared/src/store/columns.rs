@@ -9,7 +9,7 @@ const LISTS: [(&str, &str); 14] = [
     (
         "boot",
         "boot_id, role, name, pool, concurrency, in_flight, started_at, lease_until, \
-         lease_ms, dead_at",
+         lease_ms, protocol, dead_at",
     ),
     (
         "call",

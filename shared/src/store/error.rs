@@ -31,6 +31,14 @@ pub enum Error {
         /// The version that this program was built with.
         known: i64,
     },
+    /// The processes of a newer release have things to say that this program would not understand.
+    #[error("this program speaks protocol {spoken}, the database demands {demanded} or newer")]
+    ProtocolOlder {
+        /// The version that this program speaks.
+        spoken: i64,
+        /// The oldest version that the database allows.
+        demanded: i64,
+    },
     /// A row cannot be read as what it should be.
     #[error("{table}.{column} of {row} cannot be read: {detail}")]
     Corrupt {
@@ -86,7 +94,7 @@ impl fmt::Display for Denial {
         f.write_str(match self {
             Self::Login => "the database refuses the login",
             Self::Database => "the server has no database of this name",
-            Self::Rights => "the database's user lacks a right",
+            Self::Rights => "the database user lacks a privilege",
         })
     }
 }
@@ -118,7 +126,7 @@ impl Coded for Error {
         match self {
             Self::Unavailable { .. } | Self::Locked { .. } => Code::StoreUnavailable,
             Self::SchemaMissing { .. } => Code::StoreSchemaMissing,
-            Self::SchemaNewer { .. } => Code::StoreSchemaNewer,
+            Self::SchemaNewer { .. } | Self::ProtocolOlder { .. } => Code::StoreSchemaNewer,
             Self::Denied { .. } => Code::StoreDenied,
             Self::Corrupt { .. } | Self::Refused { .. } => Code::Internal,
         }

@@ -332,11 +332,11 @@ pub struct Erasure {
     /// Its identity.
     #[schema(value_type = String)]
     pub id: ErasureId,
-    /// SHA-256 of the namespace's name, as hexadecimal digits: who knows the name can find it.
+    /// SHA-256 of the namespace's name, as hexadecimal digits: those who know the name can find it.
     pub namespace_sha256: String,
     /// Entries that were deleted.
     pub deleted: u64,
-    /// Who asked for it: the id of an API key, or `operator`. Absent for erasures by older releases.
+    /// Who requested it: the id of an API key, or `operator`. Absent for erasures by older releases.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     /// When it ended, or got as far as it did.

@@ -1,4 +1,4 @@
-//! Parameters of the money that tenants' calls set aside and spend.
+//! Parameters of the money and the tokens that tenants' calls set aside and spend.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,10 @@ use uuid::Uuid;
 
 use super::Result;
 use crate::id::{BootId, TenantId};
-use crate::tenant::{MoneySpan, MoneySpent};
+use crate::tenant::{Amount, LedgerSpent, MoneySpan};
 
-/// The money of tenants with a limit of what their calls may cost in a day or a month.
+/// The money and the tokens of tenants with a limit of what their calls may cost or take in a day or a month.
+/// Where one of the two is limited both are kept, and "money" below is both.
 ///
 /// All of it happens under the lock of the tenant's row, and days are those of the database's clock. What is
 /// spent is kept by day, from the first call under a limit on; of the month until then it is what the usage of
@@ -32,9 +33,9 @@ pub trait Money: Send + Sync {
 
     /// What counts against the limits of a tenant now; none where nothing was set aside under a limit in this
     /// month.
-    async fn spent_money(&self, tenant: TenantId) -> Result<Option<MoneySpent>>;
+    async fn spent_money(&self, tenant: TenantId) -> Result<Option<LedgerSpent>>;
 
-    /// Tenants whose money is limited, and maybe others.
+    /// Tenants whose money or whose tokens are limited, and maybe others.
     async fn money_tenants(&self) -> Result<Vec<TenantId>>;
 }
 
@@ -49,7 +50,7 @@ macro_rules! money_methods {
             ) -> Vec<$crate::store::ReserveMoneyOutcome>;
             write settle_money(items: Vec<$crate::store::SettleMoney>) -> ();
             write sweep_money(limit: u32) -> u32;
-            read spent_money(tenant: $crate::id::TenantId) -> Option<$crate::tenant::MoneySpent>;
+            read spent_money(tenant: $crate::id::TenantId) -> Option<$crate::tenant::LedgerSpent>;
             read money_tenants() -> Vec<$crate::id::TenantId>;
         }
     };
@@ -76,23 +77,25 @@ pub struct ReserveMoney {
     pub call: Uuid,
     /// The process that makes it.
     pub boot: BootId,
-    /// What it costs at most, in billionths of a dollar.
-    pub most: u64,
+    /// What it costs at most.
+    pub most: Amount,
     /// What it needs at least to be of any use; not more than `most`.
-    pub least: u64,
+    pub least: Amount,
 }
 
 /// What became of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReserveMoneyOutcome {
     /// So much is set aside: as much as was asked for, or all that is left, and at least what it needs.
-    Granted(u64),
+    Granted(Amount),
     /// Nothing limits the tenant's money any more, and nothing is set aside.
     Unlimited,
     /// Nothing is set aside: what other calls have set aside leaves no room.
     Busy,
     /// Nothing is set aside: too little is left of the limit of this span, so many billionths of a dollar.
     Spent(MoneySpan, u64),
+    /// Nothing is set aside: too little is left of the limit of tokens of this span, so many.
+    TokensSpent(MoneySpan, u64),
 }
 
 /// What a call cost.
@@ -102,6 +105,6 @@ pub struct SettleMoney {
     pub tenant: TenantId,
     /// The call.
     pub call: Uuid,
-    /// In billionths of a dollar; all that was set aside where nobody knows.
-    pub cost: Option<u64>,
+    /// All that was set aside where nobody knows.
+    pub cost: Option<Amount>,
 }

@@ -111,7 +111,7 @@ pub struct ListSessions {
     pub tenant: TenantId,
     /// Only those with this status.
     pub status: Option<SessionStatus>,
-    /// Only those whose agent has this name.
+    /// Only sessions whose agent has this name.
     pub agent: Option<String>,
     /// Only those whose metadata has these members with these texts.
     pub metadata: BTreeMap<String, String>,
@@ -255,7 +255,7 @@ pub struct ScalingStats {
     pub ready: u64,
     /// Sessions that a worker holds.
     pub running: u64,
-    /// Worker slots that would serve all of it at once: `ready + running`.
+    /// Worker slots needed to serve everything concurrently: `ready + running`.
     pub demand: u64,
 }
 
@@ -273,7 +273,7 @@ pub struct ServerInfo {
 /// What calls of one model for one purpose cost.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelUsage {
-    /// The model as it was asked for.
+    /// The requested model.
     pub model: String,
     /// What it was asked for.
     pub purpose: Purpose,

@@ -5,17 +5,40 @@ use std::collections::BTreeMap;
 
 use super::{Error, Result};
 
+/// What this program says to others, and understands of them: the jobs of the queue, what is announced on the bus, how
+/// sessions are handed over, and what stored JSON means. A release whose processes would be misunderstood by those of the
+/// one before counts on, and its migration writes the number into `schema_compatibility.protocol`.
+pub const PROTOCOL: u32 = 1;
+
+/// What a database demands of the programs that use it, as its newest migrations noted it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Demands {
+    /// The version of the schema that the oldest program brings which works on this one.
+    pub oldest: i64,
+    /// The [`PROTOCOL`] that each program has to speak at least.
+    pub protocol: i64,
+}
+
 /// Whether a program that brings version `needed` of the schema works on version `found`. A newer one it works on if
-/// that says so: `oldest` is what the database notes as the version of the oldest program that does, none where it
-/// notes nothing. So two releases run side by side while one replaces the other, in either direction.
+/// that says so by what it demands, none where it notes nothing. So two releases run side by side while one replaces the
+/// other, in either direction.
 ///
-/// Fails with `SchemaMissing` or `SchemaNewer`.
-pub fn schema_fits(found: i64, needed: i64, oldest: Option<i64>) -> Result<()> {
-    match found.cmp(&needed) {
-        Ordering::Less => Err(Error::SchemaMissing { found, needed }),
-        Ordering::Equal => Ok(()),
-        Ordering::Greater if oldest.is_some_and(|oldest| oldest <= needed) => Ok(()),
-        Ordering::Greater => Err(Error::SchemaNewer {
+/// Fails with `SchemaMissing`, `SchemaNewer` or `ProtocolOlder`.
+pub fn schema_fits(found: i64, needed: i64, demands: Option<Demands>) -> Result<()> {
+    match (found.cmp(&needed), demands) {
+        (Ordering::Less, _) => Err(Error::SchemaMissing { found, needed }),
+        (Ordering::Equal, _) => Ok(()),
+        (Ordering::Greater, Some(Demands { oldest, protocol })) if oldest <= needed => {
+            let spoken = i64::from(PROTOCOL);
+            if protocol <= spoken {
+                return Ok(());
+            }
+            Err(Error::ProtocolOlder {
+                spoken,
+                demanded: protocol,
+            })
+        }
+        (Ordering::Greater, _) => Err(Error::SchemaNewer {
             found,
             known: needed,
         }),
@@ -167,6 +190,27 @@ pub fn schema_faults(needed: &[SchemaObject], found: &[SchemaObject]) -> Vec<Sch
 mod tests {
     use super::*;
 
+    fn demands(oldest: i64) -> Demands {
+        let protocol = i64::from(PROTOCOL);
+        Demands { oldest, protocol }
+    }
+
+    #[test]
+    fn a_program_that_does_not_speak_what_a_newer_schema_demands_is_told_so() {
+        let protocol = i64::from(PROTOCOL) + 1;
+        let demands = Demands {
+            protocol,
+            ..demands(3)
+        };
+        let refused = schema_fits(8, 7, Some(demands)).expect_err("it is too old");
+        assert_eq!(
+            refused.to_string(),
+            "this program speaks protocol 1, the database demands 2 or newer"
+        );
+        // What a program migrated itself demands nothing that it does not speak.
+        schema_fits(7, 7, Some(demands)).expect("it is its own");
+    }
+
     #[test]
     fn a_program_works_on_its_own_version_and_on_newer_ones_that_took_nothing_from_it() {
         for (found, oldest, fits) in [
@@ -180,11 +224,11 @@ mod tests {
             (6, Some(3), false),
             (0, None, false),
         ] {
-            let result = schema_fits(found, 7, oldest);
+            let result = schema_fits(found, 7, oldest.map(demands));
             assert_eq!(result.is_ok(), fits, "{found}, {oldest:?}: {result:?}");
         }
         assert!(matches!(
-            schema_fits(8, 7, Some(8)),
+            schema_fits(8, 7, Some(demands(8))),
             Err(Error::SchemaNewer { found: 8, known: 7 })
         ));
         assert!(matches!(

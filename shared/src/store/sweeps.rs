@@ -12,6 +12,9 @@ use crate::agent::Priority;
 use crate::id::{SendId, SessionKey, TenantId};
 use crate::time::Timestamp;
 
+/// How long an API key is shown after it was revoked or has expired.
+pub const API_KEY_KEEP: Duration = Duration::from_hours(30 * 24);
+
 /// What has to happen by itself.
 #[async_trait]
 pub trait Sweeps: Send + Sync {
@@ -28,8 +31,9 @@ pub trait Sweeps: Send + Sync {
     /// that should have ended it may have died. What works in a session without a parent goes on.
     async fn sweep_orphans(&self, query: SweepOrphans) -> Result<Orphans>;
 
-    /// Deletes idempotency keys older than `keep` and ended boots that nothing refers to. Returns
-    /// how many rows went; call again until it is zero.
+    /// Deletes idempotency keys older than `keep`, ended boots that nothing refers to, and API keys that
+    /// were revoked or have expired for that long, at least [`API_KEY_KEEP`]. Returns how many rows went;
+    /// call again until it is zero.
     async fn sweep_retention(&self, keep: Duration) -> Result<u64>;
 }
 

@@ -84,6 +84,7 @@ macro_rules! tenant_tables {
             "pause_waits" by "tenant, send_id",
             "provider_keys" by "tenant, provider",
             "open_sends" by "tenant, send_id",
+            "key_sends" by "tenant, key_id, send_id",
             "memory_usage" by "tenant, call_id",
             "seats" by "tenant, session_id",
             "money_aside" by "tenant, call_id",

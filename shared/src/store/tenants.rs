@@ -1,10 +1,10 @@
-//! Parameters of tenants and API keys.
+//! Parameters of tenants.
 
 use async_trait::async_trait;
 
 use super::{IdempotencyKey, Page, ReadySession, Result};
 use crate::id::{KeyId, SendId, TenantId};
-use crate::tenant::{Binding, KeyRecord, Limits, Retention, Scopes, Tenant};
+use crate::tenant::{Limits, Pools, Retention, Tenant};
 use crate::time::Timestamp;
 use crate::usage::Usage;
 use uuid::Uuid;
@@ -23,7 +23,7 @@ pub fn frees_places(sends: impl IntoIterator<Item = Uuid>) -> bool {
     sends.any(|send| send.as_u128() % FREED_EVERY == 0)
 }
 
-/// Tenants and their keys.
+/// Tenants.
 #[async_trait]
 pub trait Tenants: Send + Sync {
     /// Creates a tenant with the next number. The number of a deleted tenant is not used again.
@@ -39,6 +39,9 @@ pub trait Tenants: Send + Sync {
     /// The tenant with this name, to act for it; none where no tenant has it, or that one is being erased.
     async fn named_tenant(&self, name: String) -> Result<Option<TenantId>>;
 
+    /// What tenants say of pools, of those that say anything; by number.
+    async fn tenant_pools(&self) -> Result<Vec<(TenantId, Pools)>>;
+
     /// Lists tenants by number.
     async fn list_tenants(&self, query: ListTenants) -> Result<Page<Tenant>>;
 
@@ -49,14 +52,25 @@ pub trait Tenants: Send + Sync {
     /// memory, its agents and its skills, and revokes its keys.
     async fn delete_tenant(&self, id: TenantId) -> Result<DeleteTenantOutcome>;
 
-    /// Takes places among the open sends of a tenant, for sends that are about to be accepted: as many of
-    /// the first of `sends` as `max` leaves room for; returns how many have one. Never more than `max` have one at
-    /// a time, however many processes ask at once. A place is free again once its send has ended, or
+    /// Takes places among the open sends of a tenant, or among those of one of its keys, for sends that are about to be
+    /// accepted: as many of the first of `sends` as `max` leaves room for; returns how many have one. Never more than
+    /// `max` have one at a time, however many processes ask at once. A place is free again once its send has ended, or
     /// was not accepted within a minute. A repeat keeps the places that it has.
-    async fn reserve_sends(&self, tenant: TenantId, sends: Vec<SendId>, max: u32) -> Result<u32>;
+    async fn reserve_sends(
+        &self,
+        tenant: TenantId,
+        key: Option<KeyId>,
+        sends: Vec<SendId>,
+        max: u32,
+    ) -> Result<u32>;
 
     /// Gives places back of sends that were not accepted.
-    async fn release_sends(&self, tenant: TenantId, sends: Vec<SendId>) -> Result<()>;
+    async fn release_sends(
+        &self,
+        tenant: TenantId,
+        key: Option<KeyId>,
+        sends: Vec<SendId>,
+    ) -> Result<()>;
 
     /// Calls the sessions that wait for a seat and can have one, of one tenant or of all, in their order, so that
     /// they are found ready; returns those that were not called before. A tenant whose limits were lifted calls all
@@ -72,30 +86,6 @@ pub trait Tenants: Send + Sync {
 
     /// Bytes of the blobs of a tenant.
     async fn tenant_bytes(&self, tenant: TenantId) -> Result<u64>;
-
-    /// Creates an API key. With an idempotency key a repeat returns the key that the first request
-    /// created; its secret is nowhere any more.
-    async fn create_key(
-        &self,
-        key: NewKey,
-        idempotency: Option<IdempotencyKey>,
-    ) -> Result<CreateKeyOutcome>;
-
-    /// Reads a key by what its token names; none where it is unknown, or its tenant was deleted.
-    async fn find_key(&self, id: KeyId) -> Result<Option<KeyRecord>>;
-
-    /// Lists a tenant's keys, newest first, revoked ones included.
-    async fn list_keys(&self, query: ListKeys) -> Result<Page<KeyRecord>>;
-
-    /// Replaces a key's secret; the one before is accepted until the overlap ends. None where the
-    /// tenant has no such key that is live.
-    async fn rotate_key(&self, item: RotateKey) -> Result<Option<KeyRecord>>;
-
-    /// Revokes a key; a repeat changes nothing. False where the tenant has no such key.
-    async fn revoke_key(&self, tenant: TenantId, id: KeyId) -> Result<bool>;
-
-    /// Notes that keys were used now.
-    async fn touch_keys(&self, ids: Vec<KeyId>) -> Result<()>;
 }
 
 /// The methods of [`Tenants`] as [`store_methods`](crate::store_methods) hands them over.
@@ -110,6 +100,7 @@ macro_rules! tenants_methods {
             ) -> $crate::store::CreateTenantOutcome;
             read get_tenant(id: $crate::id::TenantId) -> Option<$crate::tenant::Tenant>;
             read named_tenant(name: String) -> Option<$crate::id::TenantId>;
+            read tenant_pools() -> Vec<($crate::id::TenantId, $crate::tenant::Pools)>;
             read list_tenants(
                 query: $crate::store::ListTenants
             ) -> $crate::store::Page<$crate::tenant::Tenant>;
@@ -120,11 +111,13 @@ macro_rules! tenants_methods {
             write delete_tenant(id: $crate::id::TenantId) -> $crate::store::DeleteTenantOutcome;
             write reserve_sends(
                 tenant: $crate::id::TenantId,
+                key: Option<$crate::id::KeyId>,
                 sends: Vec<$crate::id::SendId>,
                 max: u32
             ) -> u32;
             write release_sends(
                 tenant: $crate::id::TenantId,
+                key: Option<$crate::id::KeyId>,
                 sends: Vec<$crate::id::SendId>
             ) -> ();
             write call_seats(
@@ -138,17 +131,6 @@ macro_rules! tenants_methods {
                 from: $crate::id::SendId
             ) -> Option<$crate::id::SendId>;
             read tenant_bytes(tenant: $crate::id::TenantId) -> u64;
-            write create_key(
-                key: $crate::store::NewKey,
-                idempotency: Option<$crate::store::IdempotencyKey>
-            ) -> $crate::store::CreateKeyOutcome;
-            read find_key(id: $crate::id::KeyId) -> Option<$crate::tenant::KeyRecord>;
-            read list_keys(
-                query: $crate::store::ListKeys
-            ) -> $crate::store::Page<$crate::tenant::KeyRecord>;
-            write rotate_key(item: $crate::store::RotateKey) -> Option<$crate::tenant::KeyRecord>;
-            write revoke_key(tenant: $crate::id::TenantId, id: $crate::id::KeyId) -> bool;
-            write touch_keys(ids: Vec<$crate::id::KeyId>) -> ();
         }
     };
 }
@@ -160,10 +142,12 @@ pub struct NewTenant {
     pub name: String,
     /// What it may use.
     pub limits: Limits,
-    /// How many of its sessions have their turn for each of a tenant with weight 1.
+    /// Scheduling weight relative to other tenants, 1 to 1000.
     pub weight: u32,
     /// For how long what it has is kept.
     pub retention: Retention,
+    /// Worker pools that it may name.
+    pub pools: Pools,
 }
 
 /// What became of a new tenant.
@@ -201,6 +185,8 @@ pub struct TenantPatch {
     pub weight: Option<u32>,
     /// For how long what it has is kept.
     pub retention: Option<Retention>,
+    /// Worker pools that it may name.
+    pub pools: Option<Pools>,
 }
 
 /// What became of a change.
@@ -270,60 +256,4 @@ pub struct TenantUsage {
     pub calls: u64,
     /// What they cost.
     pub usage: Usage,
-}
-
-/// A key to create.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewKey {
-    /// Its id.
-    pub id: KeyId,
-    /// The tenant that it acts for.
-    pub tenant: TenantId,
-    /// A label for people.
-    pub name: String,
-    /// What it allows.
-    pub scopes: Scopes,
-    /// What it is bound to.
-    pub binding: Option<Binding>,
-    /// SHA-256 of its secret.
-    pub hash: [u8; 32],
-    /// From when on it is refused.
-    pub expires_at: Option<Timestamp>,
-}
-
-/// What became of a new key.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum CreateKeyOutcome {
-    /// It was created.
-    Created(KeyRecord),
-    /// The same request created it before.
-    Replayed(KeyRecord),
-    /// The tenant is unknown or deleted.
-    NoTenant,
-    /// The idempotency key was used with another request.
-    Mismatch,
-}
-
-/// Which keys.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ListKeys {
-    /// The tenant's.
-    pub tenant: TenantId,
-    /// The last of the page before; none for the first page.
-    pub before: Option<KeyId>,
-    /// At most this many.
-    pub limit: u32,
-}
-
-/// A new secret for a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RotateKey {
-    /// The tenant.
-    pub tenant: TenantId,
-    /// The key.
-    pub id: KeyId,
-    /// SHA-256 of the new secret.
-    pub hash: [u8; 32],
-    /// How long the secret before is accepted, in milliseconds.
-    pub overlap_ms: i64,
 }

@@ -121,7 +121,7 @@ pub struct NewWebhook {
     pub id: WebhookId,
     /// Where deliveries go.
     pub url: String,
-    /// What it is told of.
+    /// Its event filters.
     pub events: Vec<Filter>,
     /// Its secret, sealed.
     pub secret: String,
@@ -183,7 +183,7 @@ pub struct ChangeWebhook {
     pub id: WebhookId,
     /// Where deliveries go.
     pub url: Option<String>,
-    /// What it is told of.
+    /// Its event filters.
     pub events: Option<Vec<Filter>>,
     /// Whether it gets nothing, with the reason, or something again. The first reason stays.
     pub disabled: Option<Option<String>>,

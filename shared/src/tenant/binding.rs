@@ -19,19 +19,19 @@ pub const AGENTS_MAX: usize = 100;
 /// Pairs of metadata that a key may be bound to.
 pub const PAIRS_MAX: usize = 20;
 
-/// What a key is bound to. What lies outside does not exist for the key, and cannot be made with it. An absent
-/// member bounds nothing.
+/// What a key is bound to. Anything outside does not exist for the key, and cannot be created with it. An absent member
+/// does not restrict the key.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Binding {
     /// Published agents: sessions have one of these, and no others can be named.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     #[schema(value_type = Vec<String>, required = false)]
     pub agents: BTreeSet<AgentName>,
-    /// What the metadata of sessions has, each member with just this text. Sessions that the key creates get it.
+    /// Metadata that sessions must have, each member with exactly this text. Sessions that the key creates get it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(required = false)]
     pub metadata: BTreeMap<String, String>,
-    /// The namespace of the memory, with all below it; sessions whose agents remember elsewhere lie outside.
+    /// The memory namespace, with all below it; sessions whose agents use another namespace are outside.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub namespace: Option<Namespace>,
@@ -73,9 +73,10 @@ impl fmt::Display for Outside {
             Self::Namespace => {
                 f.write_str("the agent's memory must be in the namespace of its binding")
             }
-            Self::Unknown => {
-                f.write_str("a newer release made its binding, and only that one can judge it")
-            }
+            Self::Unknown => f.write_str(
+                "its binding was created by a newer release, which this one cannot \
+                             check",
+            ),
         }
     }
 }

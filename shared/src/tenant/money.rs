@@ -1,13 +1,14 @@
-//! Money: what the model calls of a tenant may cost in a day and in a month, exactly.
+//! Money and tokens: what the model calls of a tenant may cost and take in a day and in a month, exactly.
 //!
 //! Before a call, the most that it can cost is set aside under the lock of the tenant's row, and only where it
 //! fits besides what is spent and what other calls have set aside. So no limit is passed, however many calls
 //! race. Behind the call what it cost takes the place of what was set aside.
 //!
-//! Amounts are billionths of a US dollar, as in budgets: sums of whole numbers are exact.
+//! Money is counted in billionths of a US dollar, as in budgets: sums of whole numbers are exact.
 
 use crate::tenant::{Limits, Usd};
 use crate::time::Timestamp;
+use crate::usage::Usage;
 
 /// Days of which it is kept what was spent, from the last one with a call on: more than a year.
 pub const MONEY_DAYS_KEPT: i64 = 400;
@@ -22,7 +23,128 @@ const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 /// More dollars than any call costs.
 const USD_MAX: f64 = 1e6;
 
-/// What a tenant's calls may cost.
+/// What a call costs, or some calls together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Amount {
+    /// In billionths of a dollar.
+    pub nano_usd: u64,
+    /// In tokens, of input and output.
+    pub tokens: u64,
+}
+
+impl Amount {
+    /// So much money and so many tokens.
+    pub const fn new(nano_usd: u64, tokens: u64) -> Self {
+        Self { nano_usd, tokens }
+    }
+
+    /// What this usage is.
+    pub fn of(usage: &Usage) -> Self {
+        Self {
+            nano_usd: nano_usd(usage.cost_usd.unwrap_or_default()),
+            tokens: usage.input_tokens.saturating_add(usage.output_tokens),
+        }
+    }
+
+    /// Both together.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self {
+            nano_usd: self.nano_usd.saturating_add(other.nano_usd),
+            tokens: self.tokens.saturating_add(other.tokens),
+        }
+    }
+
+    /// So many times as much.
+    #[must_use]
+    pub const fn times(self, times: u64) -> Self {
+        Self {
+            nano_usd: self.nano_usd.saturating_mul(times),
+            tokens: self.tokens.saturating_mul(times),
+        }
+    }
+}
+
+/// What a tenant's calls may cost and take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LedgerLimits {
+    /// In billionths of a dollar.
+    pub money: MoneyLimits,
+    /// In tokens.
+    pub tokens: MoneyLimits,
+}
+
+/// What counts against these limits at a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LedgerSpent {
+    /// In billionths of a dollar.
+    pub money: MoneySpent,
+    /// In tokens.
+    pub tokens: MoneySpent,
+}
+
+impl LedgerSpent {
+    /// What the calls of the day or the month that have ended are.
+    pub const fn of(&self, span: MoneySpan) -> Amount {
+        match span {
+            MoneySpan::Day => Amount::new(self.money.day, self.tokens.day),
+            MoneySpan::Month => Amount::new(self.money.month, self.tokens.month),
+        }
+    }
+
+    /// The same with more set aside.
+    #[must_use]
+    pub const fn with_aside(mut self, more: Amount) -> Self {
+        self.money.aside = self.money.aside.saturating_add(more.nano_usd);
+        self.tokens.aside = self.tokens.aside.saturating_add(more.tokens);
+        self
+    }
+}
+
+/// Whether there is room for a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LedgerRoom {
+    /// So much is its own.
+    Granted(Amount),
+    /// Not before other calls have ended: what they have set aside leaves no room.
+    Busy,
+    /// Not before this span ends or its limit of money, so many billionths of a dollar, is raised.
+    Spent(MoneySpan, u64),
+    /// The same of a limit of tokens.
+    TokensSpent(MoneySpan, u64),
+}
+
+impl LedgerLimits {
+    /// The limits that a tenant has; none where nothing limits its money and its tokens.
+    pub fn of(limits: &Limits) -> Option<Self> {
+        let tokens = |tokens: u64| tokens.min(i64::MAX as u64);
+        let of = Self {
+            money: MoneyLimits::of(limits).unwrap_or_default(),
+            tokens: MoneyLimits {
+                day: limits.tokens_per_day.map(tokens),
+                month: limits.tokens_per_month.map(tokens),
+            },
+        };
+        (of != Self::default()).then_some(of)
+    }
+
+    /// Whether there is room for a call that costs and takes `most` at most, and is of no use for less than `least`,
+    /// as [`MoneyLimits::room`] says of each: it gets both or neither.
+    pub fn room(&self, spent: LedgerSpent, most: Amount, least: Amount) -> LedgerRoom {
+        let money = self.money.room(spent.money, most.nano_usd, least.nano_usd);
+        let tokens = self.tokens.room(spent.tokens, most.tokens, least.tokens);
+        match (money, tokens) {
+            (MoneyRoom::Spent(span, limit), _) => LedgerRoom::Spent(span, limit),
+            (_, MoneyRoom::Spent(span, limit)) => LedgerRoom::TokensSpent(span, limit),
+            (MoneyRoom::Granted(nano_usd), MoneyRoom::Granted(tokens)) => {
+                LedgerRoom::Granted(Amount::new(nano_usd, tokens))
+            }
+            (MoneyRoom::Busy, _) | (_, MoneyRoom::Busy) => LedgerRoom::Busy,
+        }
+    }
+}
+
+/// What a tenant's calls may cost, in billionths of a dollar, or take, in tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MoneyLimits {
     /// In a day, in UTC; unlimited when absent.
@@ -69,7 +191,7 @@ pub enum MoneyRoom {
     Granted(u64),
     /// Not before other calls have ended: what they have set aside leaves no room.
     Busy,
-    /// Not before this span ends or its limit, so many billionths of a dollar, is raised.
+    /// Not before this span ends or its limit, which is this, is raised.
     Spent(MoneySpan, u64),
 }
 
@@ -124,7 +246,7 @@ pub fn money_month(at: Timestamp) -> i64 {
     money_day(at.month())
 }
 
-/// Billionths of a dollar as they are stored: none are as many as what cannot be.
+/// Billionths of a dollar, or tokens, as they are stored: none are as many as what cannot be.
 pub fn stored_nano(nano: u64) -> i64 {
     i64::try_from(nano).unwrap_or(i64::MAX)
 }
@@ -187,6 +309,41 @@ mod tests {
         }
         let none = limits(None, None).room(spent(9, 9, 9), 7, 7);
         assert_eq!(none, MoneyRoom::Granted(7));
+    }
+
+    #[test]
+    fn a_call_gets_money_and_tokens_or_neither() {
+        let of = LedgerLimits {
+            money: limits(Some(100), None),
+            tokens: limits(None, Some(50)),
+        };
+        let now = |money: u64, tokens: u64| LedgerSpent {
+            money: spent(money, money, 0),
+            tokens: spent(0, tokens, 0),
+        };
+        let amount = Amount::new;
+        let (most, least) = (amount(60, 30), amount(10, 5));
+        for (spent, expected) in [
+            (now(0, 0), LedgerRoom::Granted(most)),
+            (now(70, 0), LedgerRoom::Granted(amount(30, 30))),
+            (now(70, 41), LedgerRoom::Granted(amount(30, 9))),
+            (now(70, 46), LedgerRoom::TokensSpent(MoneySpan::Month, 50)),
+            (now(91, 46), LedgerRoom::Spent(MoneySpan::Day, 100)),
+            (now(0, 0).with_aside(amount(0, 21)), LedgerRoom::Busy),
+            (now(0, 0).with_aside(amount(41, 0)), LedgerRoom::Busy),
+        ] {
+            assert_eq!(of.room(spent, most, least), expected, "{spent:?}");
+        }
+        let tokens = Limits {
+            tokens_per_day: Some(7),
+            ..Limits::default()
+        };
+        let expected = LedgerLimits {
+            tokens: limits(Some(7), None),
+            ..LedgerLimits::default()
+        };
+        assert_eq!(LedgerLimits::of(&tokens), Some(expected));
+        assert_eq!(LedgerLimits::of(&Limits::default()), None);
     }
 
     #[test]

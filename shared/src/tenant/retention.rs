@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::stored::Extra;
 use crate::time::Span;
 
-/// For how long what a tenant has is kept; as the installation says where a member is absent.
+/// How long a tenant's data is kept; the installation's settings apply to absent members.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Retention {
     /// How long sends are kept after their end, like `30d`, with their steps, calls and usage.
@@ -16,11 +16,11 @@ pub struct Retention {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub runs: Option<Span>,
-    /// How long sessions are kept in which nothing happens, with their messages; forever when absent.
+    /// How long idle sessions are kept, with their messages; forever when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub sessions: Option<Span>,
-    /// Whether nothing is removed: not by age, and not by a request.
+    /// Legal hold: whether all deletion is blocked, by retention and on request.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hold: bool,
     /// What this release does not know of it.

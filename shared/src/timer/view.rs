@@ -29,8 +29,7 @@ pub struct TimerView {
     pub input: Option<Vec<ContentPart>>,
     /// The options of the send.
     pub options: Option<SendOptions>,
-    /// The published agent that its sends are run with in place of their session's; absent where they have
-    /// none of their own.
+    /// The published agent that its sends use instead of their session's; absent if it names none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     pub agent_ref: Option<AgentRef>,

@@ -62,7 +62,10 @@ pub fn bounded(mut result: CallResult, call_id: &str, chars_max: usize) -> CallR
             let weight = part.weight();
             match fault {
                 None if weight <= left => left -= weight,
-                None => *part = ContentPart::text("[a picture or file too many, left out]"),
+                None => {
+                    let text = "[too many pictures or files: this one was left out]";
+                    *part = ContentPart::text(text);
+                }
                 Some(fault) => *part = ContentPart::text(format!("[left out: it {fault}]")),
             }
         }

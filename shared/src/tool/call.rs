@@ -11,8 +11,8 @@ use crate::message::{ContentPart, NewMessage, Role, plain_text};
 use crate::send::{SendRecord, SendStatus, WaitingOn};
 use crate::time::Timestamp;
 
-/// What a second execution of the same call does to the world. After a worker's death this alone
-/// decides what happens to a call that may have been made.
+/// The effect of executing the same call twice. After a worker crash this alone decides what happens to a call that may
+/// have been made.
 #[derive(
     Debug,
     Clone,
@@ -256,7 +256,7 @@ pub fn cancelled_call() -> CallResult {
 
 /// The result of a waiting call that something more urgent overtook.
 pub fn interrupted_call() -> CallResult {
-    CallResult::error(Code::ToolInterrupted, "a message came in between")
+    CallResult::error(Code::ToolInterrupted, "a message interrupted it")
 }
 
 /// What the end of a child's send answers to the call that asked for it.
@@ -281,7 +281,7 @@ pub fn child_result(send: &SendRecord) -> CallResult {
         };
     }
     let text = send.output_text.as_deref().filter(|text| !text.is_empty());
-    let text = text.unwrap_or("the child ended without saying anything");
+    let text = text.unwrap_or("the child ended without an answer");
     let mut result = CallResult::text(text);
     let said = format!("the child {} answered: {text}", send.key.session);
     result.content.extend(digest_part(&said));

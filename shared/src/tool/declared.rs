@@ -98,10 +98,10 @@ pub struct HttpTool {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub timeout: Option<Span>,
-    /// Whether it may run beside other calls of its round.
+    /// Whether it may run in parallel with other calls of its round.
     #[serde(default = "yes")]
     pub parallel: bool,
-    /// Whether a person is asked before each call.
+    /// Whether a person has to approve each call.
     #[serde(default)]
     pub approval: bool,
     /// A template of `arguments` and `output` that says in one line what is left of a call once it is old.
@@ -132,7 +132,7 @@ pub struct ExternalTool {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub deadline: Option<Span>,
-    /// Whether a person is asked before each call.
+    /// Whether a person has to approve each call.
     #[serde(default)]
     pub approval: bool,
     /// The workers that sends of an agent with it run on.
@@ -149,7 +149,7 @@ pub struct ExternalTool {
 pub struct WorkerTool {
     /// A preset (`core`, `explore`, `full`) or the name of a tool that the workers have.
     pub name: String,
-    /// Whether a person is asked before each call.
+    /// Whether a person has to approve each call.
     #[serde(default)]
     pub approval: bool,
     /// The workers that sends of an agent with it run on.
@@ -172,7 +172,7 @@ pub struct McpTools {
     /// Put before each tool's name.
     #[serde(default)]
     pub prefix: String,
-    /// Whether a person is asked before each call.
+    /// Whether a person has to approve each call.
     #[serde(default)]
     pub approval: bool,
     /// The workers that are configured with it; sends of an agent with it run there.
@@ -209,7 +209,7 @@ pub fn pool_fault(pool: &str, tools: &[ToolEntry]) -> Option<String> {
         return Some(POOL_RULE.to_owned());
     }
     let needed = pool_of(tools).filter(|needed| *needed != pool)?;
-    Some(format!("must be {needed}, which one of the tools needs"))
+    Some(format!("must be {needed}, which one of the tools requires"))
 }
 
 const POOL_RULE: &str = "must have 1 to 40 of the characters a-z, 0-9 and -";
@@ -271,7 +271,7 @@ pub fn check(tools: &[ToolEntry]) -> Vec<ToolFault> {
                     fault(&format!("/parameters{}", inner.pointer), inner.detail);
                 }
                 if tool.timeout.is_some_and(|timeout| timeout.0.is_zero()) {
-                    fault("/timeout", "must be longer than nothing".to_owned());
+                    fault("/timeout", "must be longer than zero".to_owned());
                 }
                 if let Some(detail) = tool.digest.as_deref().and_then(digest_fault) {
                     fault("/digest", detail);
@@ -295,7 +295,7 @@ pub fn check(tools: &[ToolEntry]) -> Vec<ToolFault> {
         if !is_name(name) {
             fault(member, NAME_RULE.to_owned());
         } else if member != "/server" && !names.insert(name.as_str()) {
-            fault(member, format!("{name:?} is there already"));
+            fault(member, format!("{name:?} already exists"));
         }
     }
     faults

@@ -8,8 +8,14 @@ use serde_json::Value;
 use super::call::{Approval, CallRecord, CallResult};
 use crate::error::Code;
 
-/// The tool that asks.
+/// The tool that asks a person.
 pub const ASK_PERSON: &str = "ask_person";
+
+/// The tool that gives a task to another agent.
+pub const SPAWN_AGENT: &str = "spawn_agent";
+
+/// The tool that runs a workflow.
+pub const CREATE_WORKFLOW: &str = "create_workflow";
 
 /// What kind of answer a question wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
@@ -44,10 +50,14 @@ pub struct Question {
 }
 
 impl Question {
-    /// The question that a call asks.
+    /// The question that a stored call asks.
     pub fn of(name: &str, arguments: &Value) -> Option<Self> {
-        let asks = name == ASK_PERSON;
-        asks.then(|| serde_json::from_value(arguments.clone()).ok())?
+        (name == ASK_PERSON).then(|| Self::read(arguments))?
+    }
+
+    /// The question in the arguments of a call that asks one.
+    pub fn read(arguments: &Value) -> Option<Self> {
+        serde_json::from_value(arguments.clone()).ok()
     }
 
     /// How long an answer is waited for, where the question says so.
@@ -66,7 +76,7 @@ impl Question {
                 let default = self.default.as_ref()?;
                 let answer = Value::String(default.clone());
                 let fits = self.answer(&answer).is_ok();
-                (!fits).then_some("`default` is no answer to the question")
+                (!fits).then_some("`default` is not a valid answer to the question")
             }
         }
     }
@@ -105,7 +115,7 @@ impl Question {
 /// What a call gets that nobody outside answered in time.
 pub fn expired(call: &CallRecord) -> CallResult {
     if call.approval == Approval::Asked {
-        let text = "error: nobody permitted this call in time; it was not made";
+        let text = "error: nobody approved this call in time; it was not made";
         return CallResult::error(Code::ToolDenied, text);
     }
     match Question::of(&call.name, &call.arguments) {
@@ -113,10 +123,10 @@ pub fn expired(call: &CallRecord) -> CallResult {
             default: Some(default),
             ..
         }) => CallResult::text(format!(
-            "Nobody answered in time; go on with what you said would hold then: {default}"
+            "Nobody answered in time; continue with the default that you gave: {default}"
         )),
         Some(_) => {
-            let text = "error: nobody answered in time; go on without an answer";
+            let text = "error: nobody answered in time; continue without an answer";
             CallResult::error(Code::ToolTimeout, text)
         }
         None => CallResult::error(Code::ToolTimeout, "no result came in time"),

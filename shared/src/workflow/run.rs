@@ -114,8 +114,7 @@ pub struct RunOptions {
     /// Maximum number of leaves in flight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_concurrency: Option<u32>,
-    /// Restricts every leaf's tools to those with these names: a run never has more than its
-    /// starter.
+    /// Restricts every leaf's tools to those with these names: a run never has more tools than its caller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow: Option<Vec<String>>,
     /// The workers that every leaf runs on: a run stays in the pool of the agent that started it.

@@ -108,7 +108,7 @@ impl Object {
             .with(
                 "continue_on_error",
                 json!({"type": "boolean", "default": false,
-                    "description": "Its failure does not fail what is around it."}),
+                    "description": "Its failure does not fail its parent."}),
             )
     }
 

@@ -13,10 +13,11 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::nodes::Body;
+use super::nodes::{Agent, Body};
 use super::template::free_names;
 use crate::agent::AgentQuery;
 use crate::time::Span;
+use crate::tool::pool_of;
 
 pub use self::condition::{Condition, Op, Ref, text_of};
 pub use self::envelope::{Budget, Envelope};
@@ -87,8 +88,35 @@ impl Spec {
 
     /// The published agents that its leaves name.
     pub fn agents(&self) -> BTreeSet<AgentQuery> {
-        let leaves = self.nodes.iter().filter_map(|node| match &node.body {
-            Body::Agent(agent) => agent.named.as_ref(),
+        let named = self.agent_nodes().filter_map(|agent| agent.named.as_ref());
+        named.map(|leaf| leaf.agent.clone()).collect()
+    }
+
+    /// The pools that its leaves ask for, those of published agents aside; none for one that asks for none, as tools and
+    /// approvals do, which run where the run does.
+    pub fn pools(&self) -> BTreeSet<Option<&str>> {
+        let pools = self.nodes.iter().filter_map(|node| match &node.body {
+            Body::Agent(agent) if agent.named.is_some() => None,
+            Body::Agent(agent) => {
+                let tools = agent.spec.tools.as_deref().unwrap_or_default();
+                Some(agent.spec.pool.as_deref().or_else(|| pool_of(tools)))
+            }
+            Body::Approval(_) | Body::Tool(_) => Some(None),
+            Body::Sequence(_)
+            | Body::Parallel(_)
+            | Body::Foreach(_)
+            | Body::Loop(_)
+            | Body::Branch(_)
+            | Body::Wait(_)
+            | Body::Workflow(_) => None,
+        });
+        pools.collect()
+    }
+
+    /// Its leaves: the nodes that are agents.
+    pub(super) fn agent_nodes(&self) -> impl Iterator<Item = &Agent> {
+        self.nodes.iter().filter_map(|node| match &node.body {
+            Body::Agent(agent) => Some(&**agent),
             Body::Sequence(_)
             | Body::Parallel(_)
             | Body::Foreach(_)
@@ -98,8 +126,7 @@ impl Spec {
             | Body::Approval(_)
             | Body::Tool(_)
             | Body::Workflow(_) => None,
-        });
-        leaves.map(|leaf| leaf.agent.clone()).collect()
+        })
     }
 
     /// Every node, parents before their children.

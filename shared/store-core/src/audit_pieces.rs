@@ -113,7 +113,7 @@ pub(crate) async fn check(
         let name: String = cells.get("invariant")?;
         // The first row is of the sessions themselves.
         if !name.is_empty() {
-            let row: String = cells.get("row")?;
+            let row: String = cells.get("violation")?;
             let row: Value = serde_json::from_str(&row).map_err(Fault::Encode)?;
             violating.push((name, row));
         }

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use mainspring_shared::id::{BootId, SessionKey};
-use mainspring_shared::store::{BootRecord, Boots, NewBoot, Owned, PoolTools, Renewal};
+use mainspring_shared::store::{
+    BootRecord, Boots, Connections, NewBoot, Owned, PoolTools, Renewal,
+};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::{store, stored};
 
@@ -16,6 +18,10 @@ use crate::store::{SqlStore, Tx, clock};
 
 #[async_trait]
 impl Boots for SqlStore {
+    fn connections(&self) -> Vec<Connections> {
+        self.db.connections()
+    }
+
     async fn register_boot(&self, boot: NewBoot) -> store::Result<()> {
         self.write(boot, |tx, boot| Box::pin(register(tx, boot)))
             .await
@@ -71,6 +77,7 @@ pub(crate) async fn register(tx: &mut Tx, boot: NewBoot) -> Result<()> {
         .bind(now.0)
         .bind(now.after(boot.ttl).0)
         .bind(millis(boot.ttl))
+        .bind(boot.protocol)
         .bind(rows::json(&boot.tools)?)
         .execute(tx.conn())
         .await?;

@@ -2,11 +2,13 @@
 
 use std::fmt::Debug;
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use futures::future::BoxFuture;
-use mainspring_shared::store::SchemaFault;
+use mainspring_shared::store::Connections;
+pub use mainspring_shared::store::SchemaFault;
 use mainspring_shared::store::columns::expand;
-use mainspring_shared::time::Timestamp;
+pub use mainspring_shared::time::Timestamp;
 
 use crate::fault::Result;
 use crate::row::Row;
@@ -20,7 +22,7 @@ pub struct Part {
     pub name: &'static str,
     /// The text, in SQLite's dialect. Parameters are `$1`, `$2`, …; a file may hold several
     /// statements that share them. `{send}` and the like stand for lists of columns, see
-    /// [`expand`].
+    /// [`expand`]; `{lock}` and the like for what databases spell differently, see [`SQLITE`].
     pub text: &'static str,
 }
 
@@ -31,14 +33,44 @@ pub struct Statement {
     pub parts: &'static [Part],
     /// Whether the parts are pieces of a single statement. A semicolon at the end of a piece counts for nothing.
     pub is_one: bool,
-    /// All of them as one text, with the lists of columns that they name.
+    /// All of them as one text, as SQLite takes it.
     pub text: LazyLock<String>,
 }
 
-/// The files as one text, with the lists of columns that they name.
+/// The files as one text, as SQLite takes it.
 pub(crate) fn joined(parts: &[Part], is_one: bool) -> String {
-    let text = |part: &Part| expand(if is_one { piece(part.text) } else { part.text });
+    let text = |part: &Part| spelled(if is_one { piece(part.text) } else { part.text }, SQLITE);
     parts.iter().map(text).collect()
+}
+
+/// The words of the texts that each database spells in its own way, as SQLite does. With one writer, every row that a
+/// transaction reads is locked.
+pub const SQLITE: &[(&str, &str)] = &[
+    // The rows, until the transaction ends; or those of them that nobody else has locked.
+    ("{lock}", ""),
+    ("{lock_free}", ""),
+    // The session $2 of the tenant $1, as a statement of its own: the next one sees what others committed while this one
+    // waited.
+    ("{lock_session}", ""),
+    // Nobody else changes or deletes the rows until the transaction ends.
+    ("{share}", ""),
+    ("{greatest}", "max"),
+    ("{least}", "min"),
+    // What partial indexes are for: sends_not_completed, sends_reporting and runs_reporting.
+    ("{not_end}", "stop_reason <> 'end'"),
+    (
+        "{reporting}",
+        "reports_to IS NOT NULL AND finished_at IS NULL",
+    ),
+];
+
+/// A text with the lists of columns that it names, and with a database's spelling of words.
+#[must_use]
+pub fn spelled(text: &str, words: &[(&str, &str)]) -> String {
+    let text = expand(text).into_owned();
+    words
+        .iter()
+        .fold(text, |text, (word, spelling)| text.replace(word, spelling))
 }
 
 /// A text as a piece of a larger statement.
@@ -102,6 +134,33 @@ impl Done {
     }
 }
 
+/// What a connection does, until it is done.
+pub type Doing<'c, T> = BoxFuture<'c, Result<T>>;
+
+/// Counts who waits for a connection, which the driver's pools do not.
+#[derive(Debug, Default)]
+pub struct Waiters(AtomicU32);
+
+impl Waiters {
+    /// Counts whoever waits here, until the wait is over or given up.
+    pub async fn counted<T>(&self, wait: impl Future<Output = T>) -> T {
+        struct Waiting<'a>(&'a AtomicU32);
+        impl Drop for Waiting<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        self.0.fetch_add(1, Ordering::Relaxed);
+        let _waiting = Waiting(&self.0);
+        wait.await
+    }
+
+    /// How many wait now.
+    pub fn now(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// Decides about the next row: false ends a scan.
 pub type Visit<'v> = &'v mut (dyn FnMut(&Row) -> bool + Send);
 
@@ -130,6 +189,44 @@ pub trait Connection: Debug + Send {
 
     /// The database's clock.
     fn clock(&mut self) -> BoxFuture<'_, Result<Timestamp>>;
+}
+
+/// Implements [`Connection`] for a type by functions of the module: `run`, `scan`, `server`, `faults` and `clock` on what
+/// the driver takes for a connection.
+#[macro_export]
+macro_rules! connection {
+    ($type:ty, $self:ident => $conn:expr) => {
+        impl $crate::db::Connection for $type {
+            fn run<'c>(
+                &'c mut $self,
+                statement: &'static $crate::db::Statement,
+                arguments: Vec<$crate::Value>,
+            ) -> $crate::db::Doing<'c, $crate::db::Done> {
+                Box::pin(run($conn, statement, arguments))
+            }
+
+            fn scan<'c>(
+                &'c mut $self,
+                statement: &'static $crate::db::Statement,
+                arguments: Vec<$crate::Value>,
+                visit: $crate::db::Visit<'c>,
+            ) -> $crate::db::Doing<'c, ()> {
+                Box::pin(scan($conn, statement, arguments, visit))
+            }
+
+            fn server(&mut $self) -> $crate::db::Doing<'_, $crate::db::Server> {
+                Box::pin(server($conn))
+            }
+
+            fn schema_faults(&mut $self) -> $crate::db::Doing<'_, Vec<$crate::db::SchemaFault>> {
+                Box::pin(faults($conn))
+            }
+
+            fn clock(&mut $self) -> $crate::db::Doing<'_, $crate::db::Timestamp> {
+                Box::pin(clock($conn))
+            }
+        }
+    };
 }
 
 /// A connection with an open transaction. Dropped without an end, it is rolled back.
@@ -184,6 +281,9 @@ pub trait Database: Debug + Send + Sync + 'static {
 
     /// Makes sure of the index of steps by when they were committed.
     fn index_steps(&self) -> BoxFuture<'_, Result<()>>;
+
+    /// The connections of this process.
+    fn connections(&self) -> Vec<Connections>;
 
     /// How often a transaction is run that loses against another one (deadlock, lock timeout,
     /// duplicate key).

@@ -4,6 +4,7 @@
 // The port to a database.
 pub mod db;
 pub mod fault;
+mod migrations;
 mod query;
 mod row;
 mod value;
@@ -28,11 +29,13 @@ mod erase;
 mod extractions;
 mod import;
 mod inbox;
+mod keys;
 mod leases;
 mod memories;
 mod money;
 mod park;
 mod pauses;
+mod places;
 mod post;
 mod projections;
 mod provider_keys;
@@ -56,7 +59,7 @@ mod lists;
 mod rows;
 mod runs;
 
-pub use row::Row;
+pub use migrations::ddl;
+pub use row::{Columns, Row};
 pub use store::SqlStore;
-pub use tenant_erasures::REMOVE_ROWS;
 pub use value::Value;

@@ -1,4 +1,4 @@
-//! Money that tenants' calls set aside and spend: all under the lock of the tenant's row, tenant by tenant.
+//! Money and tokens that tenants' calls set aside and spend: all under the lock of the tenant's row, tenant by tenant.
 
 use async_trait::async_trait;
 use mainspring_shared::id::{BootId, TenantId};
@@ -8,8 +8,8 @@ use mainspring_shared::store::{
     places_by_tenant,
 };
 use mainspring_shared::tenant::{
-    Limits, MONEY_ASIDE_MS, MONEY_DAYS_KEPT, MoneyLimits, MoneyRoom, MoneySpent, money_day,
-    money_day_begin, money_month, nano_usd, stored_nano,
+    Amount, LedgerLimits, LedgerRoom, LedgerSpent, Limits, MONEY_ASIDE_MS, MONEY_DAYS_KEPT,
+    MoneySpent, money_day, money_day_begin, money_month, stored_nano,
 };
 use mainspring_shared::time::Timestamp;
 use uuid::Uuid;
@@ -54,7 +54,7 @@ impl Money for SqlStore {
         Ok(count)
     }
 
-    async fn spent_money(&self, tenant: TenantId) -> store::Result<Option<MoneySpent>> {
+    async fn spent_money(&self, tenant: TenantId) -> store::Result<Option<LedgerSpent>> {
         let at = self.at;
         self.read(move |conn| {
             Box::pin(async move {
@@ -77,21 +77,21 @@ impl Money for SqlStore {
     }
 }
 
-/// The limits of a tenant, locked; none where nothing limits its money.
-async fn limits(tx: &mut Tx, tenant: TenantId) -> Result<Option<MoneyLimits>> {
+/// The limits of a tenant, locked; none where nothing limits its money and its tokens.
+async fn limits(tx: &mut Tx, tenant: TenantId) -> Result<Option<LedgerLimits>> {
     let row = statement(sql!("money/lock")).bind(tenant.0);
     let Some(row) = row.fetch_optional(tx.conn()).await? else {
         return Ok(None);
     };
     let limits: Limits = Cells::new(&row, "tenants").json("limits")?;
-    Ok(MoneyLimits::of(&limits))
+    Ok(LedgerLimits::of(&limits))
 }
 
 /// What is known of a tenant's month.
 struct Month {
     /// The last of its days that has a row.
     last_day: Option<i64>,
-    spent: MoneySpent,
+    spent: LedgerSpent,
 }
 
 async fn spent(conn: &mut Conn, tenant: TenantId, now: Timestamp) -> Result<Month> {
@@ -107,24 +107,31 @@ async fn spent(conn: &mut Conn, tenant: TenantId, now: Timestamp) -> Result<Mont
     let mut sum = |column| cells.get(column).map(i64::unsigned_abs);
     Ok(Month {
         last_day: (days > 0).then_some(last_day),
-        spent: MoneySpent {
-            day: sum("today")?,
-            month: sum("of_month")?,
-            aside: sum("aside")?,
+        spent: LedgerSpent {
+            money: MoneySpent {
+                day: sum("today")?,
+                month: sum("of_month")?,
+                aside: sum("aside")?,
+            },
+            tokens: MoneySpent {
+                day: sum("tokens_today")?,
+                month: sum("tokens_of_month")?,
+                aside: sum("tokens_aside")?,
+            },
         },
     })
 }
 
 /// What counts against a tenant's limits. A day begins with the first call that asks, and a month with what the
 /// usage of its sends says.
-async fn begun(tx: &mut Tx, tenant: TenantId) -> Result<MoneySpent> {
+async fn begun(tx: &mut Tx, tenant: TenantId) -> Result<LedgerSpent> {
     let now = tx.now;
     let (today, first) = (money_day(now), money_month(now));
     let month = spent(tx.conn(), tenant, now).await?;
     if month.last_day == Some(today) {
         return Ok(month.spent);
     }
-    let mut of_today = 0;
+    let mut of_today = Amount::default();
     if month.last_day.is_none() {
         of_today = used(tx, tenant, today, today + 1).await?;
         if first < today {
@@ -142,18 +149,19 @@ async fn begun(tx: &mut Tx, tenant: TenantId) -> Result<MoneySpent> {
 }
 
 /// What the sends cost that were accepted from a day on and before another one.
-async fn used(tx: &mut Tx, tenant: TenantId, from: i64, until: i64) -> Result<u64> {
+async fn used(tx: &mut Tx, tenant: TenantId, from: i64, until: i64) -> Result<Amount> {
     let (from, until) = (money_day_begin(from), money_day_begin(until));
     let query = TenantUsageQuery::accepted(tenant, from, until);
     let used = tenants::usage(tx.conn(), query).await?;
-    Ok(nano_usd(used.usage.cost_usd.unwrap_or_default()))
+    Ok(Amount::of(&used.usage))
 }
 
-async fn begin_day(tx: &mut Tx, tenant: TenantId, day: i64, spent: u64) -> Result<()> {
+async fn begin_day(tx: &mut Tx, tenant: TenantId, day: i64, spent: Amount) -> Result<()> {
     statement(sql!("money/begin_day"))
         .bind(tenant.0)
         .bind(day)
-        .bind(stored_nano(spent))
+        .bind(stored_nano(spent.nano_usd))
+        .bind(stored_nano(spent.tokens))
         .execute(tx.conn())
         .await
         .map(drop)
@@ -169,7 +177,7 @@ async fn reserve(tx: &mut Tx, items: Vec<ReserveMoney>) -> Result<Vec<ReserveMon
         for place in places {
             let granted = reserve_one(tx, &items[place], limits, spent).await?;
             if let (ReserveMoneyOutcome::Granted(amount), true) = granted {
-                spent.aside = spent.aside.saturating_add(amount);
+                spent = spent.with_aside(amount);
             }
             outcomes[place] = granted.0;
         }
@@ -181,23 +189,25 @@ async fn reserve(tx: &mut Tx, items: Vec<ReserveMoney>) -> Result<Vec<ReserveMon
 async fn reserve_one(
     tx: &mut Tx,
     item: &ReserveMoney,
-    limits: MoneyLimits,
-    spent: MoneySpent,
+    limits: LedgerLimits,
+    spent: LedgerSpent,
 ) -> Result<(ReserveMoneyOutcome, bool)> {
     if let Some((amount, _)) = aside(tx, item.tenant, item.call).await? {
-        return Ok((ReserveMoneyOutcome::Granted(amount.unsigned_abs()), false));
+        return Ok((ReserveMoneyOutcome::Granted(amount), false));
     }
     let outcome = match limits.room(spent, item.most, item.least) {
-        MoneyRoom::Busy => ReserveMoneyOutcome::Busy,
-        MoneyRoom::Spent(span, limit) => ReserveMoneyOutcome::Spent(span, limit),
-        MoneyRoom::Granted(amount) => {
+        LedgerRoom::Busy => ReserveMoneyOutcome::Busy,
+        LedgerRoom::Spent(span, limit) => ReserveMoneyOutcome::Spent(span, limit),
+        LedgerRoom::TokensSpent(span, limit) => ReserveMoneyOutcome::TokensSpent(span, limit),
+        LedgerRoom::Granted(amount) => {
             let now = tx.now;
             statement(sql!("money/reserve"))
                 .bind(item.tenant.0)
                 .bind(item.call)
                 .bind(item.boot.0)
                 .bind(money_day(now))
-                .bind(stored_nano(amount))
+                .bind(stored_nano(amount.nano_usd))
+                .bind(stored_nano(amount.tokens))
                 .bind(now.0)
                 .execute(tx.conn())
                 .await?;
@@ -208,12 +218,16 @@ async fn reserve_one(
 }
 
 /// What a call has set aside, and for which day.
-async fn aside(tx: &mut Tx, tenant: TenantId, call: Uuid) -> Result<Option<(i64, i64)>> {
-    query_as(sql!("money/aside"), ["amount", "day"])
+async fn aside(tx: &mut Tx, tenant: TenantId, call: Uuid) -> Result<Option<(Amount, i64)>> {
+    let found: Option<(i64, i64, i64)> = query_as(sql!("money/aside"), ["amount", "tokens", "day"])
         .bind(tenant.0)
         .bind(call)
         .fetch_optional(tx.conn())
-        .await
+        .await?;
+    Ok(found.map(|(amount, tokens, day)| {
+        let amount = Amount::new(amount.unsigned_abs(), tokens.unsigned_abs());
+        (amount, day)
+    }))
 }
 
 async fn settle(tx: &mut Tx, items: Vec<SettleMoney>) -> Result<()> {
@@ -227,7 +241,8 @@ async fn settle(tx: &mut Tx, items: Vec<SettleMoney>) -> Result<()> {
                 .bind(tenant.0)
                 .bind(item.call)
                 .bind(day)
-                .bind(item.cost.map_or(amount, stored_nano))
+                .bind(stored_nano(item.cost.unwrap_or(amount).nano_usd))
+                .bind(stored_nano(item.cost.unwrap_or(amount).tokens))
                 .execute(tx.conn())
                 .await?;
         }
@@ -253,7 +268,7 @@ async fn left_behind(conn: &mut Conn, now: Timestamp, limit: u32) -> Result<Vec<
 
 /// Follows the limits of a tenant, in the transaction that changes them.
 pub(crate) async fn follow(tx: &mut Tx, tenant: TenantId, limits: &Limits) -> Result<()> {
-    if MoneyLimits::of(limits).is_some() {
+    if LedgerLimits::of(limits).is_some() {
         return Ok(());
     }
     let lift = statement(sql!("money/lift")).bind(tenant.0);

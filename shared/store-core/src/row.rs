@@ -4,6 +4,31 @@ use std::sync::Arc;
 
 use crate::value::Value;
 
+/// The names of a statement's columns, shared by its rows.
+#[derive(Debug, Default)]
+pub struct Columns(Option<Arc<[String]>>);
+
+impl Columns {
+    /// The next row. Only the first one is asked for the names.
+    ///
+    /// # Errors
+    ///
+    /// The first of the values that is one.
+    pub fn row<'n, E, N: Iterator<Item = &'n str>>(
+        &mut self,
+        names: impl FnOnce() -> N,
+        values: impl Iterator<Item = Result<Value, E>>,
+    ) -> Result<Row, E> {
+        let columns = self
+            .0
+            .get_or_insert_with(|| names().map(str::to_owned).collect());
+        Ok(Row {
+            columns: columns.clone(),
+            values: values.collect::<Result<_, E>>()?,
+        })
+    }
+}
+
 /// A row that a statement returned.
 #[derive(Debug, Clone)]
 pub struct Row {
@@ -12,12 +37,6 @@ pub struct Row {
 }
 
 impl Row {
-    /// A row of these values under the names of their columns.
-    #[must_use]
-    pub fn new(columns: Arc<[String]>, values: Vec<Value>) -> Self {
-        Self { columns, values }
-    }
-
     /// The column of this name and its index. The search begins at `from`.
     pub(crate) fn find(&self, name: &str, from: usize) -> Option<(usize, &Value)> {
         let named = |index: &usize| self.columns.get(*index).is_some_and(|it| it == name);

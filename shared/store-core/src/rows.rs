@@ -402,6 +402,7 @@ fn boot_fields(cells: &mut Cells<'_>, id: BootId) -> Result<BootRecord> {
         started_at: cells.time("started_at")?,
         lease_until: cells.time("lease_until")?,
         ttl: Duration::from_millis(cells.get::<i64>("lease_ms")?.unsigned_abs()),
+        protocol: cells.get("protocol")?,
         dead_at: cells.time_opt("dead_at")?,
     })
 }

@@ -10,8 +10,8 @@ use mainspring_shared::session::hot::SendState;
 use mainspring_shared::session::transition;
 use mainspring_shared::store;
 use mainspring_shared::store::{
-    AlarmSweep, Orphans, ReadySession, RetireSends, Retired, SweepOrphans, SweepReady, Sweeps,
-    Swept,
+    API_KEY_KEEP, AlarmSweep, Orphans, ReadySession, RetireSends, Retired, SweepOrphans,
+    SweepReady, Sweeps, Swept,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::calls_of_send;
@@ -211,10 +211,17 @@ async fn serve(
 
 /// Removes a batch of what is old enough; returns how many rows went.
 pub(crate) async fn retention(tx: &mut Tx, keep: Duration) -> Result<u64> {
-    let keep = i64::try_from(keep.as_millis()).unwrap_or(i64::MAX);
-    let before = tx.now.0.saturating_sub(keep);
+    let before = |keep: Duration| {
+        let keep = i64::try_from(keep.as_millis()).unwrap_or(i64::MAX);
+        tx.now.0.saturating_sub(keep)
+    };
+    let (old, keys) = (before(keep), before(keep.max(API_KEY_KEEP)));
     let mut removed = 0;
-    for sql in [sql!("idempotency/expire"), sql!("boots/expire")] {
+    for (sql, before) in [
+        (sql!("idempotency/expire"), old),
+        (sql!("boots/expire"), old),
+        (sql!("keys/expire"), keys),
+    ] {
         let done = statement(sql)
             .bind(before)
             .bind(RETENTION_BATCH)

@@ -14,15 +14,13 @@ use crate::rows::{Cells, json};
 use crate::store::{SqlStore, Tx};
 use crate::tenants;
 
-/// How the names of statements begin that remove at most `$2` rows of the tenant `$1`; the table's name follows.
-pub const REMOVE_ROWS: &str = "remove_rows/";
-
+/// A statement for each table that removes at most `$2` rows of the tenant `$1`.
 macro_rules! removals {
     ($($table:literal by $key:literal),+ $(,)?) => {
         [$((
             $table,
             parts!((
-                concat!("remove_rows/", $table),
+                "",
                 concat!(
                     "DELETE FROM ", $table, " WHERE (", $key, ") IN (\n",
                     "    SELECT ", $key, " FROM ", $table, " WHERE tenant = $1 LIMIT $2\n);\n",

@@ -1,19 +1,18 @@
-//! Tenants and API keys.
+//! Tenants.
 
 use async_trait::async_trait;
 use mainspring_shared::id::{KeyId, SendId, TenantId};
 use mainspring_shared::store;
 use mainspring_shared::store::{
-    CalledSeats, CreateKeyOutcome, CreateTenantOutcome, DeleteTenantOutcome, IdempotencyKey,
-    ListKeys, ListTenants, NewKey, NewTenant, PLACE_KEPT_MS, Page, RotateKey, TenantPatch,
-    TenantUsage, TenantUsageQuery, Tenants, UpdateTenantOutcome, frees_places,
+    CalledSeats, CreateTenantOutcome, DeleteTenantOutcome, IdempotencyKey, ListTenants, NewTenant,
+    Page, TenantPatch, TenantUsage, TenantUsageQuery, Tenants, UpdateTenantOutcome,
 };
-use mainspring_shared::tenant::{KeyRecord, SeatLimits, Tenant, resource, tenant_of};
-use mainspring_shared::time::Timestamp;
+use mainspring_shared::tenant::{Pools, SeatLimits, Tenant, resource, tenant_of};
 
 use crate::accept::{Seen, remember, seen};
 use crate::db::{Conn, sql};
-use crate::fault::{Fault, Result};
+use crate::fault::Result;
+use crate::places::{self, Owner};
 use crate::query::{query_scalar, statement};
 use crate::reads::{count, page, sum};
 use crate::row::Row;
@@ -41,6 +40,10 @@ impl Tenants for SqlStore {
             .await
     }
 
+    async fn tenant_pools(&self) -> store::Result<Vec<(TenantId, Pools)>> {
+        self.read(|conn| Box::pin(pools(conn))).await
+    }
+
     async fn list_tenants(&self, query: ListTenants) -> store::Result<Page<Tenant>> {
         self.read(move |conn| Box::pin(list(conn, query))).await
     }
@@ -63,18 +66,25 @@ impl Tenants for SqlStore {
     async fn reserve_sends(
         &self,
         tenant: TenantId,
+        key: Option<KeyId>,
         sends: Vec<SendId>,
         max: u32,
     ) -> store::Result<u32> {
-        self.write((tenant, sends, max), |tx, (tenant, sends, max)| {
-            Box::pin(reserve_sends(tx, tenant, sends, max))
+        let of = Owner { tenant, key };
+        self.write((of, sends, max), |tx, (of, sends, max)| {
+            Box::pin(places::reserve(tx, of, sends, max))
         })
         .await
     }
 
-    async fn release_sends(&self, tenant: TenantId, sends: Vec<SendId>) -> store::Result<()> {
-        self.write((tenant, sends), |tx, (tenant, sends)| {
-            Box::pin(release_sends(tx, tenant, sends))
+    async fn release_sends(
+        &self,
+        tenant: TenantId,
+        key: Option<KeyId>,
+        sends: Vec<SendId>,
+    ) -> store::Result<()> {
+        self.write((sends, Owner { tenant, key }), |tx, (sends, of)| {
+            Box::pin(places::release(tx, of, sends))
         })
         .await
     }
@@ -100,43 +110,6 @@ impl Tenants for SqlStore {
     async fn tenant_bytes(&self, tenant: TenantId) -> store::Result<u64> {
         self.read(move |conn| Box::pin(bytes(conn, tenant))).await
     }
-
-    async fn create_key(
-        &self,
-        new: NewKey,
-        idempotency: Option<IdempotencyKey>,
-    ) -> store::Result<CreateKeyOutcome> {
-        self.write((new, idempotency), |tx, (new, key)| {
-            Box::pin(create_key(tx, new, key))
-        })
-        .await
-    }
-
-    async fn find_key(&self, id: KeyId) -> store::Result<Option<KeyRecord>> {
-        self.read(move |conn| Box::pin(find_key(conn, id))).await
-    }
-
-    async fn list_keys(&self, query: ListKeys) -> store::Result<Page<KeyRecord>> {
-        self.read(move |conn| Box::pin(list_keys(conn, query)))
-            .await
-    }
-
-    async fn rotate_key(&self, item: RotateKey) -> store::Result<Option<KeyRecord>> {
-        self.write(item, |tx, item| Box::pin(rotate_key(tx, item)))
-            .await
-    }
-
-    async fn revoke_key(&self, tenant: TenantId, id: KeyId) -> store::Result<bool> {
-        self.write((tenant, id), |tx, (tenant, id)| {
-            Box::pin(revoke_key(tx, tenant, id))
-        })
-        .await
-    }
-
-    async fn touch_keys(&self, ids: Vec<KeyId>) -> store::Result<()> {
-        self.write(ids, |tx, ids| Box::pin(touch_keys(tx, ids)))
-            .await
-    }
 }
 
 fn tenant(row: &Row) -> Result<Tenant> {
@@ -147,42 +120,9 @@ fn tenant(row: &Row) -> Result<Tenant> {
         limits: cells.json("limits")?,
         weight: u32::try_from(cells.get::<i32>("weight")?).unwrap_or(1),
         retention: cells.json_opt("retention")?.unwrap_or_default(),
+        pools: cells.json_opt("pools")?.unwrap_or_default(),
         erasing_at: cells.time_opt("erasing_at")?,
         created_at: cells.time("created_at")?,
-    })
-}
-
-fn key_record(row: &Row) -> Result<KeyRecord> {
-    let mut cells = Cells::new(row, "api_keys");
-    let tenant = TenantId(cells.get("tenant")?);
-    let id = KeyId(cells.get("key_id")?);
-    let name = cells.get("name")?;
-    let scopes: &str = cells.get("scopes")?;
-    let binding = cells.json_opt("binding")?;
-    let stored: Vec<u8> = cells.get("hash")?;
-    let previous: Option<Vec<u8>> = cells.get("previous_hash")?;
-    let until = cells.time_opt("previous_until")?;
-    let previous = previous.map(hash).transpose()?;
-    Ok(KeyRecord {
-        id,
-        tenant,
-        name,
-        scopes: KeyRecord::read_scopes(scopes, binding.as_ref()),
-        binding,
-        hash: hash(stored)?,
-        previous: until.zip(previous),
-        created_at: cells.time("created_at")?,
-        expires_at: cells.time_opt("expires_at")?,
-        revoked_at: cells.time_opt("revoked_at")?,
-        last_used_at: cells.time_opt("last_used_at")?,
-    })
-}
-
-fn hash(bytes: Vec<u8>) -> Result<[u8; 32]> {
-    let hash = bytes.try_into();
-    hash.map_err(|bytes: Vec<u8>| {
-        let detail = format!("expected 32 bytes, found {}", bytes.len());
-        Fault::unreadable("api_keys", "hash", detail)
     })
 }
 
@@ -215,6 +155,7 @@ async fn create(
         limits: new.limits,
         weight: new.weight,
         retention: new.retention,
+        pools: new.pools,
         erasing_at: None,
         created_at: tx.now,
     };
@@ -225,6 +166,7 @@ async fn create(
         .bind(tenant.created_at.0)
         .bind(tenant.weight)
         .bind(json(&tenant.retention)?)
+        .bind(tenant.pools.stored().map(json).transpose()?)
         .execute(tx.conn())
         .await?;
     if let Some(limits) = SeatLimits::of(&tenant.limits) {
@@ -252,6 +194,15 @@ pub(crate) async fn get(conn: &mut Conn, id: TenantId) -> Result<Option<Tenant>>
     let row = statement(sql!("tenants/get")).bind(id.0);
     let row = row.fetch_optional(conn).await?;
     row.as_ref().map(tenant).transpose()
+}
+
+async fn pools(conn: &mut Conn) -> Result<Vec<(TenantId, Pools)>> {
+    let rows = statement(sql!("tenants/pools")).fetch_all(conn).await?;
+    let pools = rows.iter().map(|row| {
+        let mut cells = Cells::new(row, "tenants");
+        Ok((TenantId(cells.get("tenant")?), cells.json("pools")?))
+    });
+    pools.collect()
 }
 
 async fn list(conn: &mut Conn, query: ListTenants) -> Result<Page<Tenant>> {
@@ -285,11 +236,17 @@ async fn update(tx: &mut Tx, id: TenantId, patch: TenantPatch) -> Result<UpdateT
         .bind(patch.limits.as_ref().map(json).transpose()?)
         .bind(patch.weight)
         .bind(patch.retention.as_ref().map(json).transpose()?)
+        .bind(patch.pools.as_ref().map(stored_pools).transpose()?)
         .execute(tx.conn())
         .await?;
     let changed = get(tx.conn(), id).await?;
     let changed = changed.map(Box::new);
     Ok(changed.map_or(UpdateTenantOutcome::NotFound, UpdateTenantOutcome::Updated))
+}
+
+/// Pools as a change stores them.
+fn stored_pools(pools: &Pools) -> Result<String> {
+    pools.stored().map_or_else(|| Ok(String::new()), json)
 }
 
 async fn delete(tx: &mut Tx, id: TenantId) -> Result<DeleteTenantOutcome> {
@@ -309,64 +266,6 @@ async fn delete(tx: &mut Tx, id: TenantId) -> Result<DeleteTenantOutcome> {
         .execute(tx.conn())
         .await?;
     Ok(DeleteTenantOutcome::Deleted)
-}
-
-async fn reserve_sends(tx: &mut Tx, tenant: TenantId, sends: Vec<SendId>, max: u32) -> Result<u32> {
-    statement(sql!("tenants/lock_one"))
-        .bind(tenant.0)
-        .execute(tx.conn())
-        .await?;
-    // A repeat has the first ones already.
-    let mut have = 0;
-    for send in &sends {
-        let known = query_scalar(sql!("tenants/has_place"))
-            .bind(tenant.0)
-            .bind(send.0);
-        let known: bool = known.fetch_one(tx.conn()).await?;
-        if !known {
-            break;
-        }
-        have += 1;
-    }
-    let new = &sends[have..];
-    let now = tx.now;
-    let mut room = room(tx, tenant, max).await?;
-    if room < new.len() as u64 || frees_places(new.iter().map(|send| send.0)) {
-        statement(sql!("tenants/free"))
-            .bind(tenant.0)
-            .bind(now.0 - PLACE_KEPT_MS)
-            .execute(tx.conn())
-            .await?;
-        room = self::room(tx, tenant, max).await?;
-    }
-    let taken = usize::try_from(room).unwrap_or(usize::MAX).min(new.len());
-    for send in &new[..taken] {
-        statement(sql!("tenants/reserve"))
-            .bind(tenant.0)
-            .bind(send.0)
-            .bind(now.0)
-            .execute(tx.conn())
-            .await?;
-    }
-    Ok(u32::try_from(have + taken).unwrap_or(u32::MAX))
-}
-
-/// Places that are free.
-async fn room(tx: &mut Tx, tenant: TenantId, max: u32) -> Result<u64> {
-    let taken = query_scalar(sql!("tenants/places")).bind(tenant.0);
-    let taken: i64 = taken.fetch_one(tx.conn()).await?;
-    Ok(u64::from(max).saturating_sub(taken.unsigned_abs()))
-}
-
-async fn release_sends(tx: &mut Tx, tenant: TenantId, sends: Vec<SendId>) -> Result<()> {
-    for send in sends {
-        statement(sql!("tenants/release"))
-            .bind(tenant.0)
-            .bind(send.0)
-            .execute(tx.conn())
-            .await?;
-    }
-    Ok(())
 }
 
 pub(crate) async fn usage(conn: &mut Conn, query: TenantUsageQuery) -> Result<TenantUsage> {
@@ -400,115 +299,6 @@ async fn bytes(conn: &mut Conn, tenant: TenantId) -> Result<u64> {
         .fetch_one(conn)
         .await?;
     count(&mut Cells::new(&row, "blobs"), "bytes")
-}
-
-async fn create_key(
-    tx: &mut Tx,
-    new: NewKey,
-    idempotency: Option<IdempotencyKey>,
-) -> Result<CreateKeyOutcome> {
-    if let Some(key) = &idempotency {
-        match seen(tx, key).await? {
-            Seen::Never => {}
-            Seen::OtherBody => return Ok(CreateKeyOutcome::Mismatch),
-            Seen::Before(made) => {
-                let found = find_key(tx.conn(), KeyId(made)).await?;
-                return Ok(found.map_or(CreateKeyOutcome::NoTenant, CreateKeyOutcome::Replayed));
-            }
-        }
-    }
-    let tenant = get(tx.conn(), new.tenant).await?;
-    if tenant.is_none_or(|tenant| tenant.erasing_at.is_some()) {
-        return Ok(CreateKeyOutcome::NoTenant);
-    }
-    let record = KeyRecord {
-        id: new.id,
-        tenant: new.tenant,
-        name: new.name,
-        scopes: new.scopes,
-        binding: new.binding,
-        hash: new.hash,
-        previous: None,
-        created_at: tx.now,
-        expires_at: new.expires_at,
-        revoked_at: None,
-        last_used_at: None,
-    };
-    statement(sql!("keys/create"))
-        .bind(record.tenant.0)
-        .bind(record.id.0)
-        .bind(&record.name)
-        .bind(KeyRecord::stored_scopes(
-            &record.scopes,
-            record.binding.as_ref(),
-        ))
-        .bind(record.hash.to_vec())
-        .bind(record.created_at.0)
-        .bind(record.expires_at.map(|at| at.0))
-        .bind(record.binding.as_ref().map(json).transpose()?)
-        .execute(tx.conn())
-        .await?;
-    if let Some(key) = &idempotency {
-        remember(tx, key, record.id.0).await?;
-    }
-    Ok(CreateKeyOutcome::Created(record))
-}
-
-async fn find_key(conn: &mut Conn, id: KeyId) -> Result<Option<KeyRecord>> {
-    let row = statement(sql!("keys/find")).bind(id.0);
-    let row = row.fetch_optional(conn).await?;
-    row.as_ref().map(key_record).transpose()
-}
-
-async fn list_keys(conn: &mut Conn, query: ListKeys) -> Result<Page<KeyRecord>> {
-    let rows = statement(sql!("keys/list"))
-        .bind(query.tenant.0)
-        .bind(query.before.map(|before| before.0))
-        .bind(i64::from(query.limit) + 1)
-        .fetch_all(conn)
-        .await?;
-    Ok(page(&rows, query.limit, key_record))
-}
-
-async fn rotate_key(tx: &mut Tx, item: RotateKey) -> Result<Option<KeyRecord>> {
-    let now = tx.now;
-    let done = statement(sql!("keys/rotate"))
-        .bind(item.tenant.0)
-        .bind(item.id.0)
-        .bind(item.hash.to_vec())
-        .bind(now.0)
-        .bind(Timestamp(now.0 + item.overlap_ms).0)
-        .execute(tx.conn())
-        .await?;
-    if done.rows_affected() == 0 {
-        return Ok(None);
-    }
-    find_key(tx.conn(), item.id).await
-}
-
-async fn revoke_key(tx: &mut Tx, tenant: TenantId, id: KeyId) -> Result<bool> {
-    let now = tx.now;
-    let done = statement(sql!("keys/revoke"))
-        .bind(tenant.0)
-        .bind(id.0)
-        .bind(now.0)
-        .execute(tx.conn())
-        .await?;
-    Ok(done.rows_affected() > 0)
-}
-
-async fn touch_keys(tx: &mut Tx, mut ids: Vec<KeyId>) -> Result<()> {
-    // In one order, so that two that note at once do not lock each other out.
-    ids.sort_unstable();
-    let now = tx.now;
-    for id in ids {
-        statement(sql!("keys/touch"))
-            .bind(id.0)
-            .bind(now.0)
-            .execute(tx.conn())
-            .await?;
-    }
-    Ok(())
 }
 
 /// Every tenant that was not deleted, but for the first one.

@@ -67,6 +67,7 @@ pub(crate) fn register(state: &mut State, now: Timestamp, boot: NewBoot) {
         started_at: now,
         lease_until: now.after(boot.ttl),
         ttl: boot.ttl,
+        protocol: boot.protocol,
         dead_at: None,
     };
     state.tools.insert(record.id, boot.tools);

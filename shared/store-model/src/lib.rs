@@ -16,6 +16,7 @@ mod children;
 mod claim;
 mod extractions;
 mod inbox;
+mod keys;
 mod leases;
 mod lists;
 mod memories;

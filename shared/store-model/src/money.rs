@@ -1,4 +1,4 @@
-//! Money that tenants' calls set aside and spend.
+//! Money and tokens that tenants' calls set aside and spend.
 
 use async_trait::async_trait;
 use mainspring_shared::id::{BootId, TenantId};
@@ -7,8 +7,8 @@ use mainspring_shared::store::{
     Tenants,
 };
 use mainspring_shared::tenant::{
-    MONEY_ASIDE_MS, MONEY_DAYS_KEPT, MoneyLimits, MoneyRoom, MoneySpent, money_day,
-    money_day_begin, money_month, nano_usd,
+    Amount, LedgerLimits, LedgerRoom, LedgerSpent, MONEY_ASIDE_MS, MONEY_DAYS_KEPT, money_day,
+    money_day_begin, money_month,
 };
 use mainspring_shared::time::Timestamp;
 use uuid::Uuid;
@@ -21,7 +21,7 @@ use crate::state::State;
 pub(crate) struct Aside {
     boot: BootId,
     day: i64,
-    amount: u64,
+    amount: Amount,
     at: Timestamp,
 }
 
@@ -62,7 +62,7 @@ impl Money for ModelStore {
         Ok(u32::try_from(left.len()).unwrap_or(u32::MAX))
     }
 
-    async fn spent_money(&self, tenant: TenantId) -> Result<Option<MoneySpent>> {
+    async fn spent_money(&self, tenant: TenantId) -> Result<Option<LedgerSpent>> {
         let (state, now) = self.begin();
         let days = money_month(now)..=money_day(now);
         let mut of_month = state.money_days.keys();
@@ -77,43 +77,45 @@ impl Money for ModelStore {
 
 impl ModelStore {
     /// What the usage of a tenant's sends says of today, and of the days of the month before it.
-    async fn used_before(&self, tenant: TenantId) -> Result<(u64, u64)> {
+    async fn used_before(&self, tenant: TenantId) -> Result<(Amount, Amount)> {
         let now = self.begin().1;
         let (first, today) = (money_month(now), money_day(now));
-        let mut sums = [0, 0];
+        let mut sums = [Amount::default(); 2];
         for (sum, (from, until)) in sums.iter_mut().zip([(today, today + 1), (first, today)]) {
             let (from, until) = (money_day_begin(from), money_day_begin(until));
             let query = TenantUsageQuery::accepted(tenant, from, until);
             let used = self.tenant_usage(query).await?;
-            *sum = nano_usd(used.usage.cost_usd.unwrap_or_default());
+            *sum = Amount::of(&used.usage);
         }
         Ok((sums[0], sums[1]))
     }
 }
 
 impl State {
-    fn money_spent(&self, tenant: TenantId, now: Timestamp) -> MoneySpent {
+    fn money_spent(&self, tenant: TenantId, now: Timestamp) -> LedgerSpent {
         let (first, today) = (money_month(now), money_day(now));
-        let mut spent = MoneySpent::default();
+        let mut spent = LedgerSpent::default();
         for ((of, day), cost) in &self.money_days {
             if *of == tenant && (first..=today).contains(day) {
-                spent.month += cost;
-                spent.day += if *day == today { *cost } else { 0 };
+                let is_today = u64::from(*day == today);
+                spent.money.month += cost.nano_usd;
+                spent.money.day += is_today * cost.nano_usd;
+                spent.tokens.month += cost.tokens;
+                spent.tokens.day += is_today * cost.tokens;
             }
         }
         let aside = self.money_aside.iter().filter(|((of, _), _)| *of == tenant);
-        spent.aside = aside.map(|(_, aside)| aside.amount).sum();
-        spent
+        aside.fold(spent, |spent, (_, aside)| spent.with_aside(aside.amount))
     }
 
     fn reserve(
         &mut self,
         item: ReserveMoney,
-        (of_today, before): (u64, u64),
+        (of_today, before): (Amount, Amount),
         now: Timestamp,
     ) -> ReserveMoneyOutcome {
         let tenant = self.tenants.get(item.tenant);
-        let Some(limits) = tenant.and_then(|tenant| MoneyLimits::of(&tenant.limits)) else {
+        let Some(limits) = tenant.and_then(|tenant| LedgerLimits::of(&tenant.limits)) else {
             return ReserveMoneyOutcome::Unlimited;
         };
         let (first, today) = (money_month(now), money_day(now));
@@ -132,9 +134,10 @@ impl State {
         }
         let spent = self.money_spent(item.tenant, now);
         match limits.room(spent, item.most, item.least) {
-            MoneyRoom::Busy => ReserveMoneyOutcome::Busy,
-            MoneyRoom::Spent(span, limit) => ReserveMoneyOutcome::Spent(span, limit),
-            MoneyRoom::Granted(amount) => {
+            LedgerRoom::Busy => ReserveMoneyOutcome::Busy,
+            LedgerRoom::Spent(span, limit) => ReserveMoneyOutcome::Spent(span, limit),
+            LedgerRoom::TokensSpent(span, limit) => ReserveMoneyOutcome::TokensSpent(span, limit),
+            LedgerRoom::Granted(amount) => {
                 let aside = Aside {
                     boot: item.boot,
                     day: today,
@@ -152,7 +155,7 @@ impl State {
             return;
         };
         if let Some(spent) = self.money_days.get_mut(&(item.tenant, aside.day)) {
-            *spent += item.cost.unwrap_or(aside.amount);
+            *spent = spent.and(item.cost.unwrap_or(aside.amount));
         }
     }
 
@@ -172,7 +175,7 @@ pub(crate) fn dump(state: &State) -> Vec<DumpAside> {
         call: *call,
         boot: aside.boot,
         day: aside.day,
-        amount: aside.amount,
+        amount: aside.amount.nano_usd,
         at: aside.at,
     });
     aside.collect()

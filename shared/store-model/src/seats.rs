@@ -5,7 +5,7 @@ use mainspring_shared::send::SendStatus;
 use mainspring_shared::session::Lifecycle;
 use mainspring_shared::store::CalledSeats;
 use mainspring_shared::tenant::{
-    InLine, Limits, MoneyLimits, Room, SEAT_CALLED_MS, SeatLimits, SeatsTaken,
+    InLine, LedgerLimits, Limits, Room, SEAT_CALLED_MS, SeatLimits, SeatsTaken,
 };
 use mainspring_shared::time::Timestamp;
 
@@ -126,7 +126,7 @@ impl State {
 
     /// Follows the limits of a tenant.
     pub(crate) fn follow_limits(&mut self, tenant: TenantId, limits: &Limits, now: Timestamp) {
-        if MoneyLimits::of(limits).is_none() {
+        if LedgerLimits::of(limits).is_none() {
             self.lift_money(tenant);
         }
         let Some(limits) = SeatLimits::of(limits) else {

@@ -17,7 +17,7 @@ use mainspring_shared::skill::BrokenSkill;
 use mainspring_shared::store::{
     BootRecord, Dump, Erasure, IdempotencyKey, KeyOutcome, WebhookNews,
 };
-use mainspring_shared::tenant::{KeyRecord, SeatLimits, TenantErasure};
+use mainspring_shared::tenant::{Amount, KeyRecord, SeatLimits, TenantErasure};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::{CallRecord, Published};
 use mainspring_shared::webhook::{DeliveryRecord, WebhookRecord};
@@ -80,13 +80,15 @@ pub(crate) struct State {
     pub(crate) deliveries: BTreeMap<(TenantId, WebhookId, WebhookEventId), DeliveryRecord>,
     /// Places among a tenant's open sends, and since when they are taken.
     pub(crate) open_sends: BTreeMap<(TenantId, SendId), Timestamp>,
+    /// The same of API keys.
+    pub(crate) key_sends: BTreeMap<(TenantId, (KeyId, SendId)), Timestamp>,
     /// How many seats tenants have, and since when.
     pub(crate) seat_limits: BTreeMap<TenantId, (SeatLimits, Timestamp)>,
     pub(crate) seats: BTreeMap<SessionKey, Seat>,
     /// What calls have set aside.
     pub(crate) money_aside: BTreeMap<(TenantId, Uuid), money::Aside>,
-    /// What tenants with a limit of money spent by day.
-    pub(crate) money_days: BTreeMap<(TenantId, i64), u64>,
+    /// What tenants with a limit of money or tokens spent by day.
+    pub(crate) money_days: BTreeMap<(TenantId, i64), Amount>,
     pub(crate) pauses: BTreeMap<PauseKey, pauses::Kept>,
     pub(crate) provider_keys: BTreeMap<(TenantId, String), ProviderKeyRecord>,
     /// What sends wait for.
@@ -217,7 +219,7 @@ impl State {
             money_days: self
                 .money_days
                 .iter()
-                .map(|((of, day), spent)| (*of, *day, *spent))
+                .map(|((of, day), spent)| (*of, *day, spent.nano_usd))
                 .collect(),
             timers: self
                 .timers

@@ -8,8 +8,8 @@ use mainspring_shared::id::{BootId, RunKey, SendId, SessionKey};
 use mainspring_shared::send::{SendRecord, SendStatus};
 use mainspring_shared::session::transition;
 use mainspring_shared::store::{
-    AlarmSweep, Orphans, ReadySession, Result, RetireSends, Retired, SweepOrphans, SweepReady,
-    Sweeps, Swept,
+    API_KEY_KEEP, AlarmSweep, Orphans, ReadySession, Result, RetireSends, Retired, SweepOrphans,
+    SweepReady, Sweeps, Swept,
 };
 use mainspring_shared::time::Timestamp;
 
@@ -175,7 +175,12 @@ fn serve(
 /// Removes what is old enough. Ended boots go once no session names them and they are old too.
 pub(crate) fn retention(state: &mut State, now: Timestamp, keep: Duration) -> u64 {
     let is_old = |time: Timestamp| time.after(keep) < now;
-    let before = state.requests.len() + state.boots.len();
+    let before = state.requests.len() + state.boots.len() + state.api_keys.len();
+    let key_keep = keep.max(API_KEY_KEEP);
+    state.api_keys.retain(|_, key| {
+        let over = [key.revoked_at, key.expires_at].into_iter().flatten().min();
+        over.is_none_or(|over| over.after(key_keep) >= now)
+    });
     state
         .requests
         .retain(|_, request| !is_old(request.created_at));
@@ -184,7 +189,7 @@ pub(crate) fn retention(state: &mut State, now: Timestamp, keep: Duration) -> u6
         let ended = boot.dead_at.unwrap_or(boot.lease_until);
         !is_old(ended) || sessions.values().any(|s| s.hot.owner == Some(*id))
     });
-    (before - state.requests.len() - state.boots.len()) as u64
+    (before - state.requests.len() - state.boots.len() - state.api_keys.len()) as u64
 }
 
 /// Removes the sends of a page that are old enough, with what only they had.

@@ -101,7 +101,8 @@ macro_rules! tenant_maps {
             "memory_erasures": memory_erasures.0, "memory_usage": memory_usage.0,
             "runs": runs.tenant, "timers": timers.0, "agents_named": agents.tenant,
             "webhooks": webhooks.0, "webhook_deliveries": deliveries.0, "pauses": pauses.tenant,
-            "provider_keys": provider_keys.0, "pause_waits": pause_waits.0, "open_sends": open_sends.0, "seats": seats.tenant,
+            "provider_keys": provider_keys.0, "pause_waits": pause_waits.0, "open_sends": open_sends.0,
+            "key_sends": key_sends.0, "seats": seats.tenant,
             "money_aside": money_aside.0, "money_days": money_days.0,
         }
     };

@@ -1,16 +1,16 @@
-//! Tenants and API keys.
+//! Tenants.
 
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use mainspring_shared::id::{KeyId, SendId, TenantId};
 use mainspring_shared::store::{
-    CalledSeats, CreateKeyOutcome, CreateTenantOutcome, DeleteTenantOutcome, IdempotencyKey,
-    ListKeys, ListTenants, NewKey, NewTenant, PLACE_KEPT_MS, Page, Result, RotateKey, TenantPatch,
-    TenantUsage, TenantUsageQuery, Tenants, UpdateTenantOutcome, frees_places,
+    CalledSeats, CreateTenantOutcome, DeleteTenantOutcome, IdempotencyKey, ListTenants, NewTenant,
+    PLACE_KEPT_MS, Page, Result, TenantPatch, TenantUsage, TenantUsageQuery, Tenants,
+    UpdateTenantOutcome, frees_places,
 };
 use mainspring_shared::tenant::{
-    KeyRecord, Limits, MoneyLimits, Retention, Tenant, resource, tenant_of,
+    LedgerLimits, Limits, Pools, Retention, Tenant, resource, tenant_of,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::webhook::DeliveryRecord;
@@ -31,6 +31,7 @@ impl Default for Kept {
             limits: Limits::default(),
             weight: 1,
             retention: Retention::default(),
+            pools: Pools::default(),
             erasing_at: None,
             created_at: Timestamp(0),
         };
@@ -53,11 +54,19 @@ impl Kept {
         self.0.get_mut(&id)?.as_mut()
     }
 
-    /// Those whose limits name money.
+    /// Those whose limits name money, or tokens of more than a minute.
     pub(crate) fn with_money(&self) -> Vec<TenantId> {
         let kept = self.0.values().flatten();
-        let limited = kept.filter(|tenant| MoneyLimits::of(&tenant.limits).is_some());
+        let limited = kept.filter(|tenant| LedgerLimits::of(&tenant.limits).is_some());
         limited.map(|tenant| tenant.id).collect()
+    }
+
+    /// Those that say anything of pools.
+    fn with_pools(&self) -> Vec<(TenantId, Pools)> {
+        let kept = self.0.values().flatten();
+        let said = kept.filter(|tenant| tenant.pools.stored().is_some());
+        said.map(|tenant| (tenant.id, tenant.pools.clone()))
+            .collect()
     }
 
     /// Keeps nothing of a tenant but its number.
@@ -101,6 +110,7 @@ impl Tenants for ModelStore {
             limits: new.limits,
             weight: new.weight,
             retention: new.retention,
+            pools: new.pools,
             erasing_at: None,
             created_at: now,
         };
@@ -120,6 +130,10 @@ impl Tenants for ModelStore {
         Ok(live
             .find(|tenant| tenant.name == name && tenant.erasing_at.is_none())
             .map(|tenant| tenant.id))
+    }
+
+    async fn tenant_pools(&self) -> Result<Vec<(TenantId, Pools)>> {
+        Ok(self.begin().0.tenants.with_pools())
     }
 
     async fn list_tenants(&self, query: ListTenants) -> Result<Page<Tenant>> {
@@ -149,6 +163,9 @@ impl Tenants for ModelStore {
         tenant.weight = patch.weight.unwrap_or(tenant.weight);
         if let Some(retention) = patch.retention {
             tenant.retention = retention;
+        }
+        if let Some(pools) = patch.pools {
+            tenant.pools = pools;
         }
         let tenant = tenant.clone();
         state.follow_limits(id, &tenant.limits, now);
@@ -181,6 +198,7 @@ impl Tenants for ModelStore {
         state.pauses.retain(|key, _| key.tenant != id);
         state.provider_keys.retain(|(tenant, _), _| *tenant != id);
         state.open_sends.retain(|(tenant, _), _| *tenant != id);
+        state.key_sends.retain(|(tenant, _), _| *tenant != id);
         state.follow_limits(id, &Limits::default(), now);
         state.pause_waits.retain(|(tenant, _), _| *tenant != id);
         state.skills.retain(|(tenant, _), _| *tenant != id);
@@ -198,30 +216,40 @@ impl Tenants for ModelStore {
         Ok(DeleteTenantOutcome::Deleted)
     }
 
-    async fn reserve_sends(&self, tenant: TenantId, sends: Vec<SendId>, max: u32) -> Result<u32> {
+    async fn reserve_sends(
+        &self,
+        tenant: TenantId,
+        key: Option<KeyId>,
+        sends: Vec<SendId>,
+        max: u32,
+    ) -> Result<u32> {
         let (mut state, now) = self.begin();
-        let has = |state: &State, send: &SendId| state.open_sends.contains_key(&(tenant, *send));
-        let have = sends.iter().take_while(|send| has(&state, send)).count();
+        let mut places = state.places(tenant, key);
+        let have = sends
+            .iter()
+            .take_while(|send| places.contains_key(send))
+            .count();
         let new = &sends[have..];
-        let room = |state: &State| {
-            let taken = state.open_sends.keys().filter(|(of, _)| *of == tenant);
-            (max as usize).saturating_sub(taken.count())
-        };
-        if room(&state) < new.len() || frees_places(new.iter().map(|send| send.0)) {
-            free(&mut state, tenant, now);
+        let room = |places: &Places| (max as usize).saturating_sub(places.len());
+        if room(&places) < new.len() || frees_places(new.iter().map(|send| send.0)) {
+            places.retain(|send, since| state.is_open(tenant, *send, *since, now));
         }
-        let more = room(&state).min(new.len());
-        for send in &new[..more] {
-            state.open_sends.insert((tenant, *send), now);
-        }
+        let more = room(&places).min(new.len());
+        places.extend(new[..more].iter().map(|send| (*send, now)));
+        state.keep_places(tenant, key, places);
         Ok(u32::try_from(have + more).unwrap_or(u32::MAX))
     }
 
-    async fn release_sends(&self, tenant: TenantId, sends: Vec<SendId>) -> Result<()> {
+    async fn release_sends(
+        &self,
+        tenant: TenantId,
+        key: Option<KeyId>,
+        sends: Vec<SendId>,
+    ) -> Result<()> {
         let (mut state, _) = self.begin();
-        for send in sends {
-            state.open_sends.remove(&(tenant, send));
-        }
+        let mut places = state.places(tenant, key);
+        places.retain(|send, _| !sends.contains(send));
+        state.keep_places(tenant, key, places);
         Ok(())
     }
 
@@ -270,114 +298,44 @@ impl Tenants for ModelStore {
         let mine = state.blobs.iter().filter(|((of, _), _)| *of == tenant);
         Ok(mine.map(|(_, blob)| blob.stored_bytes()).sum())
     }
-
-    async fn create_key(
-        &self,
-        new: NewKey,
-        idempotency: Option<IdempotencyKey>,
-    ) -> Result<CreateKeyOutcome> {
-        let (mut state, now) = self.begin();
-        match state.seen(idempotency.as_ref()) {
-            Seen::Mismatch => return Ok(CreateKeyOutcome::Mismatch),
-            Seen::Before(made) => {
-                let found = state.api_keys.get(&KeyId(made));
-                let found = found.filter(|key| state.tenants.get(key.tenant).is_some());
-                let found = found.cloned();
-                return Ok(found.map_or(CreateKeyOutcome::NoTenant, CreateKeyOutcome::Replayed));
-            }
-            Seen::Never => {}
-        }
-        let tenant = state.tenants.get(new.tenant);
-        if tenant.is_none_or(|tenant| tenant.erasing_at.is_some()) {
-            return Ok(CreateKeyOutcome::NoTenant);
-        }
-        let record = KeyRecord {
-            id: new.id,
-            tenant: new.tenant,
-            name: new.name,
-            scopes: new.scopes,
-            binding: new.binding,
-            hash: new.hash,
-            previous: None,
-            created_at: now,
-            expires_at: new.expires_at,
-            revoked_at: None,
-            last_used_at: None,
-        };
-        state.api_keys.insert(record.id, record.clone());
-        state.remember(idempotency.as_ref(), record.id.0, now);
-        Ok(CreateKeyOutcome::Created(record))
-    }
-
-    async fn find_key(&self, id: KeyId) -> Result<Option<KeyRecord>> {
-        let (state, _) = self.begin();
-        let found = state.api_keys.get(&id);
-        let found = found.filter(|key| state.tenants.get(key.tenant).is_some());
-        Ok(found.cloned())
-    }
-
-    async fn list_keys(&self, query: ListKeys) -> Result<Page<KeyRecord>> {
-        let (state, _) = self.begin();
-        let mine = state.api_keys.values().rev();
-        let mine = mine.filter(|key| key.tenant == query.tenant);
-        let rest = mine.filter(|key| query.before.is_none_or(|before| key.id < before));
-        Ok(page(rest.cloned(), query.limit))
-    }
-
-    async fn rotate_key(&self, item: RotateKey) -> Result<Option<KeyRecord>> {
-        let (mut state, now) = self.begin();
-        let found = live_key(&mut state, item.tenant, item.id, now);
-        Ok(found.map(|key| {
-            // A repeat finds the new secret and changes nothing.
-            if key.hash != item.hash {
-                key.previous = Some((Timestamp(now.0 + item.overlap_ms), key.hash));
-                key.hash = item.hash;
-            }
-            key.clone()
-        }))
-    }
-
-    async fn revoke_key(&self, tenant: TenantId, id: KeyId) -> Result<bool> {
-        let (mut state, now) = self.begin();
-        let found = state.api_keys.get_mut(&id);
-        let Some(key) = found.filter(|key| key.tenant == tenant) else {
-            return Ok(false);
-        };
-        key.revoked_at.get_or_insert(now);
-        Ok(true)
-    }
-
-    async fn touch_keys(&self, ids: Vec<KeyId>) -> Result<()> {
-        let (mut state, now) = self.begin();
-        for id in ids {
-            if let Some(key) = state.api_keys.get_mut(&id) {
-                key.last_used_at = Some(now);
-            }
-        }
-        Ok(())
-    }
 }
 
-/// Frees the places of sends that have ended, and of those that nobody made in time.
-fn free(state: &mut State, tenant: TenantId, now: Timestamp) {
-    let places = std::mem::take(&mut state.open_sends);
-    let kept = places.into_iter().filter(|((of, send), since)| {
-        let is_kept = match state.send(*of, *send) {
+/// Sends that have a place, and since when.
+type Places = BTreeMap<SendId, Timestamp>;
+
+impl State {
+    /// The places of a tenant, or of one of its keys.
+    fn places(&self, tenant: TenantId, key: Option<KeyId>) -> Places {
+        if let Some(key) = key {
+            let all = self.key_sends.iter();
+            let mine = all.filter(|((of, its), _)| *of == tenant && its.0 == key);
+            mine.map(|((_, its), since)| (its.1, *since)).collect()
+        } else {
+            let all = self.open_sends.iter();
+            let mine = all.filter(|((of, _), _)| *of == tenant);
+            mine.map(|((_, send), since)| (*send, *since)).collect()
+        }
+    }
+
+    fn keep_places(&mut self, tenant: TenantId, key: Option<KeyId>, places: Places) {
+        let places = places.into_iter();
+        if let Some(key) = key {
+            self.key_sends
+                .retain(|(of, its), _| *of != tenant || its.0 != key);
+            self.key_sends
+                .extend(places.map(|(send, since)| ((tenant, (key, send)), since)));
+        } else {
+            self.open_sends.retain(|(of, _), _| *of != tenant);
+            self.open_sends
+                .extend(places.map(|(send, since)| ((tenant, send), since)));
+        }
+    }
+
+    /// Whether a send has not ended, or may still be made that has had a place since then.
+    fn is_open(&self, tenant: TenantId, send: SendId, since: Timestamp, now: Timestamp) -> bool {
+        match self.send(tenant, send) {
             Some(record) => !record.status.is_final(),
             None => since.0 >= now.0 - PLACE_KEPT_MS,
-        };
-        *of != tenant || is_kept
-    });
-    let kept = kept.collect();
-    state.open_sends = kept;
-}
-
-fn live_key(
-    state: &mut State,
-    tenant: TenantId,
-    id: KeyId,
-    now: Timestamp,
-) -> Option<&mut KeyRecord> {
-    let found = state.api_keys.get_mut(&id);
-    found.filter(|key| key.tenant == tenant && key.is_live(now))
+        }
+    }
 }

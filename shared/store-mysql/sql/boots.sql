@@ -1,14 +1,5 @@
 -- What MySQL says differently about the lives of processes.
 
--- name: boots/expire
--- Removes boots that ended before $1 and own nothing, at most $2.
-DELETE FROM boots
-WHERE coalesce(dead_at, lease_until) < $1
-  AND NOT EXISTS (SELECT 1 FROM session_hot h
-                  WHERE h.owner_boot = boots.boot_id AND h.ready_since IS NOT NULL)
-ORDER BY boot_id
-LIMIT $2;
-
 -- name: boots/give_back
 -- Gives back what a boot owns; the attempt that a running send was in counts. Sessions are locked
 -- before their sends, as everywhere.

@@ -5,16 +5,6 @@
 INSERT INTO lists (tenant, list, next_id, version) VALUES ($1, $2, 1, 0)
 ON DUPLICATE KEY UPDATE version = version;
 
--- name: lists/put
--- Writes an entry.
-INSERT INTO list_entries (tenant, list, id, body) VALUES ($1, $2, $3, $4)
-ON DUPLICATE KEY UPDATE body = VALUES(body);
-
--- name: lists/save
--- Writes a list's counters.
-INSERT INTO lists (tenant, list, next_id, version) VALUES ($1, $2, $3, $4)
-ON DUPLICATE KEY UPDATE next_id = VALUES(next_id), version = VALUES(version);
-
 -- name: lists/dump
 -- Every list that was ever written; a lock that was followed by a refusal leaves an empty one.
 SELECT tenant, list, next_id, version FROM lists WHERE version > 0 ORDER BY tenant, list;

@@ -28,34 +28,6 @@ WHERE (r.owner_boot IS NULL OR r.owner_boot = $2
 ORDER BY coalesce(t.at, r.created_at), r.tenant, r.run_id
 LIMIT $3;
 
--- name: runs/live
--- Leaves under way in all runs of a tenant, and in one. The runs are locked: advances that count
--- against the tenant's bound follow one another.
-SELECT CAST(coalesce(sum(JSON_VALUE(counts, '$.live')), 0) AS SIGNED) AS all_live,
-       CAST(coalesce(sum(CASE WHEN run_id = $2 THEN JSON_VALUE(counts, '$.live') END), 0) AS SIGNED)
-           AS own_live
-FROM runs
-WHERE tenant = $1 AND finished_at IS NULL
-FOR UPDATE;
-
--- name: runs/session_lives
--- Whether a session is there, which cannot be deleted until the transaction ends.
-SELECT count(*) > 0 FROM sessions WHERE tenant = $1 AND session_id = $2 FOR UPDATE;
-
--- name: runs/takes_sends
--- Whether a session takes sends, until the transaction ends.
-SELECT count(*) > 0 FROM session_hot
-WHERE tenant = $1 AND session_id = $2 AND lifecycle = 0
-FOR UPDATE;
-
--- name: runs/nodes
--- A run's nodes behind number $3, of one subtree or all.
-SELECT node FROM run_nodes
-WHERE tenant = $1 AND run_id = $2 AND n > $3
-  AND ($4 IS NULL OR substr(path, 1, char_length($4)) = $4)
-ORDER BY n
-LIMIT $5;
-
 -- name: runs/write_nodes
 -- Writes nodes, which come as one JSON array.
 INSERT INTO run_nodes (tenant, run_id, path, n, state, node)

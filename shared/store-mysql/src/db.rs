@@ -1,16 +1,14 @@
 //! The port of the store's core on a server.
 
-use std::sync::Arc;
-
 use futures::TryStreamExt;
 use futures::future::{BoxFuture, FutureExt};
-use mainspring_shared::store::SchemaFault;
+use mainspring_shared::store::Connections;
 use mainspring_shared::time::Timestamp;
 use mainspring_store_core::db::{
-    Commit, Conn, Connection, Database, Done, Server, Statement, Transaction, Visit,
+    Commit, Conn, Connection, Database, Done, Statement, Transaction, Visit, Waiters,
 };
 use mainspring_store_core::fault::Result;
-use mainspring_store_core::{Row, Value};
+use mainspring_store_core::{Columns, Row, Value, connection};
 use sqlx::mysql::{MySql, MySqlArguments, MySqlConnection, MySqlPool, MySqlRow};
 use sqlx::pool::PoolConnection;
 use sqlx::query::Query;
@@ -18,8 +16,8 @@ use sqlx::{AssertSqlSafe, Column, Either, Executor as _, Row as _, Type, TypeInf
 
 use crate::dialect::{Command, commands};
 use crate::fault::fault;
-use crate::migrate;
-use crate::schema;
+use crate::migrate::{self, server};
+use crate::schema::faults;
 use crate::settings::Settings;
 
 /// How often a transaction is run that meets another one. A wait for a lock ends after a second.
@@ -33,6 +31,8 @@ const NOW: &str = "SELECT CAST(FLOOR(UNIX_TIMESTAMP(NOW(3)) * 1000) AS SIGNED)";
 pub(crate) struct MysqlDb {
     writers: MySqlPool,
     readers: MySqlPool,
+    writing: Waiters,
+    reading: Waiters,
     settings: Settings,
 }
 
@@ -41,6 +41,8 @@ impl MysqlDb {
         Ok(Self {
             writers: settings.pool(settings.writers)?,
             readers: settings.pool(settings.readers)?,
+            writing: Waiters::default(),
+            reading: Waiters::default(),
             settings: settings.clone(),
         })
     }
@@ -54,7 +56,9 @@ impl Database for MysqlDb {
         at: Option<Timestamp>,
     ) -> BoxFuture<'_, Result<(Box<dyn Transaction>, Timestamp)>> {
         async move {
-            let mut tx = Open(self.writers.begin().await.map_err(fault)?);
+            let conn = self.writing.counted(self.writers.acquire()).await;
+            let tx = sqlx::Transaction::begin(conn.map_err(fault)?, None);
+            let mut tx = Open(tx.await.map_err(fault)?);
             let now = match at {
                 Some(at) => at,
                 None => tx.clock().await?,
@@ -67,7 +71,8 @@ impl Database for MysqlDb {
 
     fn reader(&self) -> BoxFuture<'_, Result<Box<dyn Connection>>> {
         async move {
-            let conn = self.readers.acquire().await.map_err(fault)?;
+            let conn = self.reading.counted(self.readers.acquire()).await;
+            let conn = conn.map_err(fault)?;
             let conn: Box<dyn Connection> = Box::new(Read(conn));
             Ok(conn)
         }
@@ -76,7 +81,8 @@ impl Database for MysqlDb {
 
     fn snapshot(&self) -> BoxFuture<'_, Result<Box<dyn Transaction>>> {
         async move {
-            let mut conn = self.readers.acquire().await.map_err(fault)?;
+            let conn = self.reading.counted(self.readers.acquire()).await;
+            let mut conn = conn.map_err(fault)?;
             // For the next transaction alone.
             let level = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ";
             direct(&mut conn, level).await?;
@@ -90,6 +96,19 @@ impl Database for MysqlDb {
 
     fn index_steps(&self) -> BoxFuture<'_, Result<()>> {
         migrate::index_steps(&self.settings).boxed()
+    }
+
+    fn connections(&self) -> Vec<Connections> {
+        let used = |name, pool: &MySqlPool, waiters: &Waiters| Connections {
+            pool: name,
+            open: pool.size(),
+            idle: u32::try_from(pool.num_idle()).unwrap_or(u32::MAX),
+            waiting: waiters.now(),
+        };
+        vec![
+            used("writers", &self.writers, &self.writing),
+            used("readers", &self.readers, &self.reading),
+        ]
     }
 
     fn attempts(&self) -> u32 {
@@ -143,43 +162,8 @@ async fn direct(conn: &mut MySqlConnection, sql: &'static str) -> Result<()> {
     Ok(())
 }
 
-macro_rules! connection {
-    ($type:ty) => {
-        impl Connection for $type {
-            fn run<'c>(
-                &'c mut self,
-                statement: &'static Statement,
-                arguments: Vec<Value>,
-            ) -> BoxFuture<'c, Result<Done>> {
-                run(&mut self.0, statement, arguments).boxed()
-            }
-
-            fn scan<'c>(
-                &'c mut self,
-                statement: &'static Statement,
-                arguments: Vec<Value>,
-                visit: Visit<'c>,
-            ) -> BoxFuture<'c, Result<()>> {
-                scan(&mut self.0, statement, arguments, visit).boxed()
-            }
-
-            fn server(&mut self) -> BoxFuture<'_, Result<Server>> {
-                migrate::server(&mut self.0).boxed()
-            }
-
-            fn schema_faults(&mut self) -> BoxFuture<'_, Result<Vec<SchemaFault>>> {
-                schema::faults(&mut self.0).boxed()
-            }
-
-            fn clock(&mut self) -> BoxFuture<'_, Result<Timestamp>> {
-                clock(&mut self.0).boxed()
-            }
-        }
-    };
-}
-
-connection!(Open);
-connection!(Read);
+connection!(Open, self => &mut self.0);
+connection!(Read, self => &mut self.0);
 
 async fn clock(conn: &mut MySqlConnection) -> Result<Timestamp> {
     let now = sqlx::query_scalar(NOW).fetch_one(conn).await;
@@ -214,7 +198,7 @@ async fn run(
         while let Some(result) = results.try_next().await.map_err(fault)? {
             match result {
                 Either::Left(result) => done.affected += result.rows_affected(),
-                Either::Right(row) => rows.push(columns.row(&row)?),
+                Either::Right(row) => rows.push(read(&mut columns, &row)?),
             }
         }
         if command.sql.starts_with("SELECT") || command.sql.starts_with("WITH") {
@@ -234,7 +218,7 @@ async fn scan(
         let mut columns = Columns::default();
         let mut rows = conn.fetch(bound(command, &arguments));
         while let Some(row) = rows.try_next().await.map_err(fault)? {
-            if !visit(&columns.row(&row)?) {
+            if !visit(&read(&mut columns, &row)?) {
                 return Ok(());
             }
         }
@@ -242,20 +226,10 @@ async fn scan(
     Ok(())
 }
 
-/// The names of a statement's columns, shared by its rows.
-#[derive(Debug, Default)]
-struct Columns(Option<Arc<[String]>>);
-
-impl Columns {
-    fn row(&mut self, row: &MySqlRow) -> Result<Row> {
-        let names = self.0.get_or_insert_with(|| {
-            let names = row.columns().iter();
-            names.map(|column| column.name().to_owned()).collect()
-        });
-        let values = (0..row.len()).map(|index| value(row, index));
-        let values = values.collect::<sqlx::Result<Vec<_>>>().map_err(fault)?;
-        Ok(Row::new(names.clone(), values))
-    }
+fn read(columns: &mut Columns, row: &MySqlRow) -> Result<Row> {
+    let values = (0..row.len()).map(|index| value(row, index));
+    let names = || row.columns().iter().map(Column::name);
+    columns.row(names, values).map_err(fault)
 }
 
 fn value(row: &MySqlRow, index: usize) -> sqlx::Result<Value> {

@@ -2,43 +2,49 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::sync::{LazyLock, Mutex};
 
-use mainspring_shared::store::columns::expand;
-use mainspring_store_core::REMOVE_ROWS;
-use mainspring_store_core::db::{Part, Statement, piece};
+use mainspring_store_core::db::{Part, Statement, piece, spelled};
 
-/// The texts that differ from the core's.
+/// The texts that say something else than the core's.
 const TEXTS: &[&str] = &[
     include_str!("../sql/audit.sql"),
-    include_str!("../sql/blobs.sql"),
     include_str!("../sql/boots.sql"),
     include_str!("../sql/calibrations.sql"),
     include_str!("../sql/calls.sql"),
-    include_str!("../sql/erasures.sql"),
-    include_str!("../sql/extractions.sql"),
-    include_str!("../sql/idempotency.sql"),
     include_str!("../sql/inbox.sql"),
     include_str!("../sql/lists.sql"),
     include_str!("../sql/memories.sql"),
     include_str!("../sql/messages.sql"),
-    include_str!("../sql/money.sql"),
-    include_str!("../sql/named.sql"),
-    include_str!("../sql/projections.sql"),
-    include_str!("../sql/pauses.sql"),
-    include_str!("../sql/pieces.sql"),
-    include_str!("../sql/provider_keys.sql"),
     include_str!("../sql/runs.sql"),
-    include_str!("../sql/seats.sql"),
     include_str!("../sql/sends.sql"),
     include_str!("../sql/sessions.sql"),
-    include_str!("../sql/skills.sql"),
-    include_str!("../sql/stats.sql"),
-    include_str!("../sql/steps.sql"),
-    include_str!("../sql/tenants.sql"),
-    include_str!("../sql/timers.sql"),
     include_str!("../sql/usage.sql"),
-    include_str!("../sql/webhooks.sql"),
+];
+
+/// Words of the core's texts, and what MySQL says for them. `not_end` and `reporting` are columns that stand for the conditions of
+/// partial indexes.
+const WORDS: &[(&str, &str)] = &[
+    ("{lock}", "FOR UPDATE"),
+    ("{lock_free}", "FOR UPDATE SKIP LOCKED"),
+    (
+        "{lock_session}",
+        "SELECT epoch FROM session_hot WHERE tenant = $1 AND session_id = $2 FOR UPDATE;",
+    ),
+    ("{share}", "LOCK IN SHARE MODE"),
+    ("{greatest}", "greatest"),
+    ("{least}", "least"),
+    ("{not_end}", "not_end = 1"),
+    ("{reporting}", "reporting = 1"),
+    // A common table that has the name of a table is read from that table.
+    (" main.", " "),
+    (" AS MATERIALIZED (", " AS ("),
+    // Joined in the order in which they are written.
+    ("CROSS JOIN", "STRAIGHT_JOIN"),
+    (" AS INTEGER)", " AS SIGNED)"),
+    (" AS REAL)", " AS DOUBLE)"),
+    (" AS TEXT)", " AS CHAR)"),
 ];
 
 /// One statement, as MySQL takes it.
@@ -74,16 +80,14 @@ pub(crate) fn commands(statement: &'static Statement) -> &'static [Command] {
         if statement.is_one {
             return Box::leak(split(&one(statement.parts)).into_boxed_slice());
         }
-        Box::leak(parts.flat_map(|part| split(&text(part))).collect())
+        Box::leak(parts.flat_map(|part| split(text(part))).collect())
     })
 }
 
 /// Parts that are one statement. Common tables of a subquery do not see those of the statement around it, but the tables behind
 /// their names (MariaDB 10.11): they are repeated there.
 fn one(parts: &[Part]) -> String {
-    let texts = parts
-        .iter()
-        .map(|part| without_comments(piece(&text(part))));
+    let texts = parts.iter().map(|part| without_comments(piece(text(part))));
     let texts: Vec<String> = texts.collect();
     let Some((head, rest)) = texts.split_first() else {
         return String::new();
@@ -102,22 +106,102 @@ fn one(parts: &[Part]) -> String {
     whole
 }
 
-fn text(part: &Part) -> Cow<'static, str> {
-    if let Some(table) = part.name.strip_prefix(REMOVE_ROWS) {
-        // A deletion is limited itself: its subqueries cannot be.
-        return format!("DELETE FROM {table} WHERE tenant = $1 LIMIT $2").into();
-    }
-    OWN.get(part.name).copied().unwrap_or(part.text).into()
+fn text(part: &Part) -> &'static str {
+    OWN.get(part.name).copied().unwrap_or(part.text)
 }
 
-/// Splits a text into its statements, and numbers their parameters.
+/// Splits a text into its statements, translates them, and numbers their parameters.
 pub(crate) fn split(text: &str) -> Vec<Command> {
-    let code = without_comments(&expand(text));
+    let code = without_comments(&spelled(text, WORDS));
     let statements = code.split(';').map(str::trim);
     statements
         .filter(|sql| !sql.is_empty())
-        .map(numbered)
+        .map(|sql| numbered(&upserts(scalars(&pairs(&limited(sql))))))
         .collect()
+}
+
+/// A deletion of the rows that a limited subquery names: here, the deletion is limited itself, and its subqueries cannot be.
+fn limited(sql: &str) -> Cow<'_, str> {
+    let inner = || {
+        let (table, rest) = sql
+            .strip_prefix("DELETE FROM ")?
+            .split_once(char::is_whitespace)?;
+        let (_, named) = rest.split_once(" IN (\n    SELECT ")?;
+        let (_, rows) = named.split_once(&format!(" FROM {table}"))?;
+        let rows = rows.strip_suffix(')')?.trim_end();
+        rows.contains(" LIMIT $")
+            .then(|| format!("DELETE FROM {table}{rows}"))
+    };
+    inner().map_or(Cow::Borrowed(sql), Cow::Owned)
+}
+
+/// `(a, b) > ($1, $2)`: a comparison of pairs does not use an index, its conditions one by one do.
+fn pairs(sql: &str) -> String {
+    let mut said = String::with_capacity(sql.len());
+    let mut rest = sql;
+    while let Some(at) = rest.find(") >") {
+        let (before, after) = rest.split_at(at);
+        let pair = || {
+            let (before, columns) = before.rsplit_once('(')?;
+            let (than, values) = after.strip_prefix(") ")?.split_once(" ($")?;
+            let (values, behind) = values.split_once(')')?;
+            let (a, b) = columns.split_once(", ")?;
+            let (x, y) = values.split_once(", ")?;
+            let is_pair = [">", ">="].contains(&than) && !b.contains(',') && !y.contains(',');
+            let text = format!("{before}({a} > ${x} OR {a} = ${x} AND {b} {than} {y})");
+            is_pair.then_some((text, behind))
+        };
+        let (text, behind) = pair().unwrap_or_else(|| {
+            let (text, behind) = rest.split_at(at + 1);
+            (text.to_owned(), behind)
+        });
+        said.push_str(&text);
+        rest = behind;
+    }
+    said + rest
+}
+
+/// `a ->> 'b'` and `a ->> '$.b'`: the scalar there as a text, NULL where there is none.
+fn scalars(sql: &str) -> String {
+    let mut said = String::with_capacity(sql.len());
+    let mut rest = sql;
+    while let Some((before, after)) = rest.split_once(" ->> '") {
+        let (path, behind) = after.split_once('\'').unwrap_or((after, ""));
+        let document = before.trim_end_matches(is_of_name).len();
+        let (before, document) = before.split_at(document);
+        let root = if path.starts_with('$') { "" } else { "$." };
+        // Writing to a string cannot fail.
+        let _ = write!(said, "{before}JSON_VALUE({document}, '{root}{path}')");
+        rest = behind;
+    }
+    said + rest
+}
+
+/// What becomes of a row whose key is there already. Assignments run from left to right, and see what those before them wrote.
+fn upserts(sql: String) -> String {
+    let Some((insert, rest)) = sql.split_once("ON CONFLICT (") else {
+        return sql;
+    };
+    let (key, action) = rest.split_once(") DO ").unwrap_or((rest, ""));
+    let mut said = format!("{insert}ON DUPLICATE KEY UPDATE");
+    let Some(assigned) = action.strip_prefix("UPDATE SET") else {
+        // The row stays as it is. INSERT IGNORE would ignore whatever else is wrong, too.
+        let column = key.split(", ").next().unwrap_or(key);
+        let _ = write!(said, " {column} = {column}");
+        return said;
+    };
+    let mut parts = assigned.split("excluded.");
+    said.extend(parts.next());
+    for part in parts {
+        let name = part.find(|c| !is_of_name(c)).unwrap_or(part.len());
+        let (name, behind) = part.split_at(name);
+        let _ = write!(said, "VALUES({name}){behind}");
+    }
+    said
+}
+
+fn is_of_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "_.\"".contains(c)
 }
 
 fn without_comments(text: &str) -> String {
@@ -165,6 +249,66 @@ mod tests {
         assert_eq!(update.sql, "UPDATE t SET a = ?, b = ? WHERE c = ?");
         assert_eq!(update.arguments, [1, 9, 1]);
         assert_eq!(delete.sql, "DELETE FROM t");
+    }
+
+    #[test]
+    fn what_the_dialects_say_differently_is_translated() {
+        for (core, mysql) in [
+            (
+                "SELECT a FROM t WHERE b = $1 {lock};",
+                "SELECT a FROM t WHERE b = ? FOR UPDATE",
+            ),
+            (
+                "WITH u AS MATERIALIZED (SELECT * FROM main.u)\nSELECT {least}(1, 2) FROM u",
+                "WITH u AS (SELECT * FROM u)\nSELECT least(1, 2) FROM u",
+            ),
+            (
+                "SELECT CAST(t.a ->> 'b' AS INTEGER), sum(t.\"c\" ->> '$.d.e') FROM t WHERE a ->> 'f' IS NULL",
+                "SELECT CAST(JSON_VALUE(t.a, '$.b') AS SIGNED), sum(JSON_VALUE(t.\"c\", '$.d.e')) FROM t \
+                 WHERE JSON_VALUE(a, '$.f') IS NULL",
+            ),
+            (
+                "INSERT INTO t (a, b) VALUES ($1, $2)\nON CONFLICT (a, b) DO NOTHING;",
+                "INSERT INTO t (a, b) VALUES (?, ?)\nON DUPLICATE KEY UPDATE a = a",
+            ),
+            (
+                "INSERT INTO t (a, b) VALUES ($1, $2)\n\
+                 ON CONFLICT (a) DO UPDATE SET b = t.b + excluded.b, \"c\" = excluded.\"c\";",
+                "INSERT INTO t (a, b) VALUES (?, ?)\n\
+                 ON DUPLICATE KEY UPDATE b = t.b + VALUES(b), \"c\" = VALUES(\"c\")",
+            ),
+            (
+                "DELETE FROM t\nWHERE a = $1 AND (b, c) IN (\n    SELECT b, c FROM t\n    \
+                 WHERE a = $1 AND d IN (3, 4)\n    ORDER BY b\n    LIMIT $2\n);",
+                "DELETE FROM t\n    WHERE a = ? AND d IN (3, 4)\n    ORDER BY b\n    LIMIT ?",
+            ),
+            (
+                "SELECT a FROM t WHERE x(b) AND (t.a, b) >= ($1, $2) AND (a, b, c) > ($1, $2, $3) AND d > ($4)",
+                "SELECT a FROM t WHERE x(b) AND (t.a > ? OR t.a = ? AND b >= ?) \
+                 AND (a, b, c) > (?, ?, ?) AND d > (?)",
+            ),
+            // Without a limit, the subquery stands.
+            (
+                "DELETE FROM t WHERE a IN (\n    SELECT a FROM t\n    WHERE b = $1\n)",
+                "DELETE FROM t WHERE a IN (\n    SELECT a FROM t\n    WHERE b = ?\n)",
+            ),
+        ] {
+            let commands = split(core);
+            let texts: Vec<&str> = commands.iter().map(|it| it.sql.as_str()).collect();
+            assert_eq!(texts, [mysql], "{core}");
+        }
+    }
+
+    #[test]
+    fn a_session_is_locked_before_it_is_read() {
+        let commands =
+            split("-- Why.\n{lock_session}\nSELECT {h.hot} FROM session_hot h WHERE h.tenant = $1");
+        let [lock, read] = &commands[..] else {
+            panic!("{commands:?}")
+        };
+        assert!(lock.sql.ends_with("FOR UPDATE"), "{}", lock.sql);
+        assert_eq!(lock.arguments, [0, 1]);
+        assert_eq!(read.arguments, [0]);
     }
 
     #[test]

@@ -1,9 +1,8 @@
 //! The schema: what this program needs, and bringing a database there.
 
-use std::fmt::Write as _;
 use std::sync::LazyLock;
 
-use mainspring_shared::store::{Error, schema_fits};
+use mainspring_shared::store::{Demands, Error, schema_fits};
 use mainspring_store_core::db::Server;
 use mainspring_store_core::fault::{Fault, Result};
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
@@ -52,21 +51,11 @@ static MIGRATOR: LazyLock<Migrator> = LazyLock::new(|| {
 /// What `SchemaPolicy::Create` executes on an empty database, in order, the record of what was
 /// applied included: a database that it was applied to by hand passes `SchemaPolicy::Verify`.
 pub fn ddl() -> String {
-    let mut text = RECORD.to_owned();
-    for migration in MIGRATOR.iter() {
-        let (version, title) = (migration.version, &migration.description);
-        let sql = migration.sql.as_str().trim_end();
-        let bytes = migration.checksum.iter();
-        let checksum = bytes.fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"));
-        // Writing to a string cannot fail.
-        let _ = write!(
-            text,
-            "\n-- {version:04} {title}\n\n{sql}\n\n\
-             INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)\n\
-             VALUES ({version}, '{title}', TRUE, X'{checksum}', 0);\n"
-        );
-    }
-    text
+    let migrations = MIGRATOR.iter().map(|it| {
+        let (title, sql) = (it.description.as_ref(), it.sql.as_str());
+        (it.version, title, sql, it.checksum.as_ref())
+    });
+    mainspring_store_core::ddl(RECORD, migrations)
 }
 
 fn needed() -> i64 {
@@ -77,15 +66,16 @@ fn needed() -> i64 {
 /// Fails unless this program works on a version of the schema that a database has.
 async fn fits(conn: &mut MySqlConnection, found: i64) -> Result<()> {
     let needed = needed();
-    let oldest = if found > needed {
-        sqlx::query_scalar("SELECT min(oldest) FROM schema_compatibility")
-            .fetch_one(conn)
+    let demands = if found > needed {
+        sqlx::query_as("SELECT oldest, protocol FROM schema_compatibility")
+            .fetch_optional(conn)
             .await
             .map_err(fault)?
+            .map(|(oldest, protocol)| Demands { oldest, protocol })
     } else {
         None
     };
-    schema_fits(found, needed, oldest).map_err(Fault::Schema)
+    schema_fits(found, needed, demands).map_err(Fault::Schema)
 }
 
 /// Does what the policy says, on a connection of its own: the lock that keeps other processes from

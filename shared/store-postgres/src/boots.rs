@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use mainspring_shared::id::{BootId, LeaseToken, SessionKey};
-use mainspring_shared::store::{BootRecord, Boots, NewBoot, Owned, PoolTools, Renewal, Result};
+use mainspring_shared::store::{
+    BootRecord, Boots, Connections, NewBoot, Owned, PoolTools, Renewal, Result,
+};
 use mainspring_shared::stored;
 use mainspring_shared::time::Timestamp;
 use uuid::Uuid;
@@ -17,6 +19,11 @@ use crate::store::PostgresStore;
 
 #[async_trait]
 impl Boots for PostgresStore {
+    fn connections(&self) -> Vec<Connections> {
+        let pools = self.pools.named();
+        pools.map(|(name, pool)| pool.used(name)).to_vec()
+    }
+
     async fn register_boot(&self, boot: NewBoot) -> Result<()> {
         register(&self.pools.writers, self.at, boot).await
     }
@@ -61,6 +68,7 @@ const SHOWN_FOR: Duration = Duration::from_mins(10);
 
 pub(crate) async fn register(pool: &Pool, at: Option<Timestamp>, boot: NewBoot) -> Result<()> {
     let concurrency = i32::try_from(boot.concurrency).unwrap_or(i32::MAX);
+    let protocol = i32::try_from(boot.protocol).unwrap_or(i32::MAX);
     let tools = json(&boot.tools);
     execute(pool, || {
         sql!("boots/register")
@@ -71,6 +79,7 @@ pub(crate) async fn register(pool: &Pool, at: Option<Timestamp>, boot: NewBoot) 
             .bind(text(&boot.pool))
             .bind(concurrency)
             .bind(boot.ttl.as_millis() as i64)
+            .bind(protocol)
             .bind(&tools)
     })
     .await

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use async_trait::async_trait;
 use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
 use mainspring_shared::inbox::InboxItem;
-use mainspring_shared::send::WaitingOn;
+use mainspring_shared::session::transition::{self, Notify};
 use mainspring_shared::store::{
     CallAnswer, Calls, PostOutcome, PostResult, ReadInbox, ReportOutcome, Result,
 };
@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use crate::columns::text;
 use crate::group::{Group, Unheard, drive};
-use crate::ledger::{Ledger, RoundKey, Told};
+use crate::ledger::{Ledger, RoundKey};
 use crate::retry::{Fault, Pool, fetch, sql};
 use crate::rows::Fields;
 use crate::store::PostgresStore;
@@ -196,43 +196,34 @@ impl Ours {
             return PostOutcome::Unknown;
         };
         let is_first = self.answered.insert((key.tenant, call_id.clone()));
-        let told = if self.was_lost && is_first && stands(call, &item.answer) {
-            ledger.told_before(key)
-        } else if call.result.is_some() {
-            return PostOutcome::AlreadySettled;
-        } else if takes(call, &item.answer) {
-            answer(ledger, home, &call_id, &item.answer)
+        let notify = if self.was_lost && is_first && stands(call, &item.answer) {
+            ledger.notified_before(key)
         } else {
-            return PostOutcome::NotWaiting;
+            match transition::post(call, &item.answer) {
+                transition::Post::AlreadySettled => return PostOutcome::AlreadySettled,
+                transition::Post::NotWaiting => return PostOutcome::NotWaiting,
+                transition::Post::Settles | transition::Post::Approves => {}
+            }
+            answer(ledger, home, &call_id, &item.answer)
         };
         PostOutcome::Accepted {
             key,
             send_id: round.send,
-            enqueue: told.enqueue,
-            owner: told.owner,
+            enqueue: notify.ready,
+            owner: notify.owner,
         }
     }
 }
 
-fn answer(ledger: &mut Ledger, home: Home, call_id: &str, answer: &CallAnswer) -> Told {
+fn answer(ledger: &mut Ledger, home: Home, call_id: &str, answer: &CallAnswer) -> Notify {
     let Home { key, round } = home;
     match answer {
         CallAnswer::Result(result) => ledger.settle_call(key, round, call_id, result.clone()),
-        CallAnswer::Approve => ledger.change_call(key, round, call_id, |call| {
+        CallAnswer::Approve => ledger.answer_call(key, round, call_id, |call| {
             call.approval = Approval::Given;
             call.waits_on = None;
             call.deadline_at = None;
         }),
-    }
-}
-
-/// Whether an unsettled call waits for such an answer.
-fn takes(call: &CallRecord, answer: &CallAnswer) -> bool {
-    let asked = call.approval == Approval::Asked;
-    match (call.waits_on, answer) {
-        (None, _) => false,
-        (Some(WaitingOn::Tool | WaitingOn::Human), CallAnswer::Result(_)) => true,
-        (Some(_), CallAnswer::Result(_) | CallAnswer::Approve) => asked,
     }
 }
 

@@ -1,17 +1,17 @@
 //! Asking sends to end, and letting one go on that waits for a person.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
-use mainspring_shared::send::{SendRecord, SendResult, SendStatus, WaitingOn};
-use mainspring_shared::session::SIGNAL_CANCEL;
+use mainspring_shared::send::SendStatus;
+use mainspring_shared::session::hot::SendState;
+use mainspring_shared::session::transition;
 use mainspring_shared::store::{CancelOutcome, Result};
 use mainspring_shared::time::Timestamp;
 use sqlx::{Connection, PgConnection};
 
 use crate::group::{Group, Unheard, drive};
-use crate::ledger::{Active, Ledger};
+use crate::ledger::Ledger;
 use crate::retry::{Attempts, Fault, Pool, Verdict, fetch, sql};
 use crate::rows::{Fields, send_columns};
 
@@ -133,54 +133,42 @@ fn cancel_one(
     let Some(send) = ledger.sends.get(&(tenant, id)) else {
         return CancelOutcome::NotFound;
     };
-    let (key, status) = (send.key, send.status);
-    if status.is_final() {
+    let (key, state) = (send.key, SendState::of(send));
+    let Some(hot) = ledger.hot.get(&key) else {
+        return CancelOutcome::NotFound;
+    };
+    let lease_until = ledger.lease_until(key);
+    let change = transition::cancel(
+        &hot.row,
+        &state,
+        hot.head(),
+        lease_until,
+        ledger.boot,
+        ledger.now,
+    );
+    let Some(change) = change else {
         let send = Box::new(send.clone());
         return match ours.get(&(tenant, id)) {
             // An earlier attempt ended it; only its answer was lost.
-            Some(step) if status == SendStatus::Cancelled => CancelOutcome::Cancelled {
+            Some(step) if send.status == SendStatus::Cancelled => CancelOutcome::Cancelled {
                 send,
                 step: *step,
-                enqueue: ledger
-                    .hot
-                    .get(&key)
-                    .and_then(crate::ledger::Hot::ready_session),
+                enqueue: hot.row.ready(),
             },
             _ => CancelOutcome::AlreadyFinal(send),
         };
-    }
-    ledger.change(tenant, id, |send| send.cancel_requested = true);
-    let (step, enqueue) = match (status, ledger.runner(key)) {
-        (SendStatus::Running, Some((owner, lease_until))) => {
-            // Should the worker die before it obeys, the alarm finds the send.
-            ledger.change(tenant, id, |send| {
-                send.alarm_at = watched(send, lease_until);
-            });
-            if let Some(hot) = ledger.hot.get_mut(&key) {
-                hot.signals |= SIGNAL_CANCEL;
-            }
-            let send = Box::new(ledger.sends[&(tenant, id)].clone());
-            return CancelOutcome::Signalled { send, owner };
-        }
-        (SendStatus::Queued, _) => {
-            let step = ledger.finish_queued(key, id, SendResult::cancelled());
-            (step, None)
-        }
-        _ => ledger.finish_unowned(key, id, SendResult::cancelled()),
     };
+    let step = change.step_n();
+    let notify = ledger.settle(change);
     let send = Box::new(ledger.sends[&(tenant, id)].clone());
-    CancelOutcome::Cancelled {
-        send,
-        step,
-        enqueue,
+    match notify.owner {
+        Some(owner) => CancelOutcome::Signalled { send, owner },
+        None => CancelOutcome::Cancelled {
+            send,
+            step,
+            enqueue: notify.ready,
+        },
     }
-}
-
-/// When a running send is looked at whose end its worker is to see to: when nobody may hold its
-/// lease any more, or at its alarm if that comes first.
-pub(crate) fn watched(send: &SendRecord, lease_until: Timestamp) -> Option<Timestamp> {
-    let lease_end = lease_until.after(Duration::from_millis(1));
-    send.alarm_at.into_iter().chain([lease_end]).min()
 }
 
 /// The final steps that this process wrote for some of the sends.
@@ -237,25 +225,21 @@ async fn resume_once(
     // the pool gets to it, and a sweep meanwhile passes the session over.
     let mut tx = connection.begin().await?;
     let mut ledger = Ledger::lock(&mut tx, at, boot, [key]).await?;
-    let waits = ledger
-        .hot
-        .get(&key)
-        .is_some_and(|hot| hot.active == Active::Waits);
-    if !waits {
+    let hot = ledger.hot.get(&key);
+    if hot.is_none_or(|hot| hot.active != Some(SendStatus::Waiting)) {
         tx.rollback().await?;
         return Ok(None);
     }
-    ledger.read_open_sends(&mut tx).await?;
-    let waiting = ledger
-        .sends
-        .values()
-        .find(|send| send.waiting_on == Some(WaitingOn::Recovery));
-    let Some(id) = waiting.map(|send| send.id) else {
+    ledger.read_heads(&mut tx).await?;
+    let head = ledger.head(key);
+    let row = ledger.row(key);
+    let resumed = row.and_then(|row| transition::resume(row, head.as_ref(), ledger.now));
+    let Some(change) = resumed else {
         tx.rollback().await?;
         return Ok(None);
     };
-    ledger.wake(key, id);
+    ledger.commit(change);
     ledger.write(&mut tx).await?;
     tx.commit().await?;
-    Ok(Some(id))
+    Ok(head.map(|head| head.id))
 }

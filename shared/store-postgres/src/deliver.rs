@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use mainspring_shared::agent::OnBusy;
 use mainspring_shared::id::{BootId, SendId, SessionKey};
-use mainspring_shared::inbox::{Fate, InboxItem, ItemKind};
+use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::session::Lifecycle;
+use mainspring_shared::session::transition::{self, Delivery, DeliveryFacts, Notify};
 use mainspring_shared::store::{DeliverItem, DeliverOutcome, Error, IdempotencyKey, Result};
 use mainspring_shared::time::Timestamp;
 use sqlx::{Connection, PgConnection};
@@ -14,7 +15,7 @@ use uuid::Uuid;
 use crate::accept::{Known, lookup};
 use crate::columns::text;
 use crate::group::{Group, Unheard, drive};
-use crate::ledger::{Ledger, NewItem, Told};
+use crate::ledger::{Ledger, NewItem};
 use crate::retry::{Fault, Pool, sql};
 use crate::rows::{Fields, key_columns};
 
@@ -146,12 +147,12 @@ impl DeliverState {
             && let Some(known) = self.stored.get(&name)
             && let Some(send_id) = known.send_id
         {
-            return accepted(send_id, known.clone(), ledger.told_before(item.key));
+            return accepted(send_id, known.clone(), ledger.notified_before(item.key));
         }
         if let Some(outcome) = self.known(index, item) {
             return outcome;
         }
-        match ledger.hot.get(&item.key).map(|hot| hot.lifecycle) {
+        match ledger.hot.get(&item.key).map(|hot| hot.row.lifecycle) {
             None | Some(Lifecycle::Deleted) => return DeliverOutcome::NotFound,
             Some(Lifecycle::Closed) => return DeliverOutcome::Closed,
             Some(Lifecycle::Open) => {}
@@ -189,60 +190,55 @@ impl DeliverState {
         if let Some(known) = self.stored.get(&name)
             && let Some(send_id) = known.send_id
         {
-            return accepted(send_id, known.clone(), Told::default());
+            return accepted(send_id, known.clone(), Notify::default());
         }
         let known = self.stored.get(&name);
         if let Some(known) = known.filter(|known| known.kind == item.kind) {
             return DeliverOutcome::Kept(Box::new(known.clone()));
         }
-        let pending = self.pending.entry(item.key).or_default();
-        if *pending >= item.items_max {
-            return DeliverOutcome::Full;
-        }
-        let send = match item.mode {
-            OnBusy::Coalesce => ledger.last_queued(item.key),
-            OnBusy::Steer | OnBusy::Interrupt => ledger.absorbing(item.key),
-            // These make sends, never items.
-            OnBusy::Enqueue | OnBusy::Reject => None,
+        let Some(row) = ledger.row(item.key) else {
+            return DeliverOutcome::NotFound;
         };
-        let send_id = send.map(|send| send.id);
-        if send_id.is_none() && item.kind == ItemKind::Message {
-            return DeliverOutcome::Idle;
-        }
+        let pending = self.pending.entry(item.key).or_default();
+        let head = ledger.head(item.key);
+        let facts = DeliveryFacts {
+            head: head.as_ref(),
+            last_queued: ledger.last_queued(item.key),
+            pending_items: *pending,
+        };
+        let (mode, kind) = (item.mode, item.kind);
+        let decided = transition::deliver(row, facts, mode, kind, item.items_max, ledger.now);
         let new = NewItem {
             id: name.1.clone(),
-            kind: item.kind,
-            mode: item.mode,
-            send_id,
+            kind,
+            mode,
             content: item.content.clone(),
         };
-        let Some(send_id) = send_id else {
-            *pending += 1;
-            let stored = ledger.store_item(item.key, new, Fate::Pending);
-            ledger.tell_of_item(item.key, item.mode);
-            self.stored.insert(name, stored.clone());
-            return DeliverOutcome::Kept(Box::new(stored));
-        };
-        let (stored, told) = if item.mode == OnBusy::Coalesce {
-            ledger.join(item.key, send_id, &item.content);
-            let stored = ledger.store_item(item.key, new, Fate::Delivered);
-            (stored, Told::default())
-        } else {
-            *pending += 1;
-            let stored = ledger.store_item(item.key, new, Fate::Pending);
-            (stored, ledger.tell_of_item(item.key, item.mode))
+        let (send, (stored, notify)) = match decided {
+            Delivery::Full => return DeliverOutcome::Full,
+            Delivery::Idle => return DeliverOutcome::Idle,
+            Delivery::Joined { change, n, send } => {
+                (Some(send), ledger.join_item(new, change, n, send))
+            }
+            Delivery::Stored(what) => {
+                *pending += 1;
+                (what.send, ledger.store_item(item.key, new, what))
+            }
         };
         self.stored.insert(name, stored.clone());
-        accepted(send_id, stored, told)
+        match send {
+            Some(send) => accepted(send, stored, notify),
+            None => DeliverOutcome::Kept(Box::new(stored)),
+        }
     }
 }
 
-fn accepted(send_id: SendId, item: InboxItem, told: Told) -> DeliverOutcome {
+fn accepted(send_id: SendId, item: InboxItem, notify: Notify) -> DeliverOutcome {
     DeliverOutcome::Accepted {
         send_id,
         item: Box::new(item),
-        enqueue: told.enqueue,
-        owner: told.owner,
+        enqueue: notify.ready,
+        owner: notify.owner,
     }
 }
 

@@ -169,24 +169,11 @@ fn session(fields: &mut Fields<'_>) -> Result<DumpSession> {
     let erasing = fields.take("erasing")?;
     let context_version = fields.take("context_version")?;
     Ok(DumpSession {
-        key: hot.key,
+        key: hot.row.key,
         hot: HotRow {
-            key: hot.key,
-            lifecycle: hot.lifecycle,
-            owner: hot.owner,
-            token: hot.token,
-            epoch: hot.epoch,
-            writes: hot.writes,
-            next_seq: hot.next_seq,
-            next_position: hot.next_position,
-            next_step: hot.next_step,
-            pending: hot.pending,
-            signals: hot.signals,
             context_version,
             spent,
-            ready_since: hot.ready_since,
-            pool: hot.pool,
-            priority: hot.priority,
+            ..hot.row
         },
         first_seq,
         erasing,

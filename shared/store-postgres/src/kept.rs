@@ -82,6 +82,12 @@ impl Kept {
         }
     }
 
+    /// How many are kept, and how many callers wait for the pool.
+    pub(crate) fn used(&self) -> (usize, usize) {
+        let state = self.state();
+        (state.spare.len(), state.waiting)
+    }
+
     /// Lets all go, and keeps none from now on.
     pub(crate) fn close(&self) {
         let mut state = self.state();

@@ -1,6 +1,7 @@
-//! Transactions that decide over several rows of a session: under the locks of the hot rows, the
-//! rows are read, changed here, and written back.
+//! Transactions over several rows of a session: under the locks of the hot rows, the rows are read, the
+//! session machine decides, and what it changed is written back.
 
+mod commit;
 mod end;
 mod hot;
 mod outside;
@@ -11,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
 use mainspring_shared::message::Message;
 use mainspring_shared::send::{SendRecord, SendStatus};
+use mainspring_shared::step::Step;
 use mainspring_shared::store::{Result, UsageRow};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::{CallRecord, calls_of_round};
@@ -20,10 +22,9 @@ use sqlx::postgres::PgRow;
 use crate::retry::{Fault, sql};
 use crate::rows::{Fields, key_columns, send_columns};
 
-pub(crate) use end::Writer;
-pub(crate) use hot::{Active, Hot};
-pub(crate) use outside::{NewItem, Told};
-use write::{CallKey, ItemRow, StepRow};
+pub(crate) use hot::Hot;
+pub(crate) use outside::NewItem;
+use write::{CallKey, ItemRow};
 
 /// A round of a send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,7 +64,7 @@ struct Heads {
 /// Locked sessions, what was read of them, and what is to be written.
 pub(crate) struct Ledger {
     pub(crate) now: Timestamp,
-    boot: BootId,
+    pub(crate) boot: BootId,
     pub(crate) hot: BTreeMap<SessionKey, Hot>,
     /// The hot rows as they were when they were locked.
     locked: BTreeMap<SessionKey, Hot>,
@@ -86,7 +87,8 @@ struct Writes {
     joined: BTreeSet<(TenantId, SendId)>,
     /// Calls that changed.
     settled: BTreeSet<CallKey>,
-    steps: Vec<StepRow>,
+    /// Final steps: what goes through here appends no others.
+    steps: Vec<(SessionKey, Step)>,
     messages: Vec<(SessionKey, Message)>,
     /// What calls cost whose workers died, on sends that end.
     paid: Vec<(SessionKey, SendId, UsageRow)>,
@@ -129,7 +131,7 @@ impl Ledger {
         let now = now(connection, at).await?;
         let hot = rows.iter().map(|row| {
             let hot = Hot::read(&mut Fields::new(row, "session_hot"))?;
-            Ok((hot.key, hot))
+            Ok((hot.row.key, hot))
         });
         let hot: BTreeMap<SessionKey, Hot> = hot.collect::<Result<_>>()?;
         Ok(Self {
@@ -172,7 +174,7 @@ impl Ledger {
             .sends
             .values()
             .filter(|send| send.status == SendStatus::Running);
-        let owners = running.filter_map(|send| self.hot.get(&send.key)?.owner);
+        let owners = running.filter_map(|send| self.hot.get(&send.key)?.row.owner);
         let owners: BTreeSet<BootId> = owners.collect();
         if owners.is_empty() {
             return Ok(());
@@ -196,26 +198,11 @@ impl Ledger {
         Ok(())
     }
 
-    /// The boot that runs a session and until when its lease goes on; none where it is dead. The
+    /// Until when the lease of a session's owner goes on; none where nobody owns it or the owner is dead. The
     /// owners have to be read.
-    pub(crate) fn runner(&self, key: SessionKey) -> Option<(BootId, Timestamp)> {
-        let owner = self.hot.get(&key)?.owner?;
-        Some((owner, *self.leases.get(&owner)?))
-    }
-
-    /// Reads every open send of the locked sessions; returns them by place, those without one
-    /// behind.
-    pub(crate) async fn read_open_sends(
-        &mut self,
-        connection: &mut PgConnection,
-    ) -> std::result::Result<Vec<SendId>, Fault> {
-        let (tenants, sessions) = key_columns(self.hot.keys().copied());
-        let rows = sql!("ledger/open_sends")
-            .bind(tenants)
-            .bind(sessions)
-            .fetch_all(connection)
-            .await?;
-        Ok(self.keep_sends(&rows)?)
+    pub(crate) fn lease_until(&self, key: SessionKey) -> Option<Timestamp> {
+        let owner = self.row(key)?.owner?;
+        self.leases.get(&owner).copied()
     }
 
     /// Reads the last open sends of a locked session, at most `limit`, from the back.
@@ -284,7 +271,7 @@ impl Ledger {
         connection: &mut PgConnection,
     ) -> std::result::Result<(), Fault> {
         let (tenants, sessions) = key_columns(self.hot.keys().copied());
-        let seqs: Vec<i64> = self.hot.values().map(|hot| hot.next_seq - 1).collect();
+        let seqs: Vec<i64> = self.hot.values().map(|hot| hot.row.next_seq - 1).collect();
         let rows = sql!("ledger/last_messages")
             .bind(tenants)
             .bind(sessions)

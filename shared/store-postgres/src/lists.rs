@@ -58,7 +58,7 @@ async fn write_once(
     let nobody = BootId(Uuid::nil());
     let ledger = Ledger::lock(&mut tx, at, nobody, [item.session]).await?;
     let hot = ledger.hot.get(&item.session);
-    if hot.is_none_or(|hot| hot.lifecycle == Lifecycle::Deleted) {
+    if hot.is_none_or(|hot| hot.row.lifecycle == Lifecycle::Deleted) {
         tx.rollback().await?;
         return Ok(ListOutcome::Gone);
     }

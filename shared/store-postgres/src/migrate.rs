@@ -3,14 +3,16 @@
 use std::fmt::Write as _;
 use std::sync::LazyLock;
 
-use mainspring_shared::store::{Result, schema_fits};
+use mainspring_shared::store::{Demands, Result, schema_fits};
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
-use sqlx::{Connection, PgConnection, Row, SqlStr};
+use sqlx::postgres::PgRow;
+use sqlx::{AssertSqlSafe, Connection, PgConnection, Row, SqlStr};
 
 use crate::fence;
 use crate::memories;
 use crate::retry::{Fault, is_undefined_table, refused, sql};
 use crate::row_security;
+use crate::rows::Fields;
 use crate::settings::{SchemaPolicy, Settings};
 
 /// What `migrations/embed.rs` found: version, title and text of each file.
@@ -58,17 +60,25 @@ pub(crate) fn needed() -> i64 {
     versions.max().unwrap_or(0)
 }
 
+/// Reads what a newer schema demands.
+pub(crate) fn demands(row: &PgRow) -> Result<Demands> {
+    let mut fields = Fields::new(row, "schema_compatibility");
+    Ok(Demands {
+        oldest: fields.take("oldest")?,
+        protocol: fields.take("protocol")?,
+    })
+}
+
 /// Fails unless this program works on a version of the schema that a database has.
 async fn fits(connection: &mut PgConnection, found: i64) -> Result<()> {
     let needed = needed();
-    let oldest = if found > needed {
-        let row = sql!("reads/oldest").fetch_one(connection).await;
-        row.and_then(|row| row.try_get("oldest"))
-            .map_err(Fault::from)?
-    } else {
-        None
-    };
-    schema_fits(found, needed, oldest)
+    if found <= needed {
+        return schema_fits(found, needed, None);
+    }
+    let row = sql!("reads/demands").fetch_optional(connection).await;
+    let row = row.map_err(Fault::from)?;
+    let demands = row.as_ref().map(demands).transpose()?;
+    schema_fits(found, needed, demands)
 }
 
 /// Does what the policy says, on a connection of its own: its session ends with it, and so does
@@ -78,7 +88,10 @@ pub(crate) async fn prepare(settings: &Settings) -> Result<bool> {
         .await
         .map_err(Fault::from)?;
     let prepared = match settings.schema {
-        SchemaPolicy::Create => migrate(&mut connection).await,
+        SchemaPolicy::Create => match create_namespace(&mut connection, settings).await {
+            Ok(()) => migrate(&mut connection).await,
+            refused => refused,
+        },
         SchemaPolicy::Verify => {
             let found = verify(&mut connection).await?;
             fits(&mut connection, found).await
@@ -110,6 +123,37 @@ pub(crate) async fn prepare(settings: &Settings) -> Result<bool> {
     // Everything is committed; a failure to say goodbye changes nothing.
     let _ = connection.close().await;
     pgvector
+}
+
+/// Creates the schema for the tables where it is named and missing. Who may not create one can use one that is there.
+async fn create_namespace(connection: &mut PgConnection, settings: &Settings) -> Result<()> {
+    let Some(namespace) = &settings.namespace else {
+        return Ok(());
+    };
+    let is_there = sqlx::query_scalar("SELECT to_regnamespace($1) IS NOT NULL")
+        .bind(namespace)
+        .fetch_one(&mut *connection)
+        .await;
+    if is_there.map_err(Fault::from)? {
+        return Ok(());
+    }
+    // The setting is an identifier; processes may create it at the same time.
+    let create = format!("CREATE SCHEMA IF NOT EXISTS \"{namespace}\"");
+    let created = sqlx::raw_sql(AssertSqlSafe(create))
+        .execute(&mut *connection)
+        .await;
+    match created {
+        Err(error) if !is_duplicate(&error) => Err(Fault::from(error).into()),
+        _ => Ok(()),
+    }
+}
+
+/// Whether another process created it at the same moment, which `IF NOT EXISTS` does not see.
+fn is_duplicate(error: &sqlx::Error) -> bool {
+    let code = error
+        .as_database_error()
+        .and_then(sqlx::error::DatabaseError::code);
+    code.is_some_and(|code| matches!(code.as_ref(), "23505" | "42P06"))
 }
 
 async fn migrate(connection: &mut PgConnection) -> Result<()> {

@@ -1,4 +1,4 @@
-//! Money that tenants' calls set aside and spend: all under the lock of the tenant's row, tenant by tenant.
+//! Money and tokens that tenants' calls set aside and spend: all under the lock of the tenant's row, tenant by tenant.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use mainspring_shared::store::{
     TenantUsageQuery, places_by_tenant,
 };
 use mainspring_shared::tenant::{
-    Limits, MONEY_ASIDE_MS, MONEY_DAYS_KEPT, MoneyLimits, MoneyRoom, MoneySpent, money_day,
-    money_day_begin, money_month, nano_usd, stored_nano,
+    Amount, LedgerLimits, LedgerRoom, LedgerSpent, Limits, MONEY_ASIDE_MS, MONEY_DAYS_KEPT,
+    MoneySpent, money_day, money_day_begin, money_month, nano_usd, stored_nano,
 };
 use mainspring_shared::time::Timestamp;
 use sqlx::{Connection, PgConnection};
@@ -73,7 +73,7 @@ impl Money for PostgresStore {
         Ok(count)
     }
 
-    async fn spent_money(&self, tenant: TenantId) -> Result<Option<MoneySpent>> {
+    async fn spent_money(&self, tenant: TenantId) -> Result<Option<LedgerSpent>> {
         let pool = &self.pools.claimers;
         let now = match self.at {
             Some(at) => at,
@@ -97,21 +97,21 @@ async fn lock(
     connection: &mut PgConnection,
     at: Option<Timestamp>,
     tenant: TenantId,
-) -> Faulty<Option<(Option<MoneyLimits>, Timestamp)>> {
+) -> Faulty<Option<(Option<LedgerLimits>, Timestamp)>> {
     let query = sql!("money/lock").bind(at.map(|at| at.0)).bind(tenant.0);
     let Some(row) = query.fetch_optional(connection).await? else {
         return Ok(None);
     };
     let mut fields = Fields::new(&row, "tenants");
     let limits: Limits = fields.json("limits")?;
-    Ok(Some((MoneyLimits::of(&limits), fields.time("now")?)))
+    Ok(Some((LedgerLimits::of(&limits), fields.time("now")?)))
 }
 
 /// What is known of a tenant's month.
 struct Month {
     /// The last of its days that has a row.
     last_day: Option<i64>,
-    spent: MoneySpent,
+    spent: LedgerSpent,
 }
 
 async fn spent(connection: &mut PgConnection, tenant: TenantId, now: Timestamp) -> Faulty<Month> {
@@ -125,10 +125,17 @@ async fn spent(connection: &mut PgConnection, tenant: TenantId, now: Timestamp) 
     let last_day = fields.take("last_day")?;
     Ok(Month {
         last_day: (days > 0).then_some(last_day),
-        spent: MoneySpent {
-            day: fields.total("today")?,
-            month: fields.total("of_month")?,
-            aside: fields.total("aside")?,
+        spent: LedgerSpent {
+            money: MoneySpent {
+                day: fields.total("today")?,
+                month: fields.total("of_month")?,
+                aside: fields.total("aside")?,
+            },
+            tokens: MoneySpent {
+                day: fields.total("tokens_today")?,
+                month: fields.total("tokens_of_month")?,
+                aside: fields.total("tokens_aside")?,
+            },
         },
     })
 }
@@ -139,13 +146,13 @@ async fn begun(
     connection: &mut PgConnection,
     tenant: TenantId,
     now: Timestamp,
-) -> Faulty<MoneySpent> {
+) -> Faulty<LedgerSpent> {
     let (today, first) = (money_day(now), money_month(now));
     let month = spent(connection, tenant, now).await?;
     if month.last_day == Some(today) {
         return Ok(month.spent);
     }
-    let (mut days, mut amounts) = (vec![today], vec![0]);
+    let (mut days, mut amounts) = (vec![today], vec![Amount::default()]);
     if month.last_day.is_none() {
         amounts[0] = used(connection, tenant, today, today + 1).await?;
         if first < today {
@@ -154,7 +161,8 @@ async fn begun(
         }
     }
     let begin = sql!("money/begin_days").bind(tenant.0).bind(days);
-    let begin = begin.bind(amounts);
+    let (spent_of, tokens_of) = columns(&amounts);
+    let begin = begin.bind(spent_of).bind(tokens_of);
     begin.execute(&mut *connection).await?;
     let forget = sql!("money/forget_days").bind(tenant.0);
     let forget = forget.bind(today - MONEY_DAYS_KEPT);
@@ -168,7 +176,7 @@ async fn used(
     tenant: TenantId,
     from: i64,
     until: i64,
-) -> Faulty<i64> {
+) -> Faulty<Amount> {
     let (from, until) = (money_day_begin(from), money_day_begin(until));
     let query = TenantUsageQuery::accepted(tenant, from, until);
     let query = sql!("tenants/usage")
@@ -176,8 +184,17 @@ async fn used(
         .bind(query.from)
         .bind(query.until);
     let row = query.fetch_one(connection).await?;
-    let cost: Option<f64> = Fields::new(&row, "usage_rows").take("cost_usd")?;
-    Ok(stored_nano(nano_usd(cost.unwrap_or_default())))
+    let mut fields = Fields::new(&row, "usage_rows");
+    let cost: Option<f64> = fields.take("cost_usd")?;
+    let tokens = fields.total("input_tokens")? + fields.total("output_tokens")?;
+    Ok(Amount::new(nano_usd(cost.unwrap_or_default()), tokens))
+}
+
+/// Amounts as columns: of money, and of tokens.
+fn columns(amounts: &[Amount]) -> (Vec<i64>, Vec<i64>) {
+    let both = amounts.iter();
+    both.map(|amount| (stored_nano(amount.nano_usd), stored_nano(amount.tokens)))
+        .unzip()
 }
 
 async fn reserve(
@@ -200,26 +217,29 @@ async fn reserve(
             continue;
         }
         outcomes.push(match limits.room(spent, item.most, item.least) {
-            MoneyRoom::Busy => ReserveMoneyOutcome::Busy,
-            MoneyRoom::Spent(span, limit) => ReserveMoneyOutcome::Spent(span, limit),
-            MoneyRoom::Granted(amount) => {
-                spent.aside = spent.aside.saturating_add(amount);
+            LedgerRoom::Busy => ReserveMoneyOutcome::Busy,
+            LedgerRoom::Spent(span, limit) => ReserveMoneyOutcome::Spent(span, limit),
+            LedgerRoom::TokensSpent(span, limit) => ReserveMoneyOutcome::TokensSpent(span, limit),
+            LedgerRoom::Granted(amount) => {
+                spent = spent.with_aside(amount);
                 had.insert(item.call, amount);
                 calls.push(item.call);
                 boots.push(item.boot.0);
-                amounts.push(stored_nano(amount));
+                amounts.push(amount);
                 ReserveMoneyOutcome::Granted(amount)
             }
         });
     }
     if !calls.is_empty() {
+        let (money, tokens) = columns(&amounts);
         let reserve = sql!("money/reserve")
             .bind(tenant.0)
             .bind(money_day(now))
             .bind(now.0)
             .bind(calls)
             .bind(boots)
-            .bind(amounts);
+            .bind(money)
+            .bind(tokens);
         reserve.execute(&mut *tx).await?;
     }
     tx.commit().await?;
@@ -231,13 +251,15 @@ async fn aside(
     connection: &mut PgConnection,
     tenant: TenantId,
     items: &[ReserveMoney],
-) -> Faulty<BTreeMap<Uuid, u64>> {
+) -> Faulty<BTreeMap<Uuid, Amount>> {
     let calls: Vec<Uuid> = items.iter().map(|item| item.call).collect();
     let query = sql!("money/aside").bind(tenant.0).bind(calls);
     let rows = query.fetch_all(connection).await?;
     let had = rows.iter().map(|row| {
         let mut fields = Fields::new(row, "money_aside");
-        Ok::<_, Error>((fields.take("call_id")?, fields.total("amount")?))
+        let call = fields.take("call_id")?;
+        let amount = Amount::new(fields.total("amount")?, fields.total("tokens")?);
+        Ok::<_, Error>((call, amount))
     });
     Ok(had.collect::<Result<_>>()?)
 }
@@ -249,13 +271,20 @@ async fn settle(
     items: &[SettleMoney],
 ) -> Faulty<()> {
     let calls: Vec<Uuid> = items.iter().map(|item| item.call).collect();
-    let costs: Vec<Option<i64>> = items
-        .iter()
-        .map(|item| item.cost.map(stored_nano))
-        .collect();
+    let costs = |of: fn(Amount) -> u64| -> Vec<Option<i64>> {
+        let costs = items.iter().map(|item| item.cost);
+        costs
+            .map(|cost| cost.map(|cost| stored_nano(of(cost))))
+            .collect()
+    };
+    let (money, tokens) = (costs(|it| it.nano_usd), costs(|it| it.tokens));
     let mut tx = connection.begin().await?;
     lock(&mut tx, at, tenant).await?;
-    let settle = sql!("money/settle").bind(tenant.0).bind(calls).bind(costs);
+    let settle = sql!("money/settle")
+        .bind(tenant.0)
+        .bind(calls)
+        .bind(money)
+        .bind(tokens);
     settle.execute(&mut *tx).await?;
     tx.commit().await?;
     Ok(())
@@ -267,7 +296,7 @@ pub(crate) async fn follow(
     tenant: TenantId,
     limits: &Limits,
 ) -> Faulty<()> {
-    if MoneyLimits::of(limits).is_none() {
+    if LedgerLimits::of(limits).is_none() {
         let lift = sql!("money/lift").bind(tenant.0);
         lift.execute(connection).await?;
     }

@@ -119,6 +119,7 @@ impl PostgresStore {
         let limits: String = fields.take("limits")?;
         let weight: i32 = fields.take("weight")?;
         let retention: Option<String> = fields.take("retention")?;
+        let pools: Option<String> = fields.take("pools")?;
         let created_at: i64 = fields.take("created_at")?;
         let erasing_at: Option<i64> = fields.take("erasing_at")?;
         let erased_at: Option<i64> = fields.take("erased_at")?;
@@ -130,6 +131,7 @@ impl PostgresStore {
                 .bind(limits.clone())
                 .bind(weight)
                 .bind(retention.clone())
+                .bind(pools.clone())
                 .bind(created_at)
                 .bind(erasing_at)
                 .bind(erased_at)

@@ -24,7 +24,7 @@ use crate::audit_pieces;
 use crate::columns::{metadata, text};
 use crate::folds;
 use crate::ledger::RoundKey;
-use crate::migrate::needed;
+use crate::migrate::{demands, needed};
 use crate::retry::{Pool, fetch, sql};
 use crate::rows::{Fields, calls_in_order, key_columns, readable, send_columns, sends_in_order};
 use crate::schema;
@@ -104,13 +104,13 @@ pub(crate) async fn check(pool: &Pool) -> Result<ServerInfo> {
     for row in &rows {
         schema = Fields::new(row, "_sqlx_migrations").take("version")?;
     }
-    let mut oldest = None;
+    let mut demanded = None;
     if schema > needed() {
-        for row in &fetch(pool, || sql!("reads/oldest")).await? {
-            oldest = Fields::new(row, "schema_compatibility").take("oldest")?;
+        for row in &fetch(pool, || sql!("reads/demands")).await? {
+            demanded = Some(demands(row)?);
         }
     }
-    schema_fits(schema, needed(), oldest)?;
+    schema_fits(schema, needed(), demanded)?;
     server(pool, schema).await
 }
 

@@ -1,10 +1,9 @@
 //! Telling parents how their children ended.
 
-use mainspring_shared::agent::OnBusy;
 use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey, TenantId};
-use mainspring_shared::inbox::{Fate, ItemKind};
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::Lifecycle;
+use mainspring_shared::session::transition::AtRest;
 use mainspring_shared::store::{ReportOutcome, Result};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::{child_item, child_result};
@@ -12,7 +11,7 @@ use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
-use crate::ledger::{Ledger, NewItem, RoundKey, Told, locked_out};
+use crate::ledger::{Ledger, RoundKey, locked_out};
 use crate::pieces::{Piece, Pieces};
 use crate::retry::{Attempts, Fault, Pool, Verdict, sql};
 use crate::rows::{Fields, send_columns};
@@ -186,34 +185,21 @@ async fn due(
 fn tell_parent(ledger: &mut Ledger, due: &Due) -> Option<ReportOutcome> {
     let (parent, round) = due.parent?;
     let hot = ledger.hot.get(&parent)?;
-    if hot.lifecycle == Lifecycle::Deleted {
+    if hot.row.lifecycle == Lifecycle::Deleted {
         return None;
     }
     let call_id = due.send.reports_to.as_deref()?;
     let is_open = ledger.call(round, call_id)?.result.is_none();
-    let told = if is_open {
+    let notify = if is_open {
         ledger.settle_call(parent, round, call_id, child_result(&due.send))
     } else {
-        bring(ledger, parent, &due.send, call_id)
+        let (id, content) = child_item(&due.send, call_id);
+        ledger.report(parent, id, content, AtRest::Keep)?
     };
     Some(ReportOutcome {
         send_id: due.send.id,
         parent,
-        enqueue: told.enqueue,
-        owner: told.owner,
+        enqueue: notify.ready,
+        owner: notify.owner,
     })
-}
-
-/// The call was settled before: the news come as an inbox item.
-fn bring(ledger: &mut Ledger, parent: SessionKey, send: &SendRecord, call_id: &str) -> Told {
-    let (id, content) = child_item(send, call_id);
-    let item = NewItem {
-        id,
-        kind: ItemKind::Child,
-        mode: OnBusy::Steer,
-        send_id: ledger.absorbing(parent).map(|send| send.id),
-        content,
-    };
-    ledger.store_item(parent, item, Fate::Pending);
-    ledger.tell_of_item(parent, OnBusy::Steer)
 }

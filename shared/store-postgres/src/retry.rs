@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mainspring_shared::store::placements::Elsewhere;
-use mainspring_shared::store::{Contended, Denial, Error, Result, scope};
+use mainspring_shared::store::{Connections, Contended, Denial, Error, Result, scope};
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
@@ -86,6 +86,20 @@ pub(crate) struct Pool {
     pub(crate) contended: Arc<Contended>,
     /// Whether steps on behalf of one tenant are kept to its rows by the server.
     pub(crate) row_security: bool,
+}
+
+impl Pool {
+    /// What its connections are used for now.
+    pub(crate) fn used(&self, pool: &'static str) -> Connections {
+        let (kept, waiting) = self.kept.used();
+        let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        Connections {
+            pool,
+            open: self.connections.size(),
+            idle: count(self.connections.num_idle() + kept),
+            waiting: count(waiting),
+        }
+    }
 }
 
 /// How long a server may take to say that it is there.

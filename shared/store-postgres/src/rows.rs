@@ -298,6 +298,7 @@ impl<'r> Fields<'r> {
             started_at: self.time("started_at")?,
             lease_until: self.time("lease_until")?,
             ttl: Duration::from_millis(self.total("lease_ms")?),
+            protocol: self.count("protocol")?,
             dead_at: self.maybe_time("dead_at")?,
         })
     }

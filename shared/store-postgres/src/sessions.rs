@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use async_trait::async_trait;
 use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey};
 use mainspring_shared::send::SendResult;
+use mainspring_shared::session::hot::SendState;
+use mainspring_shared::session::transition;
 use mainspring_shared::session::{Lifecycle, SessionRecord, SessionStatus};
-use mainspring_shared::step::StepRefs;
 use mainspring_shared::store::{
     CreateOutcome, DeleteOutcome, DeletedSession, ERASED_AT_ONCE, Erased, Error, FoldAtRest,
     FoldedAtRest, IdempotencyKey, ImportSession, ListSessions, NewSession, Page, PruneOutcome,
@@ -19,7 +20,7 @@ use uuid::Uuid;
 use crate::accept::lookup;
 use crate::columns::{KeyColumns, ParentColumns, json, maybe_text, metadata, text};
 use crate::group::{Group, drive};
-use crate::ledger::{Active, Ledger, now};
+use crate::ledger::{Ledger, now};
 use crate::retry::{Attempts, Fault, Pool, Verdict, sql};
 use crate::rows::{Fields, key_columns};
 use crate::store::PostgresStore;
@@ -273,17 +274,17 @@ async fn update_once(
     let mut ledger = Ledger::lock(&mut tx, at, nobody, [key]).await?;
     let now = ledger.now;
     let hot = ledger.hot.get_mut(&key);
-    let Some(hot) = hot.filter(|hot| hot.lifecycle != Lifecycle::Deleted) else {
+    let Some(hot) = hot.filter(|hot| hot.row.lifecycle != Lifecycle::Deleted) else {
         tx.rollback().await?;
         return Ok(UpdateOutcome::NotFound);
     };
     if let Some(agent) = &patch.agent {
-        hot.pool = text(agent.pool()).into_owned();
+        hot.row.pool = text(agent.pool()).into_owned();
     }
-    hot.lifecycle = match patch.closed {
+    hot.row.lifecycle = match patch.closed {
         Some(true) => Lifecycle::Closed,
         Some(false) => Lifecycle::Open,
-        None => hot.lifecycle,
+        None => hot.row.lifecycle,
     };
     ledger.write(&mut tx).await?;
     let name = patch.agent.as_ref().and_then(|agent| agent.name.as_deref());
@@ -333,7 +334,7 @@ async fn prune_once(
     let nobody = BootId(Uuid::nil());
     let ledger = Ledger::lock(&mut tx, at, nobody, [key]).await?;
     let hot = ledger.hot.get(&key);
-    let Some(hot) = hot.filter(|hot| hot.lifecycle != Lifecycle::Deleted) else {
+    let Some(hot) = hot.filter(|hot| hot.row.lifecycle != Lifecycle::Deleted) else {
         tx.rollback().await?;
         return Ok(PruneOutcome::NotFound);
     };
@@ -346,7 +347,7 @@ async fn prune_once(
     let before: i64 = fields.take("first_seq")?;
     let first_kept = item
         .to
-        .first_kept(before, hot.next_seq, fields.take("active_from")?);
+        .first_kept(before, hot.row.next_seq, fields.take("active_from")?);
     let until = begins(&mut tx, key, first_kept).await?;
     let page = before.saturating_add(i64::from(item.limit.max(1)));
     let mut first_seq = until;
@@ -442,20 +443,20 @@ async fn delete_once(
         tx.rollback().await?;
         return Ok(DeleteOutcome::NotFound);
     };
-    if hot.lifecycle == Lifecycle::Deleted {
+    if hot.row.lifecycle == Lifecycle::Deleted {
         tx.rollback().await?;
         // An earlier attempt deleted it; what it ended can be read from the steps.
         return Ok(if was_lost {
             DeleteOutcome::Deleted {
                 cancelled: Vec::new(),
                 owner: None,
-                last_step: hot.next_step - 1,
+                last_step: hot.row.next_step - 1,
             }
         } else {
             DeleteOutcome::NotFound
         });
     }
-    let owner = hot.owner;
+    let owner = hot.row.owner;
     let at_once = ERASED_AT_ONCE as usize;
     let limit = i64::from(ERASED_AT_ONCE) + 1;
     let mut cancelled = ledger.read_last_open_sends(&mut tx, key, limit).await?;
@@ -478,7 +479,7 @@ async fn delete_once(
     }
     cancelled.reverse();
     end_all(&mut ledger, key, &cancelled);
-    let last_step = ledger.hot.get(&key).map_or(0, |hot| hot.next_step - 1);
+    let last_step = ledger.hot.get(&key).map_or(0, |hot| hot.row.next_step - 1);
     let now = ledger.now;
     ledger.write(&mut tx).await?;
     runs::cancel_of(&mut tx, now, key).await?;
@@ -501,29 +502,37 @@ async fn delete_once(
 /// Returns the number of its last step.
 fn end_last(ledger: &mut Ledger, key: SessionKey, last: &[SendId]) -> i64 {
     for id in last {
-        ledger.finish_queued(key, *id, SendResult::cancelled());
+        let place = (key.tenant, *id);
+        let Some((hot, send)) = ledger.hot.get(&key).zip(ledger.sends.get(&place)) else {
+            continue;
+        };
+        let (state, end) = (SendState::of(send), SendResult::cancelled());
+        let (boot, now) = (ledger.boot, ledger.now);
+        let change = transition::end_queued(&hot.row, &state, hot.head(), end, boot, now);
+        ledger.commit(change);
     }
     let Some(hot) = ledger.hot.get_mut(&key) else {
         return 0;
     };
-    hot.lifecycle = Lifecycle::Closed;
-    hot.next_step - 1
+    hot.row.lifecycle = Lifecycle::Closed;
+    hot.row.next_step - 1
 }
 
 /// Ends open sends under one grant and leaves the hot row as a tombstone.
 fn end_all(ledger: &mut Ledger, key: SessionKey, open: &[SendId]) {
-    let writer = ledger.grant(key);
+    let boot = ledger.boot;
+    let Some(hot) = ledger.hot.get_mut(&key) else {
+        return;
+    };
+    let (mut row, grant) = transition::delete(&hot.row, boot);
+    hot.row = row.clone();
     for id in open {
-        let end = SendResult::cancelled();
-        ledger.finish(key, *id, end, writer, StepRefs::default());
-    }
-    if let Some(hot) = ledger.hot.get_mut(&key) {
-        hot.lifecycle = Lifecycle::Deleted;
-        hot.owner = None;
-        hot.token = None;
-        hot.ready_since = None;
-        hot.pending = 0;
-        hot.active = Active::None;
-        hot.signals = 0;
+        let Some(send) = ledger.sends.get(&(key.tenant, *id)) else {
+            continue;
+        };
+        let (state, end) = (SendState::of(send), SendResult::cancelled());
+        let change = transition::finish(row, &state, end, grant, ledger.now);
+        row = change.hot.clone();
+        ledger.commit(change);
     }
 }

@@ -28,7 +28,10 @@ pub enum SchemaPolicy {
 pub struct Settings {
     /// `postgres://USER:PASSWORD@HOST:PORT/DATABASE`.
     pub url: String,
-    /// What happens to the schema.
+    /// The schema in which the tables are: lower-case letters, digits and `_`. The first one of the connection's
+    /// `search_path`, as a rule `public`, when none.
+    pub namespace: Option<String>,
+    /// What happens to the tables.
     pub schema: SchemaPolicy,
     /// Whether the extension pgvector is used where it is there, and added where the schema is created
     /// and it can be.
@@ -65,6 +68,7 @@ impl Settings {
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
+            namespace: None,
             schema: SchemaPolicy::default(),
             pgvector: true,
             row_security: false,
@@ -98,7 +102,11 @@ impl Settings {
 
     /// What every connection is opened with.
     pub(crate) fn server(&self) -> Result<PgConnectOptions> {
-        let options = PgConnectOptions::from_str(&self.url).map_err(refused)?;
+        let mut options = PgConnectOptions::from_str(&self.url).map_err(refused)?;
+        if let Some(namespace) = &self.namespace {
+            // No other schema behind it: a table that is missing there must not be found in another installation.
+            options = options.options([("search_path", namespace)]);
+        }
         Ok(options.application_name("mainspring").options([
             ("jit", "off"),
             ("idle_in_transaction_session_timeout", "60s"),
@@ -111,6 +119,7 @@ impl Settings {
 impl fmt::Debug for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Settings")
+            .field("namespace", &self.namespace)
             .field("schema", &self.schema)
             .field("pgvector", &self.pgvector)
             .field("row_security", &self.row_security)
@@ -139,6 +148,20 @@ pub(crate) struct Pools {
     pub(crate) readers: Pool,
     /// The same, for questions about everything there is.
     pub(crate) auditors: Pool,
+}
+
+impl Pools {
+    /// All of them, with what they are called.
+    pub(crate) fn named(&self) -> [(&'static str, &Pool); 6] {
+        [
+            ("writers", &self.writers),
+            ("claimers", &self.claimers),
+            ("renewers", &self.renewers),
+            ("streamers", &self.streamers),
+            ("readers", &self.readers),
+            ("auditors", &self.auditors),
+        ]
+    }
 }
 
 /// Every table lookup of the steps is by key. Generic plans save planning them again, and these

@@ -63,15 +63,7 @@ impl PostgresStore {
 
     /// Closes every connection, once those in use are done.
     pub async fn close(&self) {
-        let pools = &self.pools;
-        for pool in [
-            &pools.writers,
-            &pools.claimers,
-            &pools.renewers,
-            &pools.streamers,
-            &pools.readers,
-            &pools.auditors,
-        ] {
+        for (_, pool) in self.pools.named() {
             pool.kept.close();
             pool.connections.close().await;
         }

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey, TenantId};
-use mainspring_shared::send::{SendResult, SendStatus, StopReason};
+use mainspring_shared::session::hot::SendState;
+use mainspring_shared::session::transition;
 use mainspring_shared::store::{
-    AlarmSweep, Orphans, Result, RetireSends, Retired, SweepOrphans, SweepReady, Sweeps, Swept,
+    API_KEY_KEEP, AlarmSweep, Orphans, Result, RetireSends, Retired, SweepOrphans, SweepReady,
+    Sweeps, Swept,
 };
 use mainspring_shared::time::Timestamp;
 use sqlx::{Connection, PgConnection};
@@ -209,67 +210,31 @@ async fn due(
 
 /// Serves one alarm, if it is still due now that the session is locked.
 fn serve(ledger: &mut Ledger, key: SessionKey, id: SendId, sweep: &mut AlarmSweep) {
-    let now = ledger.now;
-    let tenant: TenantId = key.tenant;
-    let runner = ledger.runner(key);
-    let Some(send) = ledger.sends.get(&(tenant, id)) else {
+    let place = (key.tenant, id);
+    let Some((hot, send)) = ledger.hot.get(&key).zip(ledger.sends.get(&place)) else {
         return;
     };
-    if send.alarm_at.is_none_or(|alarm_at| alarm_at > now) {
+    if send.alarm_at.is_none_or(|alarm_at| alarm_at > ledger.now) {
         return;
     }
     sweep.served += 1;
-    let too_late = send.deadline_at.is_some_and(|deadline| deadline <= now);
-    let is_to_end = too_late || send.cancel_requested;
-    let result = if send.cancel_requested {
-        SendResult::cancelled()
-    } else {
-        past_deadline()
-    };
-    let (status, priority) = (send.status, send.options.priority);
-    match status {
-        SendStatus::Queued if too_late => {
-            let step = ledger.finish_queued(key, id, past_deadline());
-            sweep.finished.push((key, id, step));
-        }
-        // Its worker sees to its end, unless it dies first.
-        SendStatus::Running if let Some((_, lease_until)) = runner => {
-            ledger.change(tenant, id, |send| {
-                send.alarm_at = send.deadline_at;
-                if is_to_end {
-                    send.alarm_at = Some(lease_until.after(Duration::from_millis(1)));
-                }
-            });
-        }
-        SendStatus::Running | SendStatus::Waiting if is_to_end => {
-            let (step, enqueue) = ledger.finish_unowned(key, id, result);
-            sweep.finished.push((key, id, step));
+    let state = SendState::of(send);
+    let lease_until = ledger.lease_until(key);
+    let change = transition::expire(
+        &hot.row,
+        &state,
+        hot.head(),
+        lease_until,
+        ledger.boot,
+        ledger.now,
+    );
+    if change.end.is_some() {
+        sweep.finished.push((key, id, change.step_n()));
+        if state.is_active() {
             sweep.begun.push((key, id));
-            sweep.enqueue.extend(enqueue);
         }
-        SendStatus::Queued => {
-            let Some(hot) = ledger.hot.get_mut(&key) else {
-                return;
-            };
-            let (position, enqueue) = hot.gain_work(priority, now);
-            sweep.enqueue.extend(enqueue);
-            ledger.change(tenant, id, |send| {
-                send.position = Some(position);
-                send.alarm_at = send.deadline_at;
-            });
-        }
-        SendStatus::Running | SendStatus::Waiting => {
-            sweep.enqueue.extend(ledger.wake(key, id).enqueue);
-        }
-        // A final send has no alarm.
-        SendStatus::Completed | SendStatus::Failed | SendStatus::Cancelled => {}
     }
-}
-
-fn past_deadline() -> SendResult {
-    let message = "the deadline passed before the send ended";
-    let failure = Failure::new(Code::SendDeadline, message);
-    SendResult::failed(StopReason::Deadline, failure)
+    sweep.enqueue.extend(ledger.settle(change).ready);
 }
 
 /// Deletes a bounded number of old idempotency keys and of boots that ended long ago.
@@ -290,7 +255,14 @@ pub(crate) async fn retention(pool: &Pool, at: Option<Timestamp>, keep: Duration
             .bind(RETENTION_ROWS)
     })
     .await?;
-    Ok(keys + boots)
+    let api_keys = execute(pool, || {
+        sql!("sweeps/forget_api_keys")
+            .bind(at)
+            .bind(keep.max(API_KEY_KEEP.as_millis() as i64))
+            .bind(RETENTION_ROWS)
+    })
+    .await?;
+    Ok(keys + boots + api_keys)
 }
 
 /// Deletes the sends of a page that are old enough, with what only they had.

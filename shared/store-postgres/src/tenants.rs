@@ -1,22 +1,21 @@
-//! Tenants and API keys.
+//! Tenants.
 
 use async_trait::async_trait;
 use mainspring_shared::id::{KeyId, SendId, TenantId};
 use mainspring_shared::store::{
-    CalledSeats, CreateKeyOutcome, CreateTenantOutcome, DeleteTenantOutcome, Error, IdempotencyKey,
-    ListKeys, ListTenants, NewKey, NewTenant, PLACE_KEPT_MS, Page, Result, RotateKey, TenantPatch,
-    TenantUsage, TenantUsageQuery, Tenants, UpdateTenantOutcome, frees_places,
+    CalledSeats, CreateTenantOutcome, DeleteTenantOutcome, IdempotencyKey, ListTenants, NewTenant,
+    Page, Result, TenantPatch, TenantUsage, TenantUsageQuery, Tenants, UpdateTenantOutcome,
 };
-use mainspring_shared::tenant::{KeyRecord, SeatLimits, Tenant, resource, tenant_of};
+use mainspring_shared::tenant::{Pools, SeatLimits, Tenant, resource, tenant_of};
 use mainspring_shared::time::Timestamp;
 use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection};
-use uuid::Uuid;
 
-use crate::accept::{Taken, lookup, take};
+use crate::accept::{lookup, take};
 use crate::columns::{json, maybe_text, text};
+use crate::places::{self, Owner};
 use crate::reads::{page, sum};
-use crate::retry::{Fault, PgQuery, execute, fetch, repeatable, sql};
+use crate::retry::{Fault, PgQuery, fetch, repeatable, sql};
 use crate::rows::Fields;
 use crate::store::PostgresStore;
 use crate::{money, seats};
@@ -53,6 +52,15 @@ impl Tenants for PostgresStore {
         Ok(found.transpose()?.map(TenantId))
     }
 
+    async fn tenant_pools(&self) -> Result<Vec<(TenantId, Pools)>> {
+        let rows = fetch(&self.pools.claimers, || sql!("tenants/pools")).await?;
+        let pools = rows.iter().map(|row| {
+            let mut fields = Fields::new(row, "tenants");
+            Ok((TenantId(fields.take("tenant")?), fields.json("pools")?))
+        });
+        pools.collect()
+    }
+
     async fn list_tenants(&self, query: ListTenants) -> Result<Page<Tenant>> {
         let rows = fetch(&self.pools.readers, || {
             sql!("tenants/list")
@@ -74,21 +82,23 @@ impl Tenants for PostgresStore {
         repeatable!(pool, |connection, lost| delete(connection, at, id, lost))
     }
 
-    async fn reserve_sends(&self, tenant: TenantId, sends: Vec<SendId>, max: u32) -> Result<u32> {
-        let (at, pool) = (self.at, &self.pools.writers);
-        let sends: Vec<Uuid> = sends.into_iter().map(|send| send.0).collect();
-        repeatable!(pool, |connection| reserve_sends(
-            connection, at, tenant, &sends, max
-        ))
+    async fn reserve_sends(
+        &self,
+        tenant: TenantId,
+        key: Option<KeyId>,
+        sends: Vec<SendId>,
+        max: u32,
+    ) -> Result<u32> {
+        places::reserve(self, Owner { tenant, key }, sends, max).await
     }
 
-    async fn release_sends(&self, tenant: TenantId, sends: Vec<SendId>) -> Result<()> {
-        let sends: Vec<Uuid> = sends.into_iter().map(|send| send.0).collect();
-        let release = || {
-            let query = sql!("tenants/release").bind(tenant.0);
-            query.bind(sends.clone())
-        };
-        execute(&self.pools.writers, release).await.map(drop)
+    async fn release_sends(
+        &self,
+        tenant: TenantId,
+        key: Option<KeyId>,
+        sends: Vec<SendId>,
+    ) -> Result<()> {
+        places::release(self, Owner { tenant, key }, sends).await
     }
 
     async fn call_seats(&self, tenant: Option<TenantId>) -> Result<CalledSeats> {
@@ -132,70 +142,6 @@ impl Tenants for PostgresStore {
             .map(|row| Fields::new(row, "blobs").total("bytes"));
         row.unwrap_or(Ok(0))
     }
-
-    async fn create_key(
-        &self,
-        new: NewKey,
-        idempotency: Option<IdempotencyKey>,
-    ) -> Result<CreateKeyOutcome> {
-        let (at, pool) = (self.at, &self.pools.writers);
-        repeatable!(pool, |connection| create_key(
-            connection,
-            at,
-            &new,
-            idempotency.as_ref()
-        ))
-    }
-
-    async fn find_key(&self, id: KeyId) -> Result<Option<KeyRecord>> {
-        let find = || sql!("keys/find").bind(id.0);
-        let rows = fetch(&self.pools.claimers, find).await?;
-        rows.first().map(key_record).transpose()
-    }
-
-    async fn list_keys(&self, query: ListKeys) -> Result<Page<KeyRecord>> {
-        let rows = fetch(&self.pools.readers, || {
-            sql!("keys/list")
-                .bind(query.tenant.0)
-                .bind(query.before.map(|before| before.0))
-                .bind(i64::from(query.limit) + 1)
-        });
-        Ok(page(&rows.await?, query.limit, key_record))
-    }
-
-    async fn rotate_key(&self, item: RotateKey) -> Result<Option<KeyRecord>> {
-        let at = self.at;
-        let rows = fetch(&self.pools.writers, || {
-            sql!("keys/rotate")
-                .bind(at.map(|at| at.0))
-                .bind(item.tenant.0)
-                .bind(item.id.0)
-                .bind(item.hash.to_vec())
-                .bind(item.overlap_ms)
-        });
-        rows.await?.first().map(key_record).transpose()
-    }
-
-    async fn revoke_key(&self, tenant: TenantId, id: KeyId) -> Result<bool> {
-        let at = self.at;
-        let revoked = execute(&self.pools.writers, || {
-            sql!("keys/revoke")
-                .bind(at.map(|at| at.0))
-                .bind(tenant.0)
-                .bind(id.0)
-        });
-        Ok(revoked.await? > 0)
-    }
-
-    async fn touch_keys(&self, ids: Vec<KeyId>) -> Result<()> {
-        let at = self.at;
-        let ids: Vec<Uuid> = ids.into_iter().map(|id| id.0).collect();
-        let touch = || {
-            let query = sql!("keys/touch").bind(at.map(|at| at.0));
-            query.bind(ids.clone())
-        };
-        execute(&self.pools.claimers, touch).await.map(drop)
-    }
 }
 
 pub(crate) fn tenant(row: &PgRow) -> Result<Tenant> {
@@ -206,49 +152,19 @@ pub(crate) fn tenant(row: &PgRow) -> Result<Tenant> {
         limits: fields.json("limits")?,
         weight: u32::try_from(fields.take::<i32>("weight")?).unwrap_or(1),
         retention: fields.maybe_json("retention")?.unwrap_or_default(),
+        pools: fields.maybe_json("pools")?.unwrap_or_default(),
         erasing_at: fields.maybe_time("erasing_at")?,
         created_at: fields.time("created_at")?,
     })
 }
 
+/// Pools as a change stores them.
+fn stored_pools(pools: &Pools) -> String {
+    pools.stored().map(json).unwrap_or_default()
+}
+
 fn weight(weight: u32) -> i32 {
     i32::try_from(weight).unwrap_or(i32::MAX)
-}
-
-fn key_record(row: &PgRow) -> Result<KeyRecord> {
-    let mut fields = Fields::new(row, "api_keys");
-    let tenant = TenantId(fields.take("tenant")?);
-    let id = KeyId(fields.take("key_id")?);
-    fields.name_row(id.to_string());
-    let name = fields.take("name")?;
-    let scopes: &str = fields.take("scopes")?;
-    let binding = fields.maybe_json("binding")?;
-    let hash = hash(fields.take("hash")?)?;
-    let previous: Option<&[u8]> = fields.take("previous_hash")?;
-    let until = fields.maybe_time("previous_until")?;
-    let previous = previous.map(self::hash).transpose()?;
-    Ok(KeyRecord {
-        id,
-        tenant,
-        name,
-        scopes: KeyRecord::read_scopes(scopes, binding.as_ref()),
-        binding,
-        hash,
-        previous: until.zip(previous),
-        created_at: fields.time("created_at")?,
-        expires_at: fields.maybe_time("expires_at")?,
-        revoked_at: fields.maybe_time("revoked_at")?,
-        last_used_at: fields.maybe_time("last_used_at")?,
-    })
-}
-
-fn hash(bytes: &[u8]) -> Result<[u8; 32]> {
-    bytes.try_into().map_err(|_| Error::Corrupt {
-        table: "api_keys",
-        column: "hash",
-        row: String::new(),
-        detail: format!("expected 32 bytes, found {}", bytes.len()),
-    })
 }
 
 async fn create(
@@ -281,7 +197,8 @@ async fn create(
         .bind(text(&new.name).into_owned())
         .bind(json(&new.limits))
         .bind(weight(new.weight))
-        .bind(json(&new.retention));
+        .bind(json(&new.retention))
+        .bind(new.pools.stored().map(json));
     let created = tenant(&insert.fetch_one(&mut *tx).await?)?;
     if let Some(limits) = SeatLimits::of(&new.limits) {
         seats::follow(&mut tx, at, created.id, Some(limits)).await?;
@@ -338,7 +255,8 @@ pub(crate) async fn update(
         .bind(maybe_text(patch.name.as_deref()))
         .bind(patch.limits.as_ref().map(json))
         .bind(patch.weight.map(weight))
-        .bind(patch.retention.as_ref().map(json));
+        .bind(patch.retention.as_ref().map(json))
+        .bind(patch.pools.as_ref().map(stored_pools));
     let changed = one(&mut tx, change, tenant).await?;
     if let Some(limits) = patch.limits.as_ref().filter(|_| is_here) {
         seats::follow(&mut tx, at, id, SeatLimits::of(limits)).await?;
@@ -376,87 +294,4 @@ async fn delete(
     drop_pending.execute(&mut *tx).await?;
     tx.commit().await?;
     Ok(DeleteTenantOutcome::Deleted)
-}
-
-async fn reserve_sends(
-    connection: &mut PgConnection,
-    at: Option<Timestamp>,
-    tenant: TenantId,
-    sends: &[Uuid],
-    max: u32,
-) -> std::result::Result<u32, Fault> {
-    let at = at.map(|at| at.0);
-    let mut tx = connection.begin().await?;
-    let lock = sql!("tenants/lock_one").bind(tenant.0);
-    lock.execute(&mut *tx).await?;
-    let (mut taken, had) = places(&mut tx, tenant, sends).await?;
-    // A repeat has the first ones already.
-    let new = &sends[had.min(sends.len())..];
-    let max = usize::try_from(max).unwrap_or(usize::MAX);
-    if max.saturating_sub(taken) < new.len() || frees_places(new.iter().copied()) {
-        let free = sql!("tenants/free")
-            .bind(at)
-            .bind(tenant.0)
-            .bind(PLACE_KEPT_MS);
-        free.execute(&mut *tx).await?;
-        taken = places(&mut tx, tenant, sends).await?.0;
-    }
-    let more = max.saturating_sub(taken).min(new.len());
-    if more > 0 {
-        let reserve = sql!("tenants/reserve").bind(at).bind(tenant.0);
-        let reserve = reserve.bind(new[..more].to_vec());
-        reserve.execute(&mut *tx).await?;
-    }
-    tx.commit().await?;
-    Ok(u32::try_from(had + more).unwrap_or(u32::MAX))
-}
-
-/// Places taken, and those of them that these sends have.
-async fn places(
-    connection: &mut PgConnection,
-    tenant: TenantId,
-    sends: &[Uuid],
-) -> std::result::Result<(usize, usize), Fault> {
-    let query = sql!("tenants/places").bind(tenant.0).bind(sends.to_vec());
-    let row = query.fetch_one(connection).await?;
-    let mut fields = Fields::new(&row, "open_sends");
-    let mut count = |column| {
-        let total = fields.total(column)?;
-        Ok::<_, Error>(usize::try_from(total).unwrap_or(usize::MAX))
-    };
-    Ok((count("taken")?, count("had")?))
-}
-
-async fn create_key(
-    connection: &mut PgConnection,
-    at: Option<Timestamp>,
-    new: &NewKey,
-    idempotency: Option<&IdempotencyKey>,
-) -> std::result::Result<CreateKeyOutcome, Fault> {
-    let mut tx = connection.begin().await?;
-    if let Some(key) = idempotency {
-        // Before anything else: two that repeat one request wait for each other here.
-        match take(&mut tx, at, key, new.id.0).await? {
-            Taken::Now => {}
-            Taken::ByAnother => return Ok(CreateKeyOutcome::Mismatch),
-            Taken::Before(made) => {
-                let found = one(&mut tx, sql!("keys/find").bind(made), key_record).await?;
-                return Ok(found.map_or(CreateKeyOutcome::NoTenant, CreateKeyOutcome::Replayed));
-            }
-        }
-    }
-    let insert = sql!("keys/create")
-        .bind(at.map(|at| at.0))
-        .bind(new.tenant.0)
-        .bind(new.id.0)
-        .bind(text(&new.name).into_owned())
-        .bind(KeyRecord::stored_scopes(&new.scopes, new.binding.as_ref()))
-        .bind(new.hash.to_vec())
-        .bind(new.expires_at.map(|at| at.0))
-        .bind(new.binding.as_ref().map(json));
-    let Some(created) = one(&mut tx, insert, key_record).await? else {
-        return Ok(CreateKeyOutcome::NoTenant);
-    };
-    tx.commit().await?;
-    Ok(CreateKeyOutcome::Created(created))
 }

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use futures::TryStreamExt;
 use futures::future::{BoxFuture, FutureExt};
-use mainspring_shared::store::SchemaFault;
+use mainspring_shared::store::Connections;
 use mainspring_shared::time::Timestamp;
 use mainspring_store_core::db::{
-    Commit, Conn, Connection, Database, Done, Server, Statement, Transaction, Visit,
+    Commit, Conn, Connection, Database, Done, Server, Statement, Transaction, Visit, Waiters,
 };
 use mainspring_store_core::fault::Result;
-use mainspring_store_core::{Row, Value};
+use mainspring_store_core::{Columns, Row, Value, connection};
 use sqlx::pool::PoolConnection;
 use sqlx::query::Query;
 use sqlx::sqlite::{SqliteArguments, SqliteRow};
@@ -23,7 +23,7 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 use crate::fault::fault;
 use crate::lock::DirLock;
 use crate::migrate::{self, MigratePolicy};
-use crate::schema;
+use crate::schema::faults;
 
 /// How often a transaction is begun while another program holds the file. Each attempt waits for
 /// the connection's busy timeout.
@@ -35,6 +35,8 @@ pub(crate) struct SqliteDb {
     /// Callers take turns in the order they came.
     writer: Arc<Mutex<Writer>>,
     readers: SqlitePool,
+    writing: Waiters,
+    reading: Waiters,
     /// Whether the schema may be changed.
     migrate: MigratePolicy,
 }
@@ -64,6 +66,8 @@ impl SqliteDb {
         Self {
             writer: Arc::new(Mutex::new(writer)),
             readers,
+            writing: Waiters::default(),
+            reading: Waiters::default(),
             migrate,
         }
     }
@@ -76,7 +80,7 @@ impl Database for SqliteDb {
         at: Option<Timestamp>,
     ) -> BoxFuture<'_, Result<(Box<dyn Transaction>, Timestamp)>> {
         async move {
-            let writer = self.writer.clone().lock_owned().await;
+            let writer = self.writing.counted(self.writer.clone().lock_owned()).await;
             let (tx, now) = Write::begin(writer, commit, at).await?;
             let tx: Box<dyn Transaction> = Box::new(tx);
             Ok((tx, now))
@@ -86,7 +90,8 @@ impl Database for SqliteDb {
 
     fn reader(&self) -> BoxFuture<'_, Result<Box<dyn Connection>>> {
         async move {
-            let conn = self.readers.acquire().await.map_err(fault)?;
+            let conn = self.reading.counted(self.readers.acquire()).await;
+            let conn = conn.map_err(fault)?;
             let conn: Box<dyn Connection> = Box::new(Read(conn));
             Ok(conn)
         }
@@ -95,7 +100,8 @@ impl Database for SqliteDb {
 
     fn snapshot(&self) -> BoxFuture<'_, Result<Box<dyn Transaction>>> {
         async move {
-            let tx = self.readers.begin().await.map_err(fault)?;
+            let tx = self.reading.counted(self.readers.begin()).await;
+            let tx = tx.map_err(fault)?;
             let tx: Box<dyn Transaction> = Box::new(Snapshot(tx));
             Ok(tx)
         }
@@ -111,6 +117,22 @@ impl Database for SqliteDb {
             migrate::index_steps(&mut writer.conn, self.migrate).await
         }
         .boxed()
+    }
+
+    fn connections(&self) -> Vec<Connections> {
+        let writer = Connections {
+            pool: "writers",
+            open: 1,
+            idle: u32::from(self.writer.try_lock().is_ok()),
+            waiting: self.writing.now(),
+        };
+        let readers = Connections {
+            pool: "readers",
+            open: self.readers.size(),
+            idle: u32::try_from(self.readers.num_idle()).unwrap_or(u32::MAX),
+            waiting: self.reading.now(),
+        };
+        vec![writer, readers]
     }
 
     /// There is one writer: no transaction meets another.
@@ -249,41 +271,6 @@ async fn direct(conn: &mut SqliteConnection, sql: &'static str) -> Result<()> {
     Ok(())
 }
 
-macro_rules! connection {
-    ($type:ty, $self:ident => $conn:expr) => {
-        impl Connection for $type {
-            fn run<'c>(
-                &'c mut $self,
-                statement: &'static Statement,
-                arguments: Vec<Value>,
-            ) -> BoxFuture<'c, Result<Done>> {
-                run($conn, statement, arguments).boxed()
-            }
-
-            fn scan<'c>(
-                &'c mut $self,
-                statement: &'static Statement,
-                arguments: Vec<Value>,
-                visit: Visit<'c>,
-            ) -> BoxFuture<'c, Result<()>> {
-                scan($conn, statement, arguments, visit).boxed()
-            }
-
-            fn server(&mut $self) -> BoxFuture<'_, Result<Server>> {
-                server($conn).boxed()
-            }
-
-            fn schema_faults(&mut $self) -> BoxFuture<'_, Result<Vec<SchemaFault>>> {
-                schema::faults($conn).boxed()
-            }
-
-            fn clock(&mut $self) -> BoxFuture<'_, Result<Timestamp>> {
-                clock($conn).boxed()
-            }
-        }
-    };
-}
-
 connection!(Write, self => &mut self.0.conn);
 connection!(Read, self => &mut self.0);
 connection!(Snapshot, self => &mut self.0);
@@ -315,7 +302,7 @@ async fn run(
     while let Some(result) = results.try_next().await.map_err(fault)? {
         match result {
             Either::Left(result) => done.affected += result.rows_affected(),
-            Either::Right(row) => done.rows.push(columns.row(&row)?),
+            Either::Right(row) => done.rows.push(read(&mut columns, &row)?),
         }
     }
     Ok(done)
@@ -330,27 +317,17 @@ async fn scan(
     let mut columns = Columns::default();
     let mut rows = bound(statement, arguments).fetch(conn);
     while let Some(row) = rows.try_next().await.map_err(fault)? {
-        if !visit(&columns.row(&row)?) {
+        if !visit(&read(&mut columns, &row)?) {
             break;
         }
     }
     Ok(())
 }
 
-/// The names of a statement's columns, shared by its rows.
-#[derive(Debug, Default)]
-struct Columns(Option<Arc<[String]>>);
-
-impl Columns {
-    fn row(&mut self, row: &SqliteRow) -> Result<Row> {
-        let names = self.0.get_or_insert_with(|| {
-            let names = row.columns().iter();
-            names.map(|column| column.name().to_owned()).collect()
-        });
-        let values = (0..row.len()).map(|index| value(row, index));
-        let values = values.collect::<sqlx::Result<Vec<_>>>().map_err(fault)?;
-        Ok(Row::new(names.clone(), values))
-    }
+fn read(columns: &mut Columns, row: &SqliteRow) -> Result<Row> {
+    let values = (0..row.len()).map(|index| value(row, index));
+    let names = || row.columns().iter().map(Column::name);
+    columns.row(names, values).map_err(fault)
 }
 
 fn value(row: &SqliteRow, index: usize) -> sqlx::Result<Value> {

@@ -13,5 +13,5 @@ mod schema;
 /// work in flight has ended.
 pub use mainspring_store_core::SqlStore as SqliteStore;
 pub use migrate::{MigratePolicy, ddl};
-pub use open::{open, open_read_only};
+pub use open::{Vacuumed, open, open_read_only, vacuum};
 pub use options::SqliteOptions;

@@ -1,9 +1,8 @@
 //! The schema: what this program carries and what a file holds.
 
-use std::fmt::Write as _;
 use std::sync::LazyLock;
 
-use mainspring_shared::store::{Error, schema_fits};
+use mainspring_shared::store::{Demands, Error, schema_fits};
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::{SqlStr, SqliteConnection};
 
@@ -38,26 +37,14 @@ pub enum MigratePolicy {
 /// What `MigratePolicy::Create` executes on an empty file, in order, the record of what was
 /// applied included: a file that it was applied to by hand passes `MigratePolicy::Verify`.
 pub fn ddl() -> String {
-    let mut text = include_str!("../sql/transaction/migrations.sql").to_owned();
-    for migration in MIGRATOR.iter() {
-        let (version, title) = (migration.version, &migration.description);
-        let sql = migration.sql.as_str().trim_end();
-        let checksum = migration
-            .checksum
-            .iter()
-            .fold(String::new(), |mut hex, byte| {
-                let _ = write!(hex, "{byte:02x}");
-                hex
-            });
-        // Writing to a string cannot fail.
-        let _ = write!(
-            text,
-            "\n-- {version:04} {title}\n\n{sql}\n\n\
-             INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)\n\
-             VALUES ({version}, '{title}', TRUE, X'{checksum}', 0);\n"
-        );
-    }
-    text
+    let migrations = MIGRATOR.iter().map(|it| {
+        let (title, sql) = (it.description.as_ref(), it.sql.as_str());
+        (it.version, title, sql, it.checksum.as_ref())
+    });
+    mainspring_store_core::ddl(
+        include_str!("../sql/transaction/migrations.sql"),
+        migrations,
+    )
 }
 
 /// The version that this program was built with.
@@ -85,15 +72,16 @@ pub(crate) async fn found(conn: &mut SqliteConnection) -> Result<i64> {
 /// Fails unless the file has a schema that this program works on.
 pub(crate) async fn verify(conn: &mut SqliteConnection) -> Result<i64> {
     let (found, needed) = (found(conn).await?, needed());
-    let oldest = if found > needed {
-        sqlx::query_scalar(include_str!("../sql/transaction/schema_oldest.sql"))
-            .fetch_one(conn)
+    let demands = if found > needed {
+        sqlx::query_as(include_str!("../sql/transaction/schema_demands.sql"))
+            .fetch_optional(conn)
             .await
             .map_err(fault)?
+            .map(|(oldest, protocol)| Demands { oldest, protocol })
     } else {
         None
     };
-    schema_fits(found, needed, oldest).map_err(Fault::Schema)?;
+    schema_fits(found, needed, demands).map_err(Fault::Schema)?;
     Ok(found)
 }
 

@@ -1,7 +1,7 @@
 //! Opening the file.
 
 use mainspring_shared::store::{Error, Result};
-use sqlx::ConnectOptions;
+use sqlx::{ConnectOptions, Connection as _, Executor as _};
 
 use mainspring_store_core::SqlStore;
 
@@ -21,11 +21,7 @@ pub async fn open(options: SqliteOptions) -> Result<SqlStore> {
     if options.migrate == migrate::MigratePolicy::Verify {
         must_exist(&options)?;
     }
-    let (dir, name) = (options.data_dir(), options.name.clone());
-    let lock = tokio::task::spawn_blocking(move || DirLock::take(&dir, &name));
-    let lock = lock.await.map_err(|ended| Error::Unavailable {
-        source: Box::new(ended),
-    })??;
+    let lock = lock(&options).await?;
     let mut conn = options.writer().connect().await.map_err(fault)?;
     migrate::prepare(&mut conn, options.migrate).await?;
     Ok(SqlStore::new(SqliteDb::new(
@@ -52,6 +48,57 @@ pub async fn open_read_only(options: SqliteOptions) -> Result<SqlStore> {
         options.pool(),
         migrate::MigratePolicy::Verify,
     )))
+}
+
+/// The size of a file before and after it was vacuumed, in bytes, with its log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Vacuumed {
+    /// Before.
+    pub before: u64,
+    /// After.
+    pub after: u64,
+}
+
+/// Writes the file anew without the room that deleted rows left in it. Needs about as much room again on the
+/// disk while it works; broken off, the file is as it was.
+///
+/// # Errors
+///
+/// `Locked` when a process serves from the directory; `SchemaMissing` when there is no file; `Unavailable` and
+/// `Refused` as SQLite says.
+pub async fn vacuum(options: SqliteOptions) -> Result<Vacuumed> {
+    must_exist(&options)?;
+    let _lock = lock(&options).await?;
+    let before = size(&options);
+    let mut conn = options.writer().connect().await.map_err(fault)?;
+    // The new content goes through the log, which is emptied into the file then.
+    for sql in ["VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"] {
+        let done = conn.execute(sqlx::raw_sql(sql)).await;
+        done.map_err(fault)?;
+    }
+    conn.close().await.map_err(fault)?;
+    Ok(Vacuumed {
+        before,
+        after: size(&options),
+    })
+}
+
+/// The bytes of the file and its log.
+fn size(options: &SqliteOptions) -> u64 {
+    let mut log = options.file.clone().into_os_string();
+    log.push("-wal");
+    let files = [options.file.as_os_str(), &log];
+    let sizes = files.map(|file| std::fs::metadata(file).map_or(0, |found| found.len()));
+    sizes.iter().sum()
+}
+
+/// Takes the data directory.
+async fn lock(options: &SqliteOptions) -> Result<DirLock> {
+    let (dir, name) = (options.data_dir(), options.name.clone());
+    let lock = tokio::task::spawn_blocking(move || DirLock::take(&dir, &name));
+    lock.await.map_err(|ended| Error::Unavailable {
+        source: Box::new(ended),
+    })?
 }
 
 fn must_exist(options: &SqliteOptions) -> Result<()> {

@@ -1,45 +1,51 @@
 //! Rows that someone outside the system holds.
 
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdin, Command, Stdio};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use mainspring_benches::servers::{Postgres, find_program};
 
-use super::{blocking, pause};
+use super::blocking;
 
-/// A transaction that holds rows of a database until its time is over.
+/// A transaction that holds rows of a database until it is released, or dropped.
 #[derive(Debug)]
-pub struct RowLock(Child);
+pub struct RowLock {
+    psql: Child,
+    /// The session ends with its input.
+    input: Option<ChildStdin>,
+}
 
 impl RowLock {
     /// Locks what a query selects, which ends in `FOR UPDATE`; returns once it holds the rows.
-    pub async fn hold(
-        postgres: &Postgres,
-        database: &str,
-        rows: &str,
-        length: Duration,
-    ) -> Result<Self> {
-        let sql = format!("{rows}; SELECT pg_sleep({})", length.as_secs_f64());
-        let mut holder = Command::new(find_program("psql")?)
-            .args(["-XAtq", "-d", &postgres.url(database), "-c", &sql])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
+    pub fn hold(postgres: &Postgres, database: &str, rows: &str) -> Result<Self> {
+        let mut psql = Command::new(find_program("psql")?)
+            .args(["-XAtq", "-v", "ON_ERROR_STOP=1"])
+            .args(["-d", &postgres.url(database)])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
             .spawn()?;
-        let asleep = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
-        while blocking(|| postgres.query(database, asleep))? != "1" && holder.try_wait()?.is_none()
-        {
-            pause(Duration::from_millis(5)).await;
-        }
-        Ok(Self(holder))
+        let mut input = psql.stdin.take().context("psql has an input")?;
+        writeln!(input, "BEGIN;\n{rows};\n\\echo held")?;
+        let output = psql.stdout.take().context("psql has an output")?;
+        let mut lines = BufReader::new(output).lines();
+        let held = blocking(|| lines.any(|line| line.is_ok_and(|line| line == "held")));
+        ensure!(held, "the rows could not be locked: {rows}");
+        Ok(Self {
+            psql,
+            input: Some(input),
+        })
     }
 
-    /// Waits for its end; an error where the rows were not held.
-    pub fn released(mut self) -> Result<()> {
-        ensure!(
-            blocking(|| self.0.wait())?.success(),
-            "the rows were not held"
-        );
-        Ok(())
+    /// Lets the rows go, and waits until they are free.
+    pub fn release(self) {
+        drop(self);
+    }
+}
+
+impl Drop for RowLock {
+    fn drop(&mut self) {
+        self.input = None;
+        let _ = blocking(|| self.psql.wait());
     }
 }

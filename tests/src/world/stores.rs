@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use mainspring_shared::id::TenantId;
 use mainspring_shared::store::{
-    Agents, BlobRows, Boots, Calibrations, Calls, Dump, Extractions, Inspect, Leases, Lists,
+    Agents, BlobRows, Boots, Calibrations, Calls, Dump, Extractions, Inspect, Keys, Leases, Lists,
     Memories, Money, Pauses, ProviderKeys, Reads, Result, Runs, Sends, Sessions, Skills, Sweeps,
     TenantErasures, Tenants, Timers, Webhooks,
 };

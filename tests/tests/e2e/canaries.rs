@@ -86,9 +86,17 @@ async fn search(folder: &Path, began: Duration) -> Result<()> {
     run(&programs, &mut planted, (&outside, &signer), places, &word).await?;
     sinks::database(&postgres, &out)?;
     sinks::redis(&redis, &out)?;
+    sinks::image(&programs.worker.binary, &out)?;
     drop(monitor);
 
+    // Of the image, that is searched for in the program which its own words are in.
+    control.note(
+        "a word of the program",
+        "MAINSPRING_SECRETS_KEY",
+        &["image"],
+    );
     let found = control.found(&out)?;
+    ensure!(control.missed(&found).is_empty(), "{found:?}");
     let missed: Vec<_> = SINKS
         .iter()
         .filter(|sink| !found.iter().any(|(_, file)| file.starts_with(*sink)))
@@ -139,6 +147,7 @@ async fn run(
 
     // The rest is told by a worker whose collector refuses it.
     let mut last = blocking(|| programs.other_worker.worker("other-worker", &[]))?;
+    sinks::no_cores(&[&scheduler, &other, &worker, &last])?;
     sinks::metrics(
         &[&scheduler, &other, &worker, &last],
         &programs.root_keys,

@@ -45,25 +45,18 @@ impl World {
         }))
     }
 
-    /// Does a step while every session is locked for a moment, and cuts its connection as soon as
-    /// the server has its statement.
+    /// Does a step while every session is locked, and cuts its connection as soon as the server has its statement. Then
+    /// the statement gets its locks.
     async fn unheard<T>(&self, step: impl Future<Output = T>) -> Result<T> {
-        let url = self.postgres.url("mainspring");
-        let lock = tokio::task::spawn_blocking(move || {
-            let sql = "SELECT FROM session_hot FOR UPDATE; SELECT pg_sleep(0.2)";
-            std::process::Command::new("psql")
-                .args(["-XAtq", "-d", &url, "-c", sql])
-                .status()
-        });
-        let asleep = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
-        while blocking(|| self.postgres.query("mainspring", asleep))? != "1" {
-            ensure!(!lock.is_finished(), "the lock was not seen");
-            pause(Duration::from_millis(10)).await;
-        }
-        let cut = self.proxy.cut(Cut::Behind, Duration::from_secs(2));
+        let rows = "SELECT FROM session_hot FOR UPDATE";
+        let lock = RowLock::hold(&self.postgres, "mainspring", rows)?;
+        let cut = async {
+            let cut = self.proxy.cut(Cut::Behind, Duration::from_secs(2)).await;
+            lock.release();
+            cut
+        };
         let (cut, done) = tokio::join!(cut, step);
         ensure!(cut, "nothing was cut");
-        ensure!(!lock.is_finished() || lock.await??.success(), "the lock");
         Ok(done)
     }
 
@@ -228,7 +221,12 @@ async fn a_cancel_that_took_effect_unheard_is_one() -> Result<()> {
 /// A store in a database of its own, which is reached without the proxy.
 async fn fresh(world: &World, name: &str) -> Result<(PostgresStore, String)> {
     let url = blocking(|| world.postgres.create_database(name))?;
-    let store = PostgresStore::open(&Settings::new(url)).await?;
+    let settings = Settings {
+        // However slow the machine is, whoever holds a lock in a test lets go before that.
+        lock_timeout: Duration::from_secs(5),
+        ..Settings::new(url)
+    };
+    let store = PostgresStore::open(&settings).await?;
     Ok((store, name.to_owned()))
 }
 
@@ -263,11 +261,13 @@ async fn every_write_that_is_made_twice_at_once_takes_effect_once() -> Result<()
         emptied(&world, &name)?;
         let claimed = (write.prepare)(&store).await;
         let rows = "SELECT FROM session_hot FOR UPDATE";
-        let length = Duration::from_millis(150);
-        let lock = RowLock::hold(&world.postgres, &name, rows, length).await?;
+        let lock = RowLock::hold(&world.postgres, &name, rows)?;
         let call = || (write.call)(&store, claimed.as_ref());
-        tokio::join!(call(), call());
-        lock.released()?;
+        let both_wait = async {
+            pause(Duration::from_millis(100)).await;
+            lock.release();
+        };
+        tokio::join!(call(), call(), both_wait);
         if !write.adds {
             // Where both found the session locked, the caller asks again.
             call().await;

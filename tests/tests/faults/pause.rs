@@ -191,17 +191,20 @@ async fn a_session_that_is_locked_from_outside_delays_no_other() -> Result<()> {
     }
     let row = sessions[0].trim_start_matches("ses_").to_owned();
     let locked = format!("SELECT FROM session_hot WHERE session_id = '{row}' FOR UPDATE");
-    let length = dose() + Duration::from_secs(1);
-    let lock = RowLock::hold(&cluster.postgres, "mainspring", &locked, length).await?;
+    let lock = RowLock::hold(&cluster.postgres, "mainspring", &locked)?;
     let from = now().0;
     let mut other = Caller::new(cluster.urls(), 1);
     let words = json!({ "input": "[[send more]] more" });
+    let measured = async {
+        let waits = neighbours(&cluster, dose()).await;
+        lock.release();
+        waits
+    };
     let (waits, more) = tokio::join!(
-        neighbours(&cluster, dose()),
+        measured,
         // Asked again until it is told, as every careful client does.
         created(&mut other, &path, &words, "more"),
     );
-    lock.released()?;
     let (mut waits, more) = (waits?, more?);
     let late = cluster.query(&format!(
         "SELECT coalesce(max(o.fired_at - o.due_at), -1) FROM timer_occurrences o \

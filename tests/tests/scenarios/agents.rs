@@ -190,12 +190,12 @@ async fn a_child_that_may_not_be_started_is_refused_to_the_model() {
         ),
         (
             json!({"agent": "reviewer@live", "task": "hello"}),
-            "no published agent in use",
+            "no active published agent",
         ),
         (json!({"agent": "a b", "task": "hello"}), "names no agent"),
         (
             json!({"task": "hello", "variables": {"tone": "x"}}),
-            "`variables` are those",
+            "`variables` requires",
         ),
     ] {
         let parent = lead(&world, &["spawn_agent"]).await;
@@ -213,7 +213,7 @@ async fn a_child_that_may_not_be_started_is_refused_to_the_model() {
         ),
         (
             json!({"agent": "reviewer@live", "task": "hello", "system_prompt": "x"}),
-            "keeps its name and its system prompt",
+            "keeps its name and system prompt",
         ),
     ] {
         let parent = lead(&world, &["spawn_agent"]).await;

@@ -442,7 +442,7 @@ async fn a_picture_that_cannot_be_scaled_fails_no_send() {
     for result in results {
         let said = plain_text(&result.content);
         assert!(
-            said.contains("its content is no picture that can be read"),
+            said.contains("its content is not a readable image"),
             "{said}"
         );
     }

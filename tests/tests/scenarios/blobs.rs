@@ -368,7 +368,7 @@ async fn the_model_recalls_by_send_by_number_and_by_what_was_said() {
     );
     assert!(said[0].contains("recall seq 1 has all"), "{:.300}", said[0]);
     assert!(
-        said[1].contains("go on with offset 40000"),
+        said[1].contains("continue with offset 40000"),
         "{:.300}",
         said[1]
     );
@@ -387,7 +387,7 @@ async fn the_model_recalls_by_send_by_number_and_by_what_was_said() {
     assert!(said[5].contains("there is no send"), "{}", said[5]);
     assert_eq!(said[6], "nothing was found");
     assert!(
-        said[7].contains("no conversation that this one started"),
+        said[7].contains("not a conversation that this one started"),
         "{}",
         said[7]
     );

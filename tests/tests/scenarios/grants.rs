@@ -173,7 +173,7 @@ async fn a_spec_that_reaches_further_than_its_starter_is_refused() {
         (
             leaf("a", Some(elsewhere), &none),
             "/root/branches/0/spec/tools/0",
-            "another tool",
+            "different tool",
         ),
         (
             leaf("a", Some(new), &none),
@@ -183,7 +183,7 @@ async fn a_spec_that_reaches_further_than_its_starter_is_refused() {
         (
             leaf("a", Some(as_url), &none),
             "/root/branches/0/spec/tools/0",
-            "another tool",
+            "different tool",
         ),
         (
             leaf("a", Some(json!(["put", "act"])), &none),

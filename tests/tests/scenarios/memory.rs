@@ -234,7 +234,7 @@ async fn a_bad_provider_never_fails_nor_stalls_a_send() {
     let _worker = world.worker("w", world.store.clone());
     for (n, how, note) in [
         (1, "slow", "did not answer within 1000 ms"),
-        (2, "panics", "failed badly"),
+        (2, "panics", "crashed"),
         (3, "fails", "scripted"),
         (4, "nowhere", "no memory named \"nowhere\""),
         (5, "lies", ""),

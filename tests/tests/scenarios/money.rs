@@ -1,4 +1,4 @@
-//! A tenant with a limit of money: never passed, whatever races and whoever dies, and all that is set aside goes
+//! A tenant with a limit of money or of tokens: never passed, whatever races and whoever dies, and all that is set aside goes
 //! back.
 
 use std::sync::Arc;
@@ -247,5 +247,65 @@ async fn a_crowd_spends_what_there_is_and_no_more() {
     let answered = done.len() as u64;
     assert_eq!(money(&world).await, (answered * HAS, 0));
     assert!((12 * MOST - answered * HAS) < 16, "{answered}");
+    world.audit().await;
+}
+
+/// Lets the tenant's calls take so many tokens in a day.
+async fn limit_tokens(world: &World, tokens: u64) {
+    let patch = TenantPatch {
+        limits: Some(Limits {
+            tokens_per_day: Some(tokens),
+            ..Limits::default()
+        }),
+        ..TenantPatch::default()
+    };
+    let changed = world.store.update_tenant(TenantId::DEFAULT, patch).await;
+    changed.expect("the store answers");
+}
+
+/// What the tenant's calls took today, and what they have set aside.
+async fn tokens(world: &World) -> (u64, u64) {
+    let spent = world.store.spent_money(TenantId::DEFAULT).await;
+    let spent = spent.expect("the store answers").expect("a call was made");
+    (spent.tokens.day, spent.tokens.aside)
+}
+
+#[tokio::test(start_paused = true)]
+async fn tokens_are_bounded_where_nothing_has_a_price() {
+    let world = World::new().await;
+    limit_tokens(&world, 1_000_000).await;
+    let _worker = world.worker("w", world.store.clone());
+    let ids = sends(&world, &["sleep 2000"]).await;
+    world.pass(SECOND).await;
+    let (_, most) = tokens(&world).await;
+    assert!(most > MOST, "the question and the longest answer: {most}");
+    world.settle(&ids).await;
+    let billed = |world: &World| {
+        let billed = world.script.billed().1;
+        billed.input_tokens + billed.output_tokens
+    };
+    assert_eq!(tokens(&world).await, (billed(&world), 0));
+    let limit = billed(&world) + most + 100;
+    limit_tokens(&world, limit).await;
+    let ids = sends(&world, &["tools 20", "tools 20"]).await;
+    for record in world.settle(&ids).await {
+        assert_eq!(record.status, SendStatus::Failed, "{record:#?}");
+        assert_eq!(record.stop_reason, Some(StopReason::Budget));
+        let error = record.error.as_ref().expect("it failed");
+        assert_eq!(error.code, Code::BudgetExceeded);
+        let message = &error.message;
+        assert!(message.contains("limits.tokens_per_day"), "{message}");
+    }
+    assert!(world.script.billed().0 > 2, "some of it fits");
+    assert_eq!(tokens(&world).await, (billed(&world), 0));
+    assert!(billed(&world) <= limit, "{} of {limit}", billed(&world));
+    limit_tokens(&world, billed(&world)).await;
+    let asked = world.script.asked();
+    let ids = sends(&world, &["hello"]).await;
+    assert_eq!(world.settle(&ids).await[0].status, SendStatus::Failed);
+    assert_eq!(world.script.asked(), asked, "nobody is asked any more");
+    limit_tokens(&world, limit + 10 * most).await;
+    let ids = sends(&world, &["hello"]).await;
+    assert_eq!(world.settle(&ids).await[0].status, SendStatus::Completed);
     world.audit().await;
 }

@@ -198,10 +198,10 @@ async fn the_model_reads_what_was_left_out_of_an_output() {
     let ours: Vec<String> = results(0).iter().map(|r| plain_text(&r.content)).collect();
     let whole = "\u{fffd}{\"role\": \"user\"}\u{fffe} é".repeat(500_000);
     let page = |from: usize, count: usize| whole.chars().skip(from).take(count).collect::<String>();
-    assert!(ours[0].contains("characters 0 to 40000 of 2000000; go on with offset 40000]"));
+    assert!(ours[0].contains("characters 0 to 40000 of 2000000; continue with offset 40000]"));
     assert!(ours[0].ends_with(&page(0, 40_000)) && ours[1].ends_with(&page(40_000, 40_000)));
     assert!(ours[2].contains("the end]") && ours[2].ends_with(&page(1_999_990, 10)));
-    assert!(ours[3].contains("nothing is behind"), "{}", ours[3]);
+    assert!(ours[3].contains("none after"), "{}", ours[3]);
     for result in results(1) {
         assert_eq!(result.code, Some(Code::CallNotFound), "nobody else's");
     }

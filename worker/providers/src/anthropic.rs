@@ -28,6 +28,7 @@ pub(super) struct Anthropic {
     caches: bool,
     /// Whether it is Anthropic itself.
     binding: bool,
+    native_schema: bool,
 }
 
 impl Anthropic {
@@ -56,6 +57,7 @@ impl Anthropic {
             endpoint,
             caches: settings.prompt_cache,
             binding,
+            native_schema: settings.native_schema,
         })
     }
 
@@ -64,6 +66,7 @@ impl Anthropic {
             caches: self.caches,
             streams: self.endpoint.streams(),
             binding: self.binding,
+            native_schema: self.native_schema,
         }
     }
 }
@@ -81,6 +84,10 @@ impl Model for Anthropic {
             .ask(request, &body, &mut answer, &mut ChunkSink::new(on_chunk))
             .await?;
         Ok(answer.reply(request))
+    }
+
+    fn native_schema(&self) -> bool {
+        self.native_schema
     }
 
     fn keeps_prompts(&self) -> bool {

@@ -241,7 +241,7 @@ impl Embeddings {
 fn away(error: &reqwest::Error) -> MemoryError {
     // Without the address, which may hold a secret.
     let why = if error.is_timeout() {
-        "the embeddings did not answer in time"
+        "the embedding provider did not respond in time"
     } else {
         "the embeddings cannot be reached"
     };

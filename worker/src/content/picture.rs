@@ -42,7 +42,7 @@ impl Fault {
     /// As the model reads it.
     pub(super) fn why(self) -> &'static str {
         match self {
-            Self::Unreadable => "its content is no picture that can be read",
+            Self::Unreadable => "its content is not a readable image",
             Self::TooLarge => "it has too many pixels to be scaled down",
         }
     }

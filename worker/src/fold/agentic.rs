@@ -27,10 +27,11 @@ const TOKENS_MAX: u64 = 10_000;
 const NOTES_MAX: usize = 16;
 
 /// What the model is told before.
-const SYSTEM: &str = "You condense the begin of a conversation in two phases. First save what lasts beyond it with \
-    note_add: decisions, preferences and constraints, facts, open commitments, fixes that were hard to find; one \
-    per note, and refine with note_update instead of repeating. Then, in a message without calls, write the \
-    summary.";
+const SYSTEM: &str = "You condense the beginning of a conversation in two phases. First save what \
+                      is of lasting value with note_add: decisions, preferences and constraints, \
+                      facts, open commitments, fixes that were hard to find; one per note, and \
+                      refine with note_update instead of repeating. Then, in a message without \
+                      calls, write the summary.";
 
 /// What it is told when it has saved notes long enough.
 const FINISH: &str = "Write the summary now, between <summary> and </summary>.";
@@ -151,7 +152,7 @@ fn capture(asking: &mut Request, reply: Reply, round: usize, notes: &mut Vec<Too
         let text = match known {
             true if notes.len() < NOTES_MAX => "saved",
             true => "error: no more notes can be saved; write the summary",
-            false => "error: there is no such tool",
+            false => "error: unknown tool",
         };
         let answer = NewMessage {
             role: Role::Tool,

@@ -18,6 +18,7 @@ use super::{Fault, FoldCall, Notebook, Writing, Written};
 use crate::Kernel;
 use crate::hook::{At, Moment};
 use crate::metrics;
+use crate::patience::Outage;
 use crate::writes::publish_step;
 
 /// Folds that are begun at a time; sends that end beyond that leave it to later ones.
@@ -27,7 +28,7 @@ const AT_ONCE: usize = 16;
 /// pauses there are: about five minutes.
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
-const PAUSES: u32 = 33;
+const PAUSES: u32 = 43;
 
 /// The sessions of which a fold is written here at rest. Each has one at most, as a send that runs begins none
 /// while there is.
@@ -140,36 +141,26 @@ fn finished(
 /// Stores it once no worker has the session; none where it could not be.
 async fn store(kernel: &Kernel, item: &FoldAtRest) -> Option<FoldedAtRest> {
     let session = item.key.session;
-    let mut pause = PAUSE;
+    let mut outage = Outage::new(PAUSE, PAUSE_MAX);
     for _ in 0..PAUSES {
         // A worker that has the session itself need not ask.
-        if kernel.running.contains(item.key) {
-            pause_for(kernel, &mut pause).await?;
-            continue;
-        }
-        match kernel.parts.store.fold_at_rest(item.clone()).await {
-            Ok(FoldedAtRest::Busy) | Err(StoreError::Unavailable { .. }) => {}
-            Ok(done) => {
-                tracing::debug!(session.id = %session, ?done, "a fold of a session at rest");
-                return Some(done);
-            }
-            Err(error) => {
-                tracing::warn!(session.id = %session, %error, "a fold could not be stored");
-                return None;
+        if !kernel.running.contains(item.key) {
+            match kernel.parts.store.fold_at_rest(item.clone()).await {
+                Ok(FoldedAtRest::Busy) | Err(StoreError::Unavailable { .. }) => {}
+                Ok(done) => {
+                    tracing::debug!(session.id = %session, ?done, "a fold of a session at rest");
+                    return Some(done);
+                }
+                Err(error) => {
+                    tracing::warn!(session.id = %session, %error, "a fold could not be stored");
+                    return None;
+                }
             }
         }
-        pause_for(kernel, &mut pause).await?;
+        let stopping = kernel.lifecycle.stopping();
+        if !outage.pause(&kernel.parts, stopping).await {
+            return None;
+        }
     }
     None
-}
-
-/// Waits, and longer the next time; none when the worker stops.
-async fn pause_for(kernel: &Kernel, pause: &mut Duration) -> Option<()> {
-    tokio::select! {
-        biased;
-        () = kernel.lifecycle.stopping() => return None,
-        () = kernel.parts.clock.sleep(*pause) => {}
-    }
-    *pause = (*pause * 2).min(PAUSE_MAX);
-    Some(())
 }

@@ -84,7 +84,7 @@ pub(crate) async fn ask(
             notes: Vec::new(),
         }),
         None => Err(Fault::Service(
-            "the answer is no object with a text `summary`".to_owned(),
+            "the response is not an object with a string `summary`".to_owned(),
         )),
     }
 }

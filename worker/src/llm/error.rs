@@ -34,7 +34,7 @@ pub enum Hold {
     Outage,
     /// It would refuse: its limits, or those of the configuration, are reached.
     Rate,
-    /// What is left of the tenant's money is set aside for its other calls.
+    /// The tenant's remaining money or tokens are reserved by its calls in flight.
     Money,
 }
 
@@ -62,7 +62,7 @@ pub enum Error {
         limit: Duration,
     },
     /// The time for an answer, over all attempts and the waits between them, passed.
-    #[error("no model has answered within the time for all attempts (retry.total_timeout)")]
+    #[error("no model answered within the time limit of all attempts (retry.total_timeout)")]
     TotalTimeout,
     /// The provider asks for fewer requests.
     #[error("the provider limits the rate: {message}")]
@@ -72,11 +72,11 @@ pub enum Error {
         /// How long it asked us to wait.
         retry_after: Option<Duration>,
     },
-    /// The provider was not asked, and is not to be asked for a while. This is no attempt.
-    #[error("the provider is not asked for another {}: {}", Span(*.wait), match .why {
+    /// The call was held: the provider was not called, which does not count as an attempt.
+    #[error("calls to the provider are held for another {}: {}", Span(*.wait), match .why {
         Hold::Outage => "it was not available",
         Hold::Rate => "its rate limit is reached",
-        Hold::Money => "what is left of the tenant's money is set aside for other calls",
+        Hold::Money => "the tenant's remaining money or tokens are reserved by calls in flight",
     })]
     Held {
         /// Why.
@@ -92,6 +92,17 @@ pub enum Error {
     Spent {
         /// The limit.
         limit: Usd,
+        /// What it is for.
+        span: MoneySpan,
+    },
+    /// The tenant's calls have taken the tokens that they may take. Nobody was asked.
+    #[error(
+        "the tenant's calls have used the {limit} tokens that they may use in a {} (limits.tokens_per_{})",
+        .span.as_str(), .span.as_str()
+    )]
+    TokensSpent {
+        /// The limit.
+        limit: u64,
         /// What it is for.
         span: MoneySpan,
     },
@@ -122,7 +133,7 @@ pub enum Error {
         message: String,
     },
     /// The answer is not the provider's protocol, or larger than any answer may be.
-    #[error("the provider's answer makes no sense: {message}")]
+    #[error("the provider's response is invalid: {message}")]
     BadResponse {
         /// What is wrong with it.
         message: String,
@@ -177,6 +188,7 @@ impl Error {
             Self::RateLimited { .. }
             | Self::Held { .. }
             | Self::Spent { .. }
+            | Self::TokensSpent { .. }
             | Self::Auth { .. }
             | Self::ContextOverflow { .. }
             | Self::Refused { .. }
@@ -231,7 +243,7 @@ impl Coded for Error {
             Self::Held {
                 why: Hold::Money, ..
             } => Code::LimitMoney,
-            Self::Spent { .. } => Code::BudgetExceeded,
+            Self::Spent { .. } | Self::TokensSpent { .. } => Code::BudgetExceeded,
         }
     }
 
@@ -244,6 +256,7 @@ impl Coded for Error {
             Self::Timeout { .. }
             | Self::TotalTimeout
             | Self::Spent { .. }
+            | Self::TokensSpent { .. }
             | Self::Auth { .. }
             | Self::ContextOverflow { .. }
             | Self::Refused { .. }
@@ -291,6 +304,10 @@ mod tests {
             Error::Spent {
                 limit: Usd(1_500_000),
                 span: MoneySpan::Day,
+            },
+            Error::TokensSpent {
+                limit: 7,
+                span: MoneySpan::Month,
             },
             Error::Auth {
                 message: message.clone(),

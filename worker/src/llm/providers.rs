@@ -158,7 +158,7 @@ impl Providers {
                     provider,
                     model,
                     window = facts.window,
-                    "nothing is known of this model: this window is assumed, and no price. \
+                    "unknown model: assuming this window and no price. \
                      [models.\"{provider}/{model}\"] in the configuration says more"
                 );
             }

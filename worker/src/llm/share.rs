@@ -81,6 +81,7 @@ mod tests {
             started_at: Timestamp(0),
             lease_until: Timestamp(0),
             ttl: Duration::ZERO,
+            protocol: 0,
             dead_at: None,
         }
     }

@@ -87,9 +87,7 @@ impl TenantKeys {
                     return Ok(known.model(shared));
                 }
                 return Err(Error::Unreached {
-                    message: format!(
-                        "whether the tenant has a key of its own cannot be read: {error}"
-                    ),
+                    message: format!("the tenant's provider key cannot be read: {error}"),
                     retry_after: None,
                 });
             }

@@ -10,7 +10,7 @@ use mainspring_shared::budget::{ANSWER_TOKENS_MIN, Caps, Price};
 use mainspring_shared::error::Coded as _;
 use mainspring_shared::id::SessionKey;
 use mainspring_shared::message::{ContentPart, Role, plain_text};
-use mainspring_shared::tenant::{Usd, nano_usd};
+use mainspring_shared::tenant::{Amount, Usd};
 use mainspring_shared::usage::Usage;
 use serde_json::{Value, json};
 use tracing::{Instrument as _, Span};
@@ -88,10 +88,15 @@ impl Traced {
             Ok(reply) => {
                 let by_price = self.price.map(|price| price.of(&reply.usage));
                 let cost = reply.usage.cost_usd.or(by_price);
-                let cost = nano_usd(cost.unwrap_or_default());
-                aside.settle(&self.parts, cost).await;
+                let cost = Usage {
+                    cost_usd: cost,
+                    ..reply.usage
+                };
+                aside.settle(&self.parts, Amount::of(&cost)).await;
             }
-            Err(error) if error.is_free() && !is_heard => aside.settle(&self.parts, 0).await,
+            Err(error) if error.is_free() && !is_heard => {
+                aside.settle(&self.parts, Amount::default()).await;
+            }
             // Nobody knows what is billed: all of it counts.
             Err(_) => drop(aside),
         }
@@ -115,8 +120,8 @@ impl Traced {
                 output_tokens,
                 ..Usage::default()
             };
-            let cost = self.price.map(|price| price.at_most(&usage));
-            nano_usd(cost.unwrap_or_default())
+            let cost_usd = self.price.map(|price| price.at_most(&usage));
+            Amount::of(&Usage { cost_usd, ..usage })
         };
         let cost = Cost {
             most: of(wanted),
@@ -138,12 +143,17 @@ impl Traced {
                     span,
                 });
             }
+            Err(NoMoney::TokensSpent(span, limit)) => {
+                return Err(Error::TokensSpent { limit, span });
+            }
         };
-        if aside.amount() >= cost.most {
+        let (given, most) = (aside.amount(), cost.most);
+        if given == most {
             return Ok(Some((aside, Cow::Borrowed(request))));
         }
         let left = Caps {
-            nano_usd: Some(aside.amount()),
+            nano_usd: (given.nano_usd < most.nano_usd).then_some(given.nano_usd),
+            tokens: (given.tokens < most.tokens).then_some(given.tokens),
             ..Caps::default()
         };
         // It has room for the least that is of any use.

@@ -12,7 +12,7 @@ use mainspring_shared::memory::{
 use mainspring_shared::store::{
     self, NewMemory, SaveMemory, SaveMemoryOutcome, SearchMemories, Store,
 };
-use mainspring_shared::tenant::nano_usd;
+use mainspring_shared::tenant::Amount;
 use mainspring_shared::time::Clock;
 use sha2::{Digest, Sha256};
 use tokio::sync::Notify;
@@ -93,13 +93,13 @@ impl Builtin {
             biased;
             made = embedder.embed(texts) => made,
             () = self.clock.sleep(*limit) => {
-                let why = "the embeddings did not answer in time";
+                let why = "the embedding provider did not respond in time";
                 return without_vector(why, account);
             }
         };
         if let (Some(aside), Some(money)) = (aside, self.money()) {
             aside
-                .settle(money.parts(), nano_cost(made.paid.as_ref()))
+                .settle(money.parts(), amount(made.paid.as_ref()))
                 .await;
         }
         call.close(made.paid);
@@ -121,22 +121,22 @@ pub(super) async fn vectors_aside(
     tenant: TenantId,
     expected: &PaidCall,
 ) -> Result<Option<Aside>, &'static str> {
-    let most = nano_cost(Some(expected)).saturating_mul(TIMES_EXPECTED);
-    if most == 0 {
+    let most = amount(Some(expected)).times(TIMES_EXPECTED);
+    if most == Amount::default() {
         return Ok(None);
     }
     let cost = Cost { most, least: most };
     let aside = money.set_aside(tenant, cost).await;
     aside.map_err(|why| match why {
-        NoMoney::Busy => "what is left of the tenant's money is set aside for other calls",
-        NoMoney::Spent(..) => "the tenant has spent what its calls may cost",
+        NoMoney::Busy => "the tenant's remaining money or tokens are reserved by calls in flight",
+        NoMoney::Spent(..) => "the tenant has reached its spending limit",
+        NoMoney::TokensSpent(..) => "the tenant has reached its token limit",
     })
 }
 
-/// What a call for vectors cost, in billionths of a dollar.
-pub(super) fn nano_cost(paid: Option<&PaidCall>) -> u64 {
-    let cost = paid.and_then(|call| call.usage.cost_usd);
-    nano_usd(cost.unwrap_or_default())
+/// What a call for vectors cost.
+pub(super) fn amount(paid: Option<&PaidCall>) -> Amount {
+    paid.map(|call| Amount::of(&call.usage)).unwrap_or_default()
 }
 
 fn without_vector(why: impl std::fmt::Display, account: &Account) -> Option<Embedding> {
@@ -195,7 +195,7 @@ impl Memory for Builtin {
             }
             SaveMemoryOutcome::Known(_) => Ok(id.to_string()),
             SaveMemoryOutcome::Gone | SaveMemoryOutcome::Mismatch => Err(MemoryError::Refused {
-                why: "this was kept before, and forgotten since".to_owned(),
+                why: "this was saved before and has been deleted since".to_owned(),
             }),
         }
     }

@@ -14,7 +14,7 @@ use mainspring_shared::id::{SendId, SessionId};
 use mainspring_shared::memory::{Embedded, Embedder, MemoryError, PaidCall};
 use mainspring_shared::store::{ClaimUnembedded, PaidVectors, SetEmbedding, Unembedded};
 
-use super::builtin::{nano_cost, vectors_aside};
+use super::builtin::{amount, vectors_aside};
 use crate::{Kernel, Parts, metrics};
 
 /// How long a worker keeps entries from others.
@@ -139,18 +139,19 @@ async fn one(
     let made = AssertUnwindSafe(embedder.embed(texts)).catch_unwind();
     let made = tokio::select! {
         biased;
-        made = made => made.unwrap_or_else(|_| Embedded::nothing(away("the embeddings failed badly"))),
+        made = made => made.unwrap_or_else(|_| Embedded::nothing(away("the embedding provider \
+                                                                       crashed"))),
         () = parts.clock.sleep(LIMIT) => Embedded {
             paid: Some(expected),
-            ..Embedded::nothing(away("the embeddings did not answer in time"))
+            ..Embedded::nothing(away("the embedding provider did not respond in time"))
         },
     };
     if let Some(aside) = aside {
-        aside.settle(parts, nano_cost(made.paid.as_ref())).await;
+        aside.settle(parts, amount(made.paid.as_ref())).await;
     }
     let vector = made.vectors.and_then(|vectors| {
         let first = vectors.into_iter().next();
-        first.ok_or_else(|| away("the embeddings made no vector"))
+        first.ok_or_else(|| away("the embedding provider returned no vector"))
     });
     let (embedding, failed) = match vector {
         Ok(embedding) => (Some(embedding), None),

@@ -49,7 +49,7 @@ pub(super) fn pauses(
         let others = if send.agent.fallback.is_empty() {
             ""
         } else {
-            ", unless one of the agent's other models stands in for this one"
+            ", unless one of the agent's fallback models is available"
         };
         let detail = format!(
             "the provider {} is paused: the call waits{others}",
@@ -89,10 +89,10 @@ pub(super) fn gate(
         Hold::Rate => "its rate limit is reached",
         Hold::Outage => "it was down a moment ago",
         // No transport says so.
-        Hold::Money => "the tenant has no money for it now",
+        Hold::Money => "the tenant's remaining money or tokens are reserved by calls in flight",
     };
     let detail = format!(
-        "the provider {} is not asked by this worker for {wait:?}: {what}",
+        "this worker holds calls to the provider {} for {wait:?}: {what}",
         model.provider
     );
     Some(PreviewLimit {

@@ -88,7 +88,7 @@ pub(super) async fn of(kernel: &Kernel, ask: &Ask) -> Result<Next, Answered> {
     if begun.is_some_and(|version| version != session.agent_version) {
         limits.push(limit(
             Code::SessionBusy,
-            "the send goes on with the agent that it began with; this is the present one",
+            "the send continues with the agent that it started with; this is the current one",
         ));
     }
     let next_seq = session.last_seq() + 1;
@@ -96,7 +96,7 @@ pub(super) async fn of(kernel: &Kernel, ask: &Ask) -> Result<Next, Answered> {
     let window = read_window(store, ask.key, from, next_seq).await;
     let window = window.map_err(|error| Answered::refused(error.code(), error.to_string()))?;
     let Some(window) = window else {
-        let detail = "the session changed while it was read; ask again";
+        let detail = "the session changed while it was read; try again";
         return Err(Answered::refused(Code::StoreUnavailable, detail));
     };
     let answers = window.held().iter().rev();

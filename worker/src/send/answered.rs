@@ -18,8 +18,8 @@ use crate::llm::{self, Reply};
 use crate::metrics;
 
 /// What is said of an answer that had to be short for the tenant's sake.
-const MONEY_CUT: &str = "the answer reached what the tenant may still spend (limits.usd_per_day, \
-                         limits.usd_per_month) and stands cut";
+const MONEY_CUT: &str = "the response was truncated at a limit of the tenant (limits.usd_per_day, \
+                         limits.usd_per_month, limits.tokens_per_day, limits.tokens_per_month)";
 
 /// How often the wait for the tenant's money is doubled: to eight seconds.
 const MONEY_DOUBLINGS_MAX: u32 = 5;
@@ -116,12 +116,12 @@ impl Run<'_> {
         self.asking.asked = None;
         self.hold.owed().asked = None;
         for (id, content) in said {
-            if self.asking.injected.insert(round, id) {
+            if self.asking.hooked.injected.insert(round, id) {
                 let message = NewMessage::user(content, round);
                 self.prompt.unsaid.messages.push(message);
             }
         }
-        self.asking.again = true;
+        self.asking.hooked.again = true;
         self.ask(round, attempt).await
     }
 
@@ -167,12 +167,12 @@ impl Run<'_> {
                 return Event::Replied(Answer::Cut);
             }
             OnTruncation::Fail => "",
-            OnTruncation::Continue if asks => ", and the calls that it asks for are not made",
-            OnTruncation::Continue if !part.said => ", and has no text that could go on",
+            OnTruncation::Continue if asks => ", and its tool calls are not made",
+            OnTruncation::Continue if !part.said => ", and has no text to continue",
             OnTruncation::Continue
                 if self.bill.totals.rounds.unsigned_abs() + parts >= self.rules.rounds_max =>
             {
-                ", and no rounds are left to go on"
+                ", and no rounds are left to continue it"
             }
             OnTruncation::Continue => {
                 self.asking.partial = Some(Partial { reply, parts });
@@ -180,13 +180,13 @@ impl Run<'_> {
             }
         };
         self.asking.reply = Some(reply);
-        let message = format!("the answer was cut at its token limit{why}");
+        let message = format!("the answer was truncated at its token limit{why}");
         self.cannot(Failure::new(Code::LlmTruncated, message))
     }
 
     /// What the model is told after the answer that is stored now, if that did not fit.
     pub(super) fn correction(&mut self, round: i32) -> Option<NewMessage> {
-        if let Some(back) = self.deciding.back.take() {
+        if let Some(back) = self.ending.deciding.back.take() {
             return Some(back);
         }
         self.prompt

@@ -20,6 +20,7 @@ use tracing::Instrument as _;
 
 use crate::content::Content;
 use crate::hook::{At, Hooks, OnFailure, RETRIES_MAX, ToolCall};
+use crate::metrics;
 use crate::tool::{Invocation, Offer, OnInterrupt, Output, Skills, Tool, ToolError, Traits};
 
 /// What became of a call.
@@ -31,6 +32,18 @@ pub(super) enum Over {
     Abort(String),
     /// The process that made it is gone.
     Lost(String),
+}
+
+impl Over {
+    /// For metrics.
+    const fn outcome(&self) -> &'static str {
+        match self {
+            Self::Result(result) if result.failed => "failed",
+            Self::Result(_) => "done",
+            Self::Abort(_) => "aborted",
+            Self::Lost(_) => "lost",
+        }
+    }
 }
 
 /// The calls that run now.
@@ -239,8 +252,12 @@ async fn traced(clock: Arc<dyn Clock>, begin: &Begin, name: &str, invocation: In
         let arguments = Value::Object(invocation.arguments.clone());
         spans::content(&span, Told::Arguments, arguments);
     }
-    let made = run(clock, begin.tool.as_ref(), begin.offer.traits, invocation);
+    let begun = clock.monotonic();
+    let (tool, traits) = (begin.tool.as_ref(), begin.offer.traits);
+    let made = run(clock.clone(), tool, traits, invocation);
     let over = made.instrument(span.clone()).await;
+    let took = clock.monotonic().saturating_sub(begun);
+    metrics::tool_called(tool.kind(), over.outcome(), took);
     match &over {
         Over::Result(result) => {
             if result.failed {
@@ -323,10 +340,7 @@ fn over(given: Given, call_id: &str, traits: Traits) -> Over {
         }
         Ok(Err(ToolError::Abort { message })) => return Over::Abort(message),
         Ok(Err(ToolError::Lost { message })) => return Over::Lost(message),
-        Err(_) => CallResult::error(
-            Code::ToolFailed,
-            "error: the tool broke off by a defect of its own",
-        ),
+        Err(_) => CallResult::error(Code::ToolFailed, "error: the tool crashed because of a bug"),
     };
     Over::Result(bounded(result, call_id, traits.output_chars_max))
 }

@@ -49,7 +49,7 @@ impl Checkpoint {
 impl Run<'_> {
     /// How long until what was said is kept; none while nobody says anything that could be gone on with.
     pub(super) fn checkpoint_in(&self) -> Option<Duration> {
-        let due = self.asking.checkpoint.due?;
+        let due = self.asking.streaming.checkpoint.due?;
         let shown = self.bill.totals.shown.as_ref();
         // The provider keeps what it works on by itself.
         let by_itself = shown.is_some_and(|shown| shown.background.is_some());
@@ -62,12 +62,12 @@ impl Run<'_> {
     /// not wait for the answer.
     pub(super) async fn keep_said(&mut self) -> Option<Event> {
         let now = self.kernel.parts.clock.monotonic();
-        self.asking.checkpoint.wait(now);
+        self.asking.streaming.checkpoint.wait(now);
         let (round, attempt) = (self.bill.totals.rounds, self.bill.totals.attempts);
         let unpaid = self.hold.owed().asked.as_ref().map(Pending::so_far);
         let begun = Begun::new(round, &self.hold.reach.said.text(), unpaid.map(Box::new));
         let bytes = begun.text.len();
-        if bytes <= self.asking.checkpoint.kept || begun.text.trim().is_empty() {
+        if bytes <= self.asking.streaming.checkpoint.kept || begun.text.trim().is_empty() {
             return None;
         }
         // From now on there is something to clear.
@@ -85,8 +85,8 @@ impl Run<'_> {
             Ok(signals) => signals,
             Err(event) => return Some(event),
         };
-        self.asking.checkpoint.kept = bytes;
-        self.asking.checkpoint.wait(now);
+        self.asking.streaming.checkpoint.kept = bytes;
+        self.asking.streaming.checkpoint.wait(now);
         if signals & SIGNAL_CANCEL != 0 {
             self.hold.reach.cancel.cancel();
         }

@@ -24,8 +24,9 @@ use uuid::Uuid;
 const MAX_ROUNDS: u32 = 20;
 
 /// What a child is told unless its parent says otherwise.
-const PROMPT: &str = "You do one task for another agent. Do it with the tools you have, then answer \
-                      with the result alone: whoever reads it sees nothing else of your work.";
+const PROMPT: &str = "You do one task for another agent. Do it with the tools you have, then \
+                      answer with the result alone: the other agent sees nothing else of your \
+                      work.";
 
 /// Steps below the root that a child may stand.
 pub(super) const DEPTH_MAX: i32 = 3;
@@ -206,12 +207,12 @@ fn misfit(task: &Task, is_existing: bool, is_named: bool) -> Option<&'static str
         || !task.metadata.is_empty();
     if is_existing && of_new {
         return Some(
-            "an agent that goes on keeps its name and its settings: leave out `agent`, `name`, \
-             `max_tokens`, `temperature`, `lifecycle` and `metadata` beside `session_id`",
+            "an existing agent keeps its name and settings: with `session_id`, leave out `agent`, \
+             `name`, `max_tokens`, `temperature`, `lifecycle` and `metadata`",
         );
     }
     let unnamed = !is_named && !task.variables.is_empty();
-    unnamed.then_some("`variables` are those of a published `agent`")
+    unnamed.then_some("`variables` requires a published `agent`")
 }
 
 /// The child that a call asks for; `named` is the published agent that it names.
@@ -243,12 +244,12 @@ pub(super) fn child(
     }
     let depth = depth_of(session) + 1;
     if depth > DEPTH_MAX {
-        let text = format!("agents may stand {DEPTH_MAX} steps below the first one, not more");
+        let text = format!("sub-agents can be nested at most {DEPTH_MAX} levels deep");
         return Err(refuse(Code::LimitExceeded, text));
     }
     let known = task.session_id.as_ref().map(|text| {
         let session: Result<SessionId, _> = text.parse();
-        let session = session.map_err(|_| invalid(format!("{text:?} is no session id")))?;
+        let session = session.map_err(|_| invalid(format!("{text:?} is not a session id")))?;
         Ok(SessionKey { session, ..key })
     });
     let existing = known.transpose()?;
@@ -353,8 +354,8 @@ fn published(
 ) -> Result<AgentSpec, String> {
     if task.name.is_some() || task.system_prompt.is_some() {
         return Err(
-            "a published agent keeps its name and its system prompt: leave out `name` and \
-                    `system_prompt` beside `agent`"
+            "a published agent keeps its name and system prompt: with `agent`, leave out `name` \
+             and `system_prompt`"
                 .to_owned(),
         );
     }

@@ -1,23 +1,23 @@
-//! `Decide`: hooks may have a send go on that is about to end.
+//! Hooks may have a send go on that is about to end.
 
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use mainspring_shared::message::{ContentPart, NewMessage};
-use mainspring_shared::send::machine::{Decision, End, Event};
+use mainspring_shared::send::machine::{Decision, Event};
 use mainspring_shared::session::shown::{SaidInRound, SentBack};
 use mainspring_shared::session::{SIGNAL_CANCEL, SIGNAL_INTERRUPT, SIGNAL_RESULT};
 
 use super::run::Run;
-use crate::hook::{EndReason, Ending, GoOn};
+use crate::hook::{EndReason, GoOn};
 use crate::llm::Reply;
 
 /// What hooks are asked about the end, and what is to be done with what they say.
 #[derive(Default)]
 pub(super) struct Deciding {
-    asked: Option<(EndReason, BoxFuture<'static, Option<GoOn>>)>,
+    pub(super) asked: Option<(EndReason, BoxFuture<'static, Option<GoOn>>)>,
     /// The answer that they are asked about.
-    reply: Option<Arc<Reply>>,
+    pub(super) reply: Option<Arc<Reply>>,
     /// What is said behind the answer that is stored next.
     pub(super) back: Option<NewMessage>,
 }
@@ -34,43 +34,14 @@ impl Deciding {
 
 impl Run<'_> {
     /// How often hooks had the send go on.
-    fn sent_back(&self) -> SentBack {
+    pub(super) fn sent_back(&self) -> SentBack {
         let shown = self.bill.totals.shown.as_ref();
         shown.and_then(|shown| shown.sent_back).unwrap_or_default()
     }
 
-    /// Asks hooks about an end. An event where there is nothing to ask.
-    pub(super) fn decide(&mut self, end: End) -> Option<Event> {
-        let answered = self.asking.reply.is_some();
-        let rounds = self.bill.totals.rounds.unsigned_abs() + u32::from(answered);
-        // A send of which nothing is stored goes on with nothing.
-        let why = EndReason::of(end, answered).filter(|_| rounds > 0);
-        let Some(why) = why else {
-            return Some(Event::Decided(Decision::End));
-        };
-        self.deciding.reply = self.asking.reply.take().map(Arc::new);
-        let ending = Ending {
-            why,
-            reply: self.deciding.reply.clone(),
-            rounds_left: self.rules.rounds_max.saturating_sub(rounds),
-            sent_back: self.sent_back().times,
-        };
-        let (hooks, at) = (self.kernel.parts.hooks.clone(), self.place());
-        let asked = Box::pin(async move { hooks.before_end(at, &ending).await });
-        self.deciding.asked = Some((why, asked));
-        None
-    }
-
-    /// Nobody waits for what hooks would say. An answer that is dropped with the question was no failure.
-    pub(super) fn abort_deciding(&mut self) {
-        self.deciding.asked = None;
-        self.take_back();
-        self.asking.tries.interrupted = self.asking.not_failed() + 1;
-    }
-
     /// Takes back the answer that hooks were asked about.
-    fn take_back(&mut self) {
-        if let Some(reply) = self.deciding.reply.take() {
+    pub(super) fn take_back(&mut self) {
+        if let Some(reply) = self.ending.deciding.reply.take() {
             self.asking.reply = Some(Arc::unwrap_or_clone(reply));
         }
     }
@@ -78,7 +49,7 @@ impl Run<'_> {
     /// Does what hooks want: the send goes on as long as it may.
     pub(super) async fn decided(&mut self, wish: Option<GoOn>) -> Event {
         let ends = Event::Decided(Decision::End);
-        let why = self.deciding.asked.take().map(|(why, _)| why);
+        let why = self.ending.deciding.asked.take().map(|(why, _)| why);
         self.take_back();
         let Some(why) = why else {
             return ends;
@@ -119,7 +90,7 @@ impl Run<'_> {
         // It opens the next round: an answer that is to fit a schema is corrected in its own.
         let message = NewMessage::user(vec![ContentPart::text(wish.message)], next);
         if answered {
-            self.deciding.back = Some(message);
+            self.ending.deciding.back = Some(message);
             return Event::Decided(Decision::Again);
         }
         self.round.passed = false;
@@ -130,7 +101,7 @@ impl Run<'_> {
     /// Stores what the model is told next, without an answer to it.
     async fn store_said(&mut self) -> Event {
         let round = self.bill.totals.rounds;
-        let ids = self.asking.injected.in_round(round);
+        let ids = self.asking.hooked.injected.in_round(round);
         if !ids.is_empty() {
             let shown = self.bill.totals.shown.get_or_insert_default();
             shown.injected = Some(SaidInRound { round, ids });

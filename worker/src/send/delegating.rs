@@ -15,8 +15,8 @@ use mainspring_shared::tool::{Approval, CallRecord, CallResult, CallState};
 use serde_json::json;
 
 use super::children::{self, CHILDREN_MAX, ParentSend};
-use super::persist::{Outage, StoreResult};
 use super::run::Run;
+use crate::patience::{Outage, StoreResult};
 use crate::tool::Effect;
 use crate::{Parts, signals, writes};
 
@@ -50,6 +50,7 @@ impl Run<'_> {
                 | Effect::RecallTodo
                 | Effect::Remember
                 | Effect::PassTurn
+                | Effect::AskPerson
                 | Effect::ReadSkills
                 | Effect::ReadBack => {}
             }
@@ -254,8 +255,8 @@ impl Run<'_> {
         CallResult {
             value: Some(value),
             ..CallResult::text(format!(
-                "The agent works in the background as {send}. Its result will be told to you when it \
-                 is there; go on with something else, or end your turn."
+                "The agent works in the background as {send}. You will receive its result when it \
+                 finishes; continue with something else or end your turn."
             ))
         }
     }
@@ -278,7 +279,7 @@ impl Asks<'_> {
         let Some(session) = self.store.get_session(self.key).await? else {
             return refuse(
                 Code::SessionNotFound,
-                "this conversation takes no more work",
+                "this conversation accepts no more work",
             );
         };
         let parent = ParentSend {
@@ -294,7 +295,7 @@ impl Asks<'_> {
                 let text = query.to_string();
                 let found = self.store.find_agents(self.key.tenant, vec![query]).await?;
                 let Some(found) = found.into_iter().next().flatten() else {
-                    let text = format!("no published agent in use is meant by {text:?}");
+                    let text = format!("{text:?} matches no active published agent");
                     return refuse(Code::AgentNotFound, &text);
                 };
                 Some(found)
@@ -313,7 +314,7 @@ impl Asks<'_> {
         {
             return refuse(
                 Code::SessionNotFound,
-                "that session is no child of this one",
+                "that session is not a child of this one",
             );
         }
         if child.existing.is_some()
@@ -324,7 +325,8 @@ impl Asks<'_> {
         // One that a crash left behind counts already.
         if there.is_none() && self.store.open_children(self.key).await? >= CHILDREN_MAX {
             let text = format!(
-                "{CHILDREN_MAX} agents of this session work at once already; wait for some of them"
+                "{CHILDREN_MAX} agents of this session are already working; wait for some of them \
+                 to finish"
             );
             return refuse(Code::LimitExceeded, &text);
         }
@@ -349,10 +351,10 @@ async fn accept_child(parts: &Parts, boot: BootId, item: AcceptSend) -> StoreRes
         }),
         Some(AcceptOutcome::Refused(RefuseReason::QueueFull)) => refuse(
             Code::LimitExceeded,
-            "too much waits in that session already",
+            "that session already has too much queued",
         ),
         Some(AcceptOutcome::Mismatch | AcceptOutcome::Refused(_)) | None => {
-            refuse(Code::SessionNotFound, "that session takes no more work")
+            refuse(Code::SessionNotFound, "that session accepts no more work")
         }
     }
 }

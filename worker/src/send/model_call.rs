@@ -16,6 +16,7 @@ use mainspring_shared::tool::CallResult;
 use mainspring_shared::tool::schema::Schema;
 use serde_json::Value;
 use tokio::sync::oneshot;
+use tracing::Span;
 
 use super::checkpoint::Checkpoint;
 use super::output::Fault;
@@ -122,24 +123,57 @@ pub(super) struct ModelCallState {
     pub(super) reply: Option<Reply>,
     /// What the model has said of its answer, where that was cut and goes on.
     pub(super) partial: Option<Partial>,
-    /// What was said of the model call that was dropped last.
-    pub(super) cut_short: Option<String>,
     /// Identifies what the model was asked for the answer under way.
     pub(super) question: Asks,
-    /// What was streamed of the present round.
-    pub(super) streamed: Option<Streamed>,
     /// Tells what the provider calls the answer, where it works on it in the background.
     pub(super) background: Option<oneshot::Receiver<String>>,
     /// The attempts of the open round.
     pub(super) tries: Tries,
-    /// What is kept of the answer that is under way.
+    /// What was heard of the answer while it was under way.
+    pub(super) streaming: Streaming,
+    /// What hooks had to do with the open round.
+    pub(super) hooked: Hooked,
+    /// The round that is under way, and its span.
+    pub(super) traced: Option<(i32, Span)>,
+}
+
+/// What was heard of an answer while it was under way.
+#[derive(Debug, Default)]
+pub(super) struct Streaming {
+    /// What readers were told of the present round.
+    pub(super) told: Option<Streamed>,
+    /// What is kept of it for whoever goes on after a death.
     pub(super) checkpoint: Checkpoint,
-    /// What hooks have said in the open round.
+    /// What was said of the model call that was dropped last.
+    pub(super) cut_short: Option<String>,
+}
+
+/// What hooks had to do with a round.
+#[derive(Debug)]
+pub(super) struct Hooked {
+    /// What they have said in it.
     pub(super) injected: Injected,
-    /// The round that hooks were told of which begins, in this life.
+    /// The round that they were told of which begins, in this life.
     pub(super) started: Arc<AtomicI32>,
-    /// Whether the model call that begins is the one that hooks were asked about before.
+    /// Whether the model call that begins is the one that they were asked about before.
     pub(super) again: bool,
+}
+
+impl Hooked {
+    /// With what an earlier worker stored of their words.
+    pub(super) fn of(stored: Option<&SaidInRound>) -> Self {
+        Self {
+            injected: Injected::of(stored),
+            started: Arc::new(AtomicI32::new(-1)),
+            again: false,
+        }
+    }
+}
+
+impl Default for Hooked {
+    fn default() -> Self {
+        Self::of(None)
+    }
 }
 
 /// The attempts of the open round.

@@ -142,7 +142,7 @@ impl Output {
         }
         let _ = write!(
             text,
-            "{}\nAnswer again with the whole JSON value and nothing else.",
+            "{}\nAnswer again with the complete JSON value and nothing else.",
             capitalised(&fault.said("\n- ", "\n- "))
         );
         let schema = self.spec.schema.to_string();
@@ -187,7 +187,7 @@ impl Fault {
     /// What is wrong; of several faults, with `before` the first and `between` the others.
     fn said(&self, before: &str, between: &str) -> String {
         match self {
-            Self::NoJson => "the answer has no JSON value in it".to_owned(),
+            Self::NoJson => "the answer contains no JSON value".to_owned(),
             Self::Broken(fault) => {
                 let fault = shortened(fault);
                 format!("the JSON in the answer cannot be read: {fault}")
@@ -195,7 +195,7 @@ impl Fault {
             Self::Mismatch(faults) => {
                 let faults: Vec<_> = faults.iter().map(|fault| shortened(fault)).collect();
                 let faults = faults.join(between);
-                format!("the answer does not fit the JSON Schema:{before}{faults}")
+                format!("the answer does not match the JSON Schema:{before}{faults}")
             }
         }
     }

@@ -9,7 +9,7 @@ use mainspring_shared::id::SessionKey;
 use mainspring_shared::send::machine::Open;
 use mainspring_shared::store::{CallChange, CallStep};
 use mainspring_shared::time::Timestamp;
-use mainspring_shared::tool::{CallRecord, CallResult, CallState, Repeat};
+use mainspring_shared::tool::{Approval, CallRecord, CallResult, CallState, Repeat};
 use uuid::Uuid;
 
 use super::calls::Calls;
@@ -17,9 +17,9 @@ use super::plan;
 use super::vet::Vetted;
 use crate::hook::ToolCall;
 
-/// What a call gets that is not made, or not waited for, because a message came in between.
-const INTERRUPTED: &str = "error: a message came in between; this call was not made or its result is \
-                           not waited for";
+/// What a call gets that is not made, or not waited for, because a message interrupted it.
+const INTERRUPTED: &str = "error: a message interrupted it; this call was not made or its result \
+                           is not waited for";
 
 /// The calls of the round that is open.
 #[derive(Debug, Default)]
@@ -128,12 +128,14 @@ impl Round {
     /// Settles what nobody has begun, once the result of a call says so. The reason is stored with that result, so
     /// whoever takes the send over skips the same calls.
     pub(super) fn skip_rest(&mut self, now: Timestamp) {
-        let results = self.records.iter().filter_map(|it| it.result.as_ref());
-        let Some(why) = results.filter_map(|it| it.skips.clone()).next() else {
+        let mut results = self.records.iter().filter_map(|it| it.result.as_ref());
+        let Some(why) = results.find_map(|it| it.skips.clone()) else {
             return;
         };
         for place in 0..self.records.len() {
-            if self.records[place].state() == CallState::Requested {
+            let record = &self.records[place];
+            // A person has answered for it where it was asked about.
+            if record.state() == CallState::Requested && record.approval == Approval::None {
                 let text = format!("error: this call was skipped: {why}");
                 self.settle(place, CallResult::error(Code::ToolDenied, text), now);
             }
@@ -185,7 +187,6 @@ impl Round {
 mod tests {
     use mainspring_shared::id::{SendId, SessionId};
     use mainspring_shared::send::WaitingOn;
-    use mainspring_shared::tool::Approval;
     use serde_json::json;
 
     use super::*;
@@ -286,6 +287,37 @@ mod tests {
             round.records[0].result.is_some(),
             "begun in an earlier life"
         );
+    }
+
+    #[test]
+    fn the_rest_of_a_round_is_skipped_but_for_what_runs_waits_or_was_approved() {
+        let approved = CallRecord {
+            approval: Approval::Given,
+            ..call(3, Repeat::Once)
+        };
+        let calls = vec![
+            call(0, Repeat::Safe),
+            call(1, Repeat::Once),
+            waits(2),
+            approved,
+            call(4, Repeat::Safe),
+        ];
+        let mut round = round(calls);
+        round.begin(&[1], 7);
+        round.skip_rest(NOW);
+        assert!(round.records.iter().all(|record| record.result.is_none()));
+        let result = CallResult {
+            skips: Some("enough".into()),
+            ..CallResult::text("found")
+        };
+        round.settle(0, result, NOW);
+        round.skip_rest(NOW);
+        let open = round.records.iter().filter(|it| it.result.is_none());
+        let open: Vec<_> = open.map(|record| record.place).collect();
+        assert_eq!(open, [1, 2, 3]);
+        let skipped = round.records[4].result.as_ref().expect("skipped");
+        assert_eq!(skipped.code, Some(Code::ToolDenied));
+        assert!(skipped.whole_text().contains("enough"));
     }
 
     #[test]

@@ -3,31 +3,32 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicI32;
 use std::time::Duration;
 
+use mainspring_runtime::telemetry::spans;
 use mainspring_shared::agent::{AgentSpec, OutputFault};
 use mainspring_shared::budget::Spent;
 use mainspring_shared::error::{Code, Coded as _, Failure};
 use mainspring_shared::event::{LiveEvent, LiveKind};
 use mainspring_shared::lease::Lease;
 use mainspring_shared::message::{NewMessage, Role};
-use mainspring_shared::send::machine::{Command, End, Event, Open, Rules, State, transition};
+use mainspring_shared::send::machine::{Command, Event, Open, Rules, State, transition};
 use mainspring_shared::session::SIGNAL_CANCEL;
 use mainspring_shared::session::window::Window;
 use mainspring_shared::store::{Counters, Resumed, SendTotals, StartedSend, Then};
 use mainspring_shared::time::Timestamp;
+use tracing::{Instrument as _, Span};
 
 use super::apart::Apart;
 use super::background::told;
 use super::bill::Bill;
-use super::calls::{Calls, Over};
+use super::calls::Over;
 use super::commands::{Beside, Folding};
 use super::deciding::Deciding;
 use super::fired::Fired;
 use super::hold::{Hold, Reach};
 use super::load;
-use super::model_call::{Answered, Call, Injected, ModelCallState, NoReply, Tries, Unanswered};
+use super::model_call::{Answered, Call, Hooked, ModelCallState, NoReply, Tries, Unanswered};
 use super::output::Output;
 use super::round::Round;
 use super::unsaid::Unsaid;
@@ -58,7 +59,6 @@ pub(crate) struct Run<'a> {
     pub(super) folding: Folding,
     pub(super) round: Round,
     pub(super) bill: Bill<'a>,
-    pub(super) deciding: Deciding,
     pub(super) ending: Ending,
 }
 
@@ -82,7 +82,6 @@ pub(super) struct Prompt<'a> {
 }
 
 /// How the run ends.
-#[derive(Debug)]
 pub(super) struct Ending {
     /// Whether the session goes back after this send whatever waits in it.
     pub(super) then: Then,
@@ -90,6 +89,8 @@ pub(super) struct Ending {
     pub(super) crashed: bool,
     /// Why the last model call or tool failed.
     pub(super) failure: Option<Failure>,
+    /// What hooks are asked about it.
+    pub(super) deciding: Deciding,
     /// How the session was left.
     pub(super) left: Left,
 }
@@ -157,18 +158,17 @@ impl<'a> Run<'a> {
                     reset: send.resumed.map(Resumed::as_str),
                     ..Tries::default()
                 },
-                injected: Injected::of(injected),
-                started: Arc::new(AtomicI32::new(-1)),
+                hooked: Hooked::of(injected),
                 ..ModelCallState::default()
             },
             folding: Folding::default(),
             round: Round::default(),
             bill: Bill::new(&send, totals, turn.spent),
-            deciding: Deciding::default(),
             ending: Ending {
                 then: turn.then,
                 crashed: false,
                 failure: None,
+                deciding: Deciding::default(),
                 left: Left::Lost,
             },
             send,
@@ -202,7 +202,7 @@ impl<'a> Run<'a> {
         // Boxed, as all that is not the wait itself: a send that waits for its model keeps no room for it.
         let Ok(open) = Box::pin(self.prepare()).await else {
             if matches!(self.ending.left, Left::Lost) {
-                self.release().await;
+                self.give_back().await;
                 self.ending.left = Left::Lost;
             }
             return self.left();
@@ -211,7 +211,7 @@ impl<'a> Run<'a> {
             return self.run_machine(state, event).await;
         }
         if self.lacks_cell(open) {
-            self.release().await;
+            self.give_back().await;
             return self.left();
         }
         if let State::Taken { open: needs, .. } = &mut state {
@@ -233,7 +233,7 @@ impl<'a> Run<'a> {
                     // A defect: the lease runs on, so the session is given back for others.
                     tracing::error!(send.id = %self.send.record.id, %error);
                     debug_assert!(false, "{error}");
-                    self.release().await;
+                    self.give_back().await;
                     return self.left();
                 }
             };
@@ -244,16 +244,62 @@ impl<'a> Run<'a> {
             }
             let mut happened = None;
             for command in step.commands {
-                happened = Box::pin(self.perform(command)).await.or(happened);
+                let span = self.trace(&command);
+                let performed = Box::pin(self.perform(command)).instrument(span);
+                happened = performed.await.or(happened);
             }
             if state == State::Left {
                 return self.left();
             }
-            event = match happened {
-                Some(event) => event,
-                None => self.next_event().await,
+            event = if let Some(event) = happened {
+                event
+            } else {
+                let span = self.round_span();
+                self.next_event().instrument(span).await
             };
         }
+    }
+
+    /// The span of the round that a command is part of, which begins as the model is first asked and ends before
+    /// the send is left.
+    fn trace(&mut self, command: &Command) -> Span {
+        match command {
+            Command::Ask { round, .. } => {
+                let round = *round as i32;
+                if self
+                    .asking
+                    .traced
+                    .as_ref()
+                    .is_none_or(|(of, _)| *of != round)
+                {
+                    // Closed before the next one opens.
+                    self.asking.traced = None;
+                    self.asking.traced = Some((round, spans::round(self.send.record.key, round)));
+                }
+            }
+            Command::Decide(_)
+            | Command::End(_)
+            | Command::Park { .. }
+            | Command::Release
+            | Command::Drop => self.asking.traced = None,
+            Command::AbortAsking
+            | Command::Fold
+            | Command::AbortFold
+            | Command::Wait(_)
+            | Command::StoreRound
+            | Command::RunCalls
+            | Command::InterruptCalls
+            | Command::StopCalls
+            | Command::AbortCalls
+            | Command::StoreResults
+            | Command::AbortDeciding => {}
+        }
+        self.round_span()
+    }
+
+    fn round_span(&self) -> Span {
+        let traced = self.asking.traced.as_ref();
+        traced.map_or_else(Span::none, |(_, span)| span.clone())
     }
 
     fn left(&mut self) -> Left {
@@ -313,22 +359,15 @@ impl<'a> Run<'a> {
                 None
             }
             Command::Wait(wait) => self.wait(wait).await,
-            Command::StoreRound => {
-                self.asking.tries.interrupted = 0;
-                Some(self.store_round().await)
-            }
+            Command::StoreRound => Some(self.store_round().await),
             Command::RunCalls => self.run_calls().await,
             Command::InterruptCalls => {
                 self.interrupt_calls();
                 None
             }
-            Command::StopCalls => {
-                self.round.calls.stop(true);
-                self.round.calls.is_empty().then_some(Event::CallsAborted)
-            }
+            Command::StopCalls => self.stop_calls(),
             Command::AbortCalls => {
-                self.pay_for_vectors(None);
-                self.round.calls = Calls::default();
+                self.abort_calls();
                 None
             }
             Command::StoreResults => Some(self.store_results().await),
@@ -337,21 +376,9 @@ impl<'a> Run<'a> {
                 self.abort_deciding();
                 None
             }
-            Command::End(end) => {
-                // Who cancels wants no more of it.
-                if end == End::Cancelled {
-                    self.drop_beside();
-                }
-                Some(self.end(end).await)
-            }
-            Command::Park { on, after } => {
-                self.drop_beside();
-                Some(self.park(on, after).await)
-            }
-            Command::Release => {
-                self.drop_beside();
-                Some(self.hand_over().await)
-            }
+            Command::End(end) => Some(self.end(end).await),
+            Command::Park { on, after } => Some(self.park(on, after).await),
+            Command::Release => Some(self.release().await),
             Command::Drop => {
                 self.ending.left = Left::Lost;
                 None
@@ -444,7 +471,7 @@ impl<'a> Run<'a> {
                 Event::BackoffOver
             }
             reply = answer(&mut self.asking.call) => return Happening::Reply(reply),
-            wish = self.deciding.said() => return Happening::Decided(wish),
+            wish = self.ending.deciding.said() => return Happening::Decided(wish),
             written = written(&mut self.folding.writing) => return Happening::Written(written),
             written = beside(&mut self.folding.beside) => return Happening::Beside(written),
             id = told(&mut self.asking.background) => return Happening::Background(id),

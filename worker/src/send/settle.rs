@@ -13,9 +13,7 @@ use mainspring_shared::session::shown::{Shown, ShownMemory};
 use mainspring_shared::step::RoundRef;
 use mainspring_shared::store::{CallBegin, NewCall};
 use mainspring_shared::time::Timestamp;
-use mainspring_shared::tool::{
-    Approval, CallRecord, CallResult, Question, Repeat, answers, call_id,
-};
+use mainspring_shared::tool::{Approval, CallRecord, CallResult, Repeat, answers, call_id};
 
 use super::model_call::Asks;
 use super::plan;
@@ -144,7 +142,7 @@ pub(super) fn round(
             (None, Some(offer)) => match &offer.place {
                 Executor::Here(_) => CallBegin::Requested,
                 Executor::Outside { on, deadline } => {
-                    let question = Question::of(&call.name, &vetted.arguments);
+                    let question = offer.question(&vetted.arguments);
                     let expires = question.map(|asked| asked.expires().or(asking.answer_within));
                     CallBegin::Waits {
                         on: *on,

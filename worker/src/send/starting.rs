@@ -114,7 +114,7 @@ impl Asks<'_> {
         let mut agents = BTreeMap::new();
         for (query, found) in names.into_iter().zip(found) {
             let Some(version) = found else {
-                let text = format!("error: no published agent in use is meant by \"{query}\"");
+                let text = format!("error: \"{query}\" matches no active published agent");
                 return refuse(Code::AgentNotFound, text);
             };
             agents.insert(query, version.into());
@@ -139,8 +139,7 @@ impl Asks<'_> {
         let session = store.get_session(self.key).await?;
         let depth = session.as_ref().map_or(0, depth_of) + 1;
         if depth > DEPTH_MAX {
-            let text =
-                format!("error: agents may stand {DEPTH_MAX} steps below the first one, not more");
+            let text = format!("error: sub-agents can be nested at most {DEPTH_MAX} levels deep");
             return refuse(Code::LimitExceeded, text);
         }
         let input = record
@@ -177,7 +176,7 @@ impl Asks<'_> {
                 Ok(Ok(detached.then(|| receipt(key))))
             }
             Some(CreateRunOutcome::Mismatch | CreateRunOutcome::SessionNotFound) | None => {
-                let text = "error: this conversation takes no more work".to_owned();
+                let text = "error: this conversation accepts no more work".to_owned();
                 refuse(Code::SessionNotFound, text)
             }
         }
@@ -193,8 +192,8 @@ fn receipt(key: RunKey) -> CallResult {
     CallResult {
         value: Some(json!({ "run_id": key.run, "status": "accepted" })),
         ..CallResult::text(format!(
-            "The workflow runs as {}. Its result will be told to you when it is there; \
-             `workflow_status` shows how far it is. Go on with something else, or end your turn.",
+            "The workflow runs as {}. You will receive its result when it finishes; \
+             `workflow_status` shows its progress. Continue with something else or end your turn.",
             key.run
         ))
     }

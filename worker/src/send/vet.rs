@@ -8,7 +8,7 @@ use futures::stream;
 use mainspring_shared::error::Code;
 use mainspring_shared::message::ToolCall as Asked;
 use mainspring_shared::time::Clock;
-use mainspring_shared::tool::{CallResult, Question, call_id};
+use mainspring_shared::tool::{CallResult, call_id};
 use serde_json::Value;
 
 use crate::hook::{At, Hooks, Judged, ToolCall};
@@ -104,7 +104,7 @@ impl Vetting {
                 return vetted;
             }
         };
-        if let Some(fault) = Question::of(&call.name, &call.arguments).and_then(|q| q.fault()) {
+        if let Some(fault) = offer.question(&call.arguments).and_then(|q| q.fault()) {
             vetted.result = Some(invalid(fault.to_owned()));
             return vetted;
         }

@@ -8,6 +8,7 @@ use mainspring_shared::agent::{AgentSpec, Delegation};
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::store::StartedSend;
 use mainspring_shared::time::Clock;
+use mainspring_shared::tool::Question;
 use mainspring_shared::tool::schema::Schema;
 use serde_json::{Map, Value};
 
@@ -23,7 +24,7 @@ pub struct Offer {
     pub schema: Schema,
     /// What the tool promises and needs.
     pub traits: Traits,
-    /// Whether a person is asked before each call.
+    /// Whether a person has to approve each call.
     pub approval: bool,
     /// Where its calls are made.
     pub place: Executor,
@@ -108,6 +109,12 @@ impl Offers {
 }
 
 impl Offer {
+    /// The question that a call of the tool asks a person, if it asks one.
+    pub(crate) fn question(&self, arguments: &Value) -> Option<Question> {
+        let asks = self.traits.effect == Effect::AskPerson;
+        asks.then(|| Question::read(arguments))?
+    }
+
     /// Whether it comes with something else that the agent has: with skills what reads them, and with a
     /// context that hides results or sends what reads those. No list of tools takes it away.
     pub fn comes_with(&self, agent: &AgentSpec) -> bool {
@@ -120,7 +127,8 @@ impl Offer {
             | Effect::Remember
             | Effect::Delegate
             | Effect::StartRun
-            | Effect::PassTurn => false,
+            | Effect::PassTurn
+            | Effect::AskPerson => false,
         }
     }
 

@@ -6,7 +6,7 @@ pub mod workflow;
 
 use crate::catalogue::{BuiltIn, NOTHING};
 use mainspring_shared::send::WaitingOn;
-use mainspring_shared::tool::ASK_PERSON;
+use mainspring_shared::tool::{ASK_PERSON, CREATE_WORKFLOW, SPAWN_AGENT};
 use mainspring_worker::tool::{Effect, ToolSpec, Tools, ToolsError};
 use serde_json::json;
 
@@ -27,17 +27,17 @@ pub(crate) struct Waits {
 pub(crate) const TOOLS: [Waits; 3] = [
     Waits {
         about: BuiltIn {
-            name: "ask_person",
+            name: ASK_PERSON,
             needs: NOTHING,
             does: "asks the user and waits for the answer",
         },
         spec: ask_person,
         on: WaitingOn::Human,
-        effect: Effect::None,
+        effect: Effect::AskPerson,
     },
     Waits {
         about: BuiltIn {
-            name: "spawn_agent",
+            name: SPAWN_AGENT,
             needs: NOTHING,
             does: "delegates a task to another agent",
         },
@@ -47,7 +47,7 @@ pub(crate) const TOOLS: [Waits; 3] = [
     },
     Waits {
         about: BuiltIn {
-            name: "create_workflow",
+            name: CREATE_WORKFLOW,
             needs: NOTHING,
             does: "runs a workflow",
         },
@@ -59,7 +59,7 @@ pub(crate) const TOOLS: [Waits; 3] = [
 
 fn spawn_agent() -> ToolSpec {
     ToolSpec {
-        name: "spawn_agent".into(),
+        name: SPAWN_AGENT.into(),
         description: "Delegates a task to a new agent and returns its result. The agent has \
                       the tools you list, or all of yours by default. It cannot see this \
                       conversation: include everything it needs to know. With `background` the \
@@ -73,7 +73,7 @@ fn spawn_agent() -> ToolSpec {
             "properties": {
                 "task": {"type": "string", "minLength": 1},
                 "agent": {"type": "string", "minLength": 1,
-                    "description": "A published agent that you may start, by its name, instead of a new one."},
+                    "description": "Name of a published agent to start instead of a new one."},
                 "variables": {"type": "object", "description": "Values of that agent's variables."},
                 "name": {"type": "string", "minLength": 1, "maxLength": 64},
                 "system_prompt": {"type": "string", "minLength": 1},
@@ -100,7 +100,7 @@ fn spawn_agent() -> ToolSpec {
 
 fn create_workflow() -> ToolSpec {
     ToolSpec {
-        name: "create_workflow".into(),
+        name: CREATE_WORKFLOW.into(),
         description: "Runs a workflow, given as JSON: a tree of agents in sequence, in \
                       parallel or over lists, with branches and loops. Waits for the result; \
                       with `detached` the call returns at once and the result is delivered to \
@@ -164,9 +164,9 @@ mod tests {
         let mut tools = Tools::default();
         register(&mut tools).expect("new names");
         for (name, effect) in [
-            ("spawn_agent", Effect::Delegate),
-            ("create_workflow", Effect::StartRun),
-            (ASK_PERSON, Effect::None),
+            (SPAWN_AGENT, Effect::Delegate),
+            (CREATE_WORKFLOW, Effect::StartRun),
+            (ASK_PERSON, Effect::AskPerson),
             ("unknown", Effect::None),
         ] {
             assert_eq!(tools.effect(name), effect, "{name}");

@@ -64,8 +64,12 @@ impl Tool for CurrentTime {
         let Arguments { timezone } = arguments(invocation.arguments)?;
         let zone = match timezone.as_deref() {
             None => TimeZone::UTC,
-            Some(name) => TimeZone::get(name)
-                .map_err(|_| invalid(format!("{name} is no time zone; try one like Asia/Tokyo")))?,
+            Some(name) => TimeZone::get(name).map_err(|_| {
+                invalid(format!(
+                    "{name} is not a time zone; try one like \
+                                              Asia/Tokyo"
+                ))
+            })?,
         };
         let now = jiff::Timestamp::from_millisecond(self.clock.now().0);
         let now = now.map_err(|error| ToolError::reply(error.to_string()))?;

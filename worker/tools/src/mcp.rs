@@ -58,7 +58,7 @@ pub enum Error {
         detail: String,
     },
     /// It failed before and is left alone for a while.
-    #[error("the MCP server {server} is away for {wait:?}, after {failures} failures")]
+    #[error("the MCP server {server} is unavailable for {wait:?}, after {failures} failures")]
     Away {
         /// Its name.
         server: String,

@@ -63,7 +63,7 @@ pub(crate) const TOOLS: [Listed<Arc<MemoryTools>>; 11] = [
     tool(
         "read_output",
         NOTHING,
-        "reads the part of an output that was cut",
+        "reads a truncated part of an output",
         |shared| {
             Arc::new(output::ReadOutput {
                 shared: shared.clone(),

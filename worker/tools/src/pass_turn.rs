@@ -45,7 +45,7 @@ impl Tool for PassTurn {
                     "reason": {
                         "type": "string",
                         "maxLength": 500,
-                        "description": "Why; for those who read the transcript.",
+                        "description": "Reason, for readers of the transcript.",
                     },
                 },
             }),

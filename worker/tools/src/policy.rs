@@ -374,7 +374,7 @@ impl Hook for HttpPolicy {
             Action::Retry => Ok(OnFailure::Retry),
             Action::Answer => Ok(OnFailure::Instead(answer.needed_output()?)),
             Action::Deny | Action::End | Action::Continue | Action::Postpone | Action::Skip => Err(
-                HookError("it has to say allow, retry, or answer with an output".to_owned()),
+                HookError("expected allow, retry, or answer with an output".to_owned()),
             ),
         }
     }
@@ -406,7 +406,7 @@ impl Hook for HttpPolicy {
                 }
             }
             Action::Deny => {
-                let text = format!("error: this result is not to be seen: {}", answer.reason());
+                let text = format!("error: this result was withheld: {}", answer.reason());
                 *result = CallResult {
                     said: std::mem::take(&mut result.said),
                     skips: result.skips.take(),
@@ -414,7 +414,7 @@ impl Hook for HttpPolicy {
                 };
             }
             Action::End | Action::Continue | Action::Answer | Action::Retry | Action::Postpone => {
-                return Err(HookError("it has to say allow, skip or deny".to_owned()));
+                return Err(HookError("expected allow, skip or deny".to_owned()));
             }
         }
         result.said.extend(said);

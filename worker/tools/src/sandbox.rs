@@ -364,6 +364,10 @@ impl Tool for Isolated {
         self.inner.traits()
     }
 
+    fn kind(&self) -> &'static str {
+        "isolated"
+    }
+
     async fn call(&self, invocation: Invocation) -> Result<Output, ToolError> {
         let stop = invocation.stop.clone();
         let owner = CellOwner {
@@ -439,7 +443,7 @@ impl Isolated {
         }
         ToolError::Reply {
             code: Code::ToolUnknownOutcome,
-            message: "the sandbox ended while the tool ran; how far it came is not known".into(),
+            message: "the sandbox ended while the tool ran; how far it got is not known".into(),
         }
     }
 }

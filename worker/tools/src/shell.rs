@@ -207,13 +207,13 @@ impl Tool for Shell {
             Ended::TimedOut => Err(ToolError::Reply {
                 code: Code::ToolTimeout,
                 message: format!(
-                    "the command was ended after {}; until then it said:\n{output}",
+                    "the command timed out after {}; its output until then:\n{output}",
                     Span(time)
                 ),
             }),
             Ended::Stopped => Err(ToolError::Reply {
                 code: Code::ToolInterrupted,
-                message: format!("the command was stopped; until then it said:\n{output}"),
+                message: format!("the command was stopped; its output until then:\n{output}"),
             }),
         }
     }

@@ -11,8 +11,8 @@ use crate::failure::{Failure, usage_text};
 /// What the names of such files end with.
 pub(super) const KINDS: [&str; 4] = ["json", "toml", "yaml", "yml"];
 
-const WANTED: &str = "an agent is written like {\"name\": \"reviewer\", \"system_prompt\": …}, and several \
-                      stand in a list `agents`";
+const WANTED: &str = "an agent is written like {\"name\": \"reviewer\", \"system_prompt\": …}; \
+                      several go into a list `agents`";
 
 /// An agent of a file.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ fn agent(file: &Path, value: &Value) -> Result<AgentFile, Failure> {
     let shown = file.display();
     let Value::Object(members) = value else {
         return Err(usage_text(
-            format!("{shown}: an agent is no object"),
+            format!("{shown}: an agent must be an object"),
             WANTED,
         ));
     };
@@ -87,7 +87,7 @@ pub(super) fn object(file: &Path) -> Result<Map<String, Value>, Failure> {
     match (documents.pop(), documents.is_empty()) {
         (Some(Value::Object(members)), true) => Ok(members),
         _ => Err(usage_text(
-            format!("{shown} does not hold one object"),
+            format!("{shown} does not contain exactly one object"),
             wanted,
         )),
     }
@@ -170,7 +170,7 @@ mod tests {
             ("x.toml", "= 1", "is not TOML"),
             ("x.yaml", "a: [", "is not YAML"),
             ("x.yaml", "a: 1\na: 2", "is not YAML"),
-            ("x.json", "7", "an agent is no object"),
+            ("x.json", "7", "an agent must be an object"),
             ("x.json", "{\"model\": \"m\"}", "an agent has no name"),
             ("x.json", "{\"name\": \"a b\"}", "\"a b\""),
             ("x.json", "{\"agents\": []}", "holds no agent"),

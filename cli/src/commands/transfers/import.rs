@@ -129,11 +129,11 @@ impl Importing<'_> {
                 Line::Memory(entry) => self.memory(entry).await?,
                 Line::Session(id) => self.session(id).await?,
                 Line::SessionEnd(_) => {
-                    return Err(self.lines.wrong("ends a session that did not begin"));
+                    return Err(self.lines.wrong("ends a session that was not started"));
                 }
                 Line::End(counts) if counts == self.read => return Ok(()),
                 Line::End(_) => {
-                    let what = "counts other lines than there are: some are missing";
+                    let what = "has other counts than the file: lines are missing";
                     return Err(self.lines.wrong(what));
                 }
             }
@@ -298,7 +298,7 @@ impl Report {
             Err(failure) if matches!(failure.exit, Exit::Unavailable | Exit::Unauthorised) => {
                 return Err(failure
                     .about(&what)
-                    .next("import again: what was imported is known then"));
+                    .next("import again: items already imported are skipped"));
             }
             Err(failure) => {
                 fates.refused += 1;

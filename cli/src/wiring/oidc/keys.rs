@@ -55,7 +55,8 @@ impl Source {
     pub(super) fn new(issuer: &str, keys: Option<&str>) -> Result<Self, Fault> {
         let insecure = (
             "has an address that is not https",
-            "keys that anyone on the way can replace prove nothing; http is for this machine alone",
+            "keys fetched over plain http can be replaced in transit; http is for this machine \
+             only",
         );
         let text = if let Some(keys) = keys {
             keys.to_owned()
@@ -142,7 +143,7 @@ impl KeySet {
         let client = Client::builder()
             .redirect(reqwest::redirect::Policy::none())
             .build();
-        let client = client.map_err(|_| ("cannot be asked", "no HTTPS client could be made"))?;
+        let client = client.map_err(|_| ("cannot be asked", "no HTTPS client could be created"))?;
         Ok(Self {
             inner: Arc::new(Inner {
                 source,
@@ -377,10 +378,10 @@ enum FetchError {
     TooLong,
     #[error("its answer cannot be read")]
     Json(#[source] serde_json::Error),
-    #[error("it says of itself that it is another issuer")]
+    #[error("its discovery document names another issuer")]
     Other,
     #[error("its keys are at an address that is not https")]
     Insecure,
-    #[error("it has no key that signatures can be verified with")]
+    #[error("it has no usable verification key")]
     Empty,
 }

@@ -298,8 +298,8 @@ async fn a_token_that_is_not_for_here_and_now_is_refused() {
     let rsa = Signer::rsa("one", ONE);
     let world = World::new(&[&rsa], |_| {}).await;
     for (member, value, why) in [
-        ("aud", json!("other"), "it is for someone else"),
-        ("aud", json!([]), "it is for someone else"),
+        ("aud", json!("other"), "it is for another audience"),
+        ("aud", json!([]), "it is for another audience"),
         ("aud", Value::Null, "it lacks exp, iss or aud"),
         ("exp", json!(now() - 60), "it has expired"),
         ("exp", Value::Null, "it lacks exp, iss or aud"),
@@ -307,18 +307,18 @@ async fn a_token_that_is_not_for_here_and_now_is_refused() {
         (
             "iss",
             json!("https://evil.example"),
-            "its issuer is not known here",
+            "its issuer is unknown",
         ),
         (
             "iss",
             json!(format!("{}/", world.url)),
-            "its issuer is not known here",
+            "its issuer is unknown",
         ),
         ("tenant", json!(""), "it names no tenant"),
         ("tenant", json!(["blue"]), "it names no tenant"),
-        ("sub", Value::Null, "it does not say in sub whose it is"),
-        ("sub", json!(""), "it does not say in sub whose it is"),
-        ("sub", json!(7), "it does not say in sub whose it is"),
+        ("sub", Value::Null, "it has no sub"),
+        ("sub", json!(""), "it has no sub"),
+        ("sub", json!(7), "it has no sub"),
     ] {
         let token = rsa.sign(&world.with(member, value));
         world.refuses(&token, why).await;
@@ -385,7 +385,7 @@ async fn only_the_issuers_private_keys_sign() {
     header.crit = Some(vec!["b64".to_owned()]);
     let token = encode(&header, &claims, &rsa.key).expect("signs");
     world
-        .refuses(&token, "it asks for what is not known here")
+        .refuses(&token, "it requires an unsupported extension")
         .await;
 }
 
@@ -443,28 +443,28 @@ fn settings_that_make_no_sense_are_said() {
                 audience: Vec::new(),
                 ..good.clone()
             },
-            "whom tokens are for",
+            "intended audience of tokens",
         ),
         (
             OidcIssuer {
                 scopes: Vec::new(),
                 ..good.clone()
             },
-            "what tokens allow",
+            "exactly one of scope_claim and scopes",
         ),
         (
             OidcIssuer {
                 scope_claim: Some("scope".to_owned()),
                 ..good.clone()
             },
-            "what tokens allow",
+            "exactly one of scope_claim and scopes",
         ),
         (
             OidcIssuer {
                 scopes: vec!["all".to_owned()],
                 ..good.clone()
             },
-            "a scope that is none",
+            "an unknown scope",
         ),
         (
             OidcIssuer {
@@ -520,5 +520,5 @@ fn two_sections_with_one_issuer_are_refused() {
     let message = &failure.message;
     assert_eq!(message, "[oidc.b] has the issuer of [oidc.a]");
     let next = failure.next.expect("says what to do");
-    assert!(next.contains("make one of the two"), "{next}");
+    assert!(next.contains("merge the two"), "{next}");
 }

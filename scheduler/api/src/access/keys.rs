@@ -94,6 +94,7 @@ impl Keys {
         let found = app.store.get_tenant(tenant).await?;
         if let Some(found) = &found {
             app.notifier.queue.weigh(tenant, found.weight);
+            app.known.pools.note(tenant, &found.pools);
         }
         let limits = found.map(|tenant| tenant.limits).unwrap_or_default();
         remember(&self.limits, tenant, now, limits.clone());

@@ -173,7 +173,7 @@ pub(crate) async fn enter(
 
 /// What a request gets that concerns the tenant as a whole.
 pub(crate) fn closed() -> Error {
-    let detail = "the API key is bound: this concerns its tenant as a whole";
+    let detail = "a bound API key cannot perform tenant-wide operations";
     Error::new(Code::AuthBinding, detail)
 }
 

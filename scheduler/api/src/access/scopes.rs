@@ -15,6 +15,9 @@ pub(crate) struct Needs {
     pub(crate) scope: Scope,
     /// Whether only the operator of the system may do it.
     pub(crate) operator: bool,
+    /// Whether it names a tenant. To whoever does not operate the system there is none, its own included:
+    /// the answer does not depend on which ids exist.
+    pub(crate) names_tenant: bool,
 }
 
 /// What shows or changes the system as a whole.
@@ -67,6 +70,7 @@ impl Needs {
     pub(crate) const OPERATOR: Self = Self {
         scope: Scope::Admin,
         operator: true,
+        names_tenant: false,
     };
 
     /// What a request to a route needs.
@@ -89,11 +93,18 @@ impl Needs {
         } else {
             Scope::Manage
         };
-        Self { scope, operator }
+        Self {
+            scope,
+            operator,
+            names_tenant: route.starts_with("/v1/tenants/{id}"),
+        }
     }
 
     /// Whether the caller has it.
     pub(crate) fn check(self, caller: &Caller) -> Result<(), Error> {
+        if self.names_tenant && !caller.operates {
+            return Err(super::no_tenant());
+        }
         if !caller.scopes.allow(self.scope) {
             return Err(Error::new(
                 Code::AuthForbidden,
@@ -103,8 +114,8 @@ impl Needs {
         if self.operator && !caller.operates {
             return Err(Error::new(
                 Code::AuthForbidden,
-                "only keys of the default tenant, and the root key, see and change the system as \
-                 a whole",
+                "only the root key and keys of the default tenant can perform system-wide \
+                 operations",
             ));
         }
         Ok(())
@@ -119,7 +130,9 @@ mod tests {
     fn what_every_operation_needs() {
         let operations = crate::router::operations().into_iter();
         let lines = operations.map(|(method, path)| {
-            let Needs { scope, operator } = Needs::of(&method, &path);
+            let Needs {
+                scope, operator, ..
+            } = Needs::of(&method, &path);
             let whose = if operator { " operator" } else { "" };
             format!("{method} {path}: {}{whose}", scope.as_str())
         });

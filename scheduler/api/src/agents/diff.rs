@@ -24,7 +24,11 @@ use crate::router::Api;
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct DiffQuery {
+    /// The number of a version, or an alias.
+    #[param(min_length = 1)]
     from: Option<String>,
+    /// The number of a version, or an alias.
+    #[param(min_length = 1)]
     to: Option<String>,
 }
 
@@ -34,11 +38,11 @@ pub(super) struct AgentDiff {
     /// The agent.
     #[schema(value_type = String)]
     name: AgentName,
-    /// The number of the one version; 0 where the agent would be new.
+    /// The number of the first version; 0 if the agent would be new.
     from: i32,
     /// The number of the other.
     to: i32,
-    /// What is not the same, in the order of the pointers.
+    /// The differences, ordered by pointer.
     changes: Vec<AgentChange>,
 }
 
@@ -47,17 +51,17 @@ pub(super) struct AgentDiff {
 pub(super) struct AgentChange {
     /// A JSON pointer into the spec.
     pointer: String,
-    /// Its value before; absent where it was added.
+    /// The old value; absent if it was added.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     before: Option<Value>,
-    /// Its value after; absent where it was removed.
+    /// The new value; absent if it was removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     after: Option<Value>,
 }
 
-/// What differs between two versions: `to`, by default the newest, and `from`, by default the one before
+/// The differences between two versions: `to`, by default the newest, and `from`, by default the one before
 #[utoipa::path(
     get,
     path = "/v1/agents/{name}/diff",
@@ -97,7 +101,7 @@ pub(super) async fn diff(
     respond::json(StatusCode::OK, &answer)
 }
 
-/// What publishing a spec would change of the newest version, without publishing it
+/// The differences between a spec and the newest version, without publishing it
 #[utoipa::path(
     post,
     path = "/v1/agents:diff",

@@ -152,7 +152,7 @@ impl Incoming {
     /// Whether there are as many as the last line says.
     pub(super) fn finish(&self, said: u64) -> Result<(), Error> {
         if self.is_open() {
-            return Err(Error::invalid("", "a blob before this line is not whole"));
+            return Err(Error::invalid("", "a blob before this line is incomplete"));
         }
         if said != self.count {
             return Err(Error::invalid(

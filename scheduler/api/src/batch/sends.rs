@@ -10,6 +10,7 @@ use mainspring_scheduler::services::accept::{accept_many, accepted_view};
 use mainspring_scheduler::services::agents::Resolver;
 use mainspring_scheduler::services::blobs;
 use mainspring_scheduler::services::deliver::{Delivery, deliver, delivery};
+use mainspring_scheduler::services::limits::KeySends;
 use mainspring_scheduler::services::skills::pin_item;
 use mainspring_shared::agent::AgentRef;
 use mainspring_shared::id::{SendId, SessionKey, TenantId};
@@ -109,13 +110,14 @@ impl Batch for Sends {
         app: &Arc<App>,
         items: Vec<AcceptSend>,
         permits: Permits,
+        limited: Option<KeySends>,
     ) -> Vec<Result<Creation<SendId, AcceptedSend>, Error>> {
         let count = items.len();
         let app = app.clone();
         let work = tokio::spawn(async move {
             let mut outcomes = Vec::with_capacity(count);
             for part in parts(items) {
-                outcomes.extend(store_part(&app, part).await);
+                outcomes.extend(store_part(&app, part, limited).await);
             }
             drop(permits);
             outcomes
@@ -173,7 +175,11 @@ fn parts(items: Vec<AcceptSend>) -> Vec<Vec<AcceptSend>> {
 type Outcome = Result<Creation<SendId, AcceptedSend>, Error>;
 
 /// Brings to busy sessions what is meant for them, and accepts the rest in order.
-async fn store_part(app: &Arc<App>, items: Vec<AcceptSend>) -> Vec<Outcome> {
+async fn store_part(
+    app: &Arc<App>,
+    items: Vec<AcceptSend>,
+    limited: Option<KeySends>,
+) -> Vec<Outcome> {
     let deliveries: Vec<Option<DeliverItem>> = items.iter().map(delivery).collect();
     let wanted: Vec<DeliverItem> = deliveries.iter().flatten().cloned().collect();
     let told = if wanted.is_empty() {
@@ -194,7 +200,7 @@ async fn store_part(app: &Arc<App>, items: Vec<AcceptSend>) -> Vec<Outcome> {
         .filter(|(_, told)| matches!(told, Ok(None)))
         .map(|(item, _)| item)
         .collect();
-    let mut accepted = accept(app, own).await.into_iter();
+    let mut accepted = accept(app, own, limited).await.into_iter();
     let joined = deliveries.iter().zip(&told);
     let joined = joined.filter_map(|(delivery, told)| match told {
         Ok(Some(Delivery::Delivered(send, _))) => delivery
@@ -219,7 +225,7 @@ async fn store_part(app: &Arc<App>, items: Vec<AcceptSend>) -> Vec<Outcome> {
     outcomes.collect()
 }
 
-async fn accept(app: &Arc<App>, items: Vec<AcceptSend>) -> Vec<Outcome> {
+async fn accept(app: &Arc<App>, items: Vec<AcceptSend>, limited: Option<KeySends>) -> Vec<Outcome> {
     if items.is_empty() {
         return Vec::new();
     }
@@ -228,7 +234,7 @@ async fn accept(app: &Arc<App>, items: Vec<AcceptSend>) -> Vec<Outcome> {
         (item.target.key(), item.id, agent)
     });
     let keys: Vec<(SessionKey, SendId, Option<AgentRef>)> = keys.collect();
-    let outcomes = accept_many(app, items).await.into_iter().zip(keys);
+    let outcomes = accept_many(app, items, limited).await.into_iter().zip(keys);
     let outcomes = outcomes.map(|(outcome, (key, id, agent))| match outcome? {
         AcceptOutcome::Accepted(accepted) => Ok(Creation::New(
             accepted_view(key, id, agent, &accepted).into(),

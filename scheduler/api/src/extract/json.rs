@@ -94,8 +94,13 @@ fn explain<T: DeserializeOwned>(json: &[u8], at: &str) -> Error {
         .rsplit_once(" at line ")
         .map_or(text.as_str(), |(said, _)| said);
     for (intro, end) in [("unknown field `", "`, "), ("missing field `", "`")] {
-        if let Some(rest) = said.strip_prefix(intro)
-            && let Some((name, _)) = rest.split_once(end)
+        let rest = said.strip_prefix(intro);
+        // Behind the name of an unknown one may be those that are known.
+        let name = rest.and_then(|rest| {
+            let listed = rest.split_once(end).map(|(name, _)| name);
+            listed.or_else(|| rest.strip_suffix('`'))
+        });
+        if let Some(name) = name
             && !pointer.ends_with(&format!("/{}", escaped(name)))
         {
             push(&mut pointer, name);

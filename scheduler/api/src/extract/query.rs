@@ -23,7 +23,9 @@ use mainspring_shared::workflow::run::RunStatus;
 use serde::de::value::MapDeserializer;
 use serde::de::{self, DeserializeOwned, DeserializeSeed, IntoDeserializer, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+use utoipa::openapi::{RefOr, Schema};
 
+use crate::openapi::form;
 use crate::problem::Problem;
 
 /// Items of a page unless the request says otherwise.
@@ -56,8 +58,9 @@ pub(crate) struct NoQuery {}
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct WaitQuery {
+    /// How long to wait for the end, such as `30s`.
     #[serde(default, deserialize_with = "text")]
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<form::Duration>, inline)]
     wait: Option<Span>,
 }
 
@@ -72,10 +75,13 @@ impl WaitQuery {
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct PageQuery {
+    /// Maximum number of items on the page.
     #[serde(default)]
-    #[param(value_type = u32)]
+    #[param(inline)]
     pub(crate) limit: Limit,
+    /// The `next_cursor` of the page before.
     #[serde(default, deserialize_with = "cursor")]
+    #[param(value_type = Option<form::Number>, inline)]
     pub(crate) cursor: Option<i64>,
 }
 
@@ -84,8 +90,9 @@ pub(crate) struct PageQuery {
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "only its description is used")]
 pub(crate) struct Key {
-    #[param(rename = "Idempotency-Key")]
-    idempotency_key: Option<String>,
+    /// 1 to 255 visible ASCII characters. A repeated request with the same key has no further effect.
+    #[param(rename = "Idempotency-Key", value_type = form::Key, inline, required = false)]
+    idempotency_key: (),
 }
 
 /// Where a reader of a stream goes on.
@@ -93,8 +100,9 @@ pub(crate) struct Key {
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "only its description is used")]
 pub(crate) struct LastEventId {
-    #[param(rename = "Last-Event-ID")]
-    last_event_id: Option<String>,
+    /// The last event that the reader has; wins over `after`, unless it is empty.
+    #[param(rename = "Last-Event-ID", value_type = form::LastEventId, inline, required = false)]
+    last_event_id: (),
 }
 
 /// Items that a page may have.
@@ -106,6 +114,14 @@ impl Default for Limit {
         Self(LIMIT_DEFAULT)
     }
 }
+
+impl utoipa::PartialSchema for Limit {
+    fn schema() -> RefOr<Schema> {
+        form::number(1, LIMIT_MAX, LIMIT_DEFAULT)
+    }
+}
+
+impl utoipa::ToSchema for Limit {}
 
 impl<'de> Deserialize<'de> for Limit {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -54,7 +54,8 @@ pub(super) fn add(schemas: &mut Map<String, Value>) {
         of("RoundEvent", data("A model call.", &["round", "model"], json!({
             "send_id": send(), "round": number("Its number within the send, from 0."),
             "model": text("The model."), "usage": named("Usage"),
-            "digest": text("Identifies what the model was asked: sha256: and 64 hexadecimal digits."),
+            "digest": text("Identifies the content of the model request: sha256: and 64 \
+             hexadecimal digits."),
         }))),
         of("DeltaEvent", data(
             "A part of an answer. Parts of an older attempt are void.",

@@ -30,8 +30,8 @@ pub(super) struct Operation {
     pub(super) path: String,
     pub(super) id: String,
     pub(super) says: String,
-    /// Query parameters and headers, by their names in [`parameter`](super::parameters::parameter).
-    pub(super) takes: Vec<String>,
+    /// Query parameters and headers.
+    pub(super) takes: Vec<Value>,
     /// The name of a schema, or [`LINES`], and whether there must be a body.
     pub(super) body: Option<(String, bool)>,
     pub(super) answers: Vec<String>,
@@ -39,6 +39,11 @@ pub(super) struct Operation {
 }
 
 impl Operation {
+    /// Whether it has a parameter of this name.
+    pub(super) fn takes(&self, name: &str) -> bool {
+        self.takes.iter().any(|one| one["name"] == name)
+    }
+
     /// All operations of a description.
     pub(super) fn all(described: &Value) -> Vec<Self> {
         let paths = described["paths"].as_object().into_iter().flatten();
@@ -60,7 +65,7 @@ impl Operation {
             path: path.replace("{*", "{"),
             id: text(&described["operationId"]),
             says: text(&described["summary"]),
-            takes: parameters.map(|one| text(&one["name"])).collect(),
+            takes: parameters.cloned().collect(),
             body: body(&described["requestBody"]),
             answers: answers
                 .into_iter()

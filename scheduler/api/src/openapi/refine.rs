@@ -2,9 +2,10 @@
 //! their own. A document that says less is one under which clients send what is refused, and
 //! generators make types that nothing fits.
 
-use crate::choice::REFERENCE;
+use mainspring_shared::message::Role;
 use serde_json::{Map, Value, json};
 
+use crate::choice::REFERENCE;
 use crate::validate::TOKENS_MAX;
 
 /// A length of time.
@@ -410,6 +411,7 @@ pub(super) fn refine(schemas: &mut Map<String, Value>) {
     for (union, variants) in VARIANTS {
         name_variants(schemas, union, variants);
     }
+    schemas["Entry"]["discriminator"] = entries();
     for name in CLOSED {
         schemas[*name]["additionalProperties"] = json!(false);
     }
@@ -471,6 +473,18 @@ fn union_of(variants: &[(&str, &str)]) -> Value {
         "oneOf": refs.collect::<Vec<_>>(),
         "discriminator": { "propertyName": "type", "mapping": mapping },
     })
+}
+
+/// What tells the entries of a transcript apart: a fold has a role that no message has.
+fn entries() -> Value {
+    let leads = |name: &str| json!(format!("#/components/schemas/{name}"));
+    let roles = [Role::User, Role::Assistant, Role::Tool];
+    let mut mapping: Map<String, Value> = roles
+        .iter()
+        .map(|role| (role.as_str().to_owned(), leads("Message")))
+        .collect();
+    mapping.insert("fold".to_owned(), leads("FoldEntry"));
+    json!({ "propertyName": "role", "mapping": mapping })
 }
 
 /// Gives the variants of a union schemas of their own, told apart by `type`.

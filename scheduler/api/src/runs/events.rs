@@ -1,6 +1,5 @@
 //! The event stream of a run: each advance becomes its nodes' events, then the run's.
 
-use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +7,7 @@ use axum::Extension;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use bytes::Bytes;
+use axum::response::sse::Event;
 use mainspring_scheduler::services::runs::read;
 use mainspring_scheduler::services::watch::Watcher;
 use mainspring_shared::event::EventId;
@@ -20,11 +19,12 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::RunPath;
-use crate::events::{EventsQuery, stream_of};
+use crate::events::EventsQuery;
 use crate::extract::{LastEventId, Query};
 use crate::gate::Admission;
 use crate::problem::Problem;
 use crate::router::Api;
+use crate::sse;
 
 /// Advances read at once.
 const STEPS: u32 = 64;
@@ -68,15 +68,12 @@ pub(crate) async fn of_run(
         unread: true,
         next_beat,
     };
-    let pieces =
-        futures::stream::unfold((reader, admission), |(mut reader, admission)| async move {
-            let piece = reader.next().await?;
-            Some((
-                Ok::<Bytes, std::convert::Infallible>(piece),
-                (reader, admission),
-            ))
-        });
-    Ok(stream_of(pieces))
+    let read = |(mut reader, admission): (RunReader, Admission)| async move {
+        let events = reader.next().await?;
+        Some((events, (reader, admission)))
+    };
+    let reads = futures::stream::unfold((reader, admission), read);
+    Ok(sse::answer(reads))
 }
 
 /// A reader of a run's events. It needs only the database to resume.
@@ -94,19 +91,19 @@ struct RunReader {
 }
 
 impl RunReader {
-    /// The next piece of the stream; none at its end.
-    async fn next(&mut self) -> Option<Bytes> {
+    /// The next events; none of them where nothing came for a while, and `None` at the end of the stream.
+    async fn next(&mut self) -> Option<Vec<Event>> {
         while !self.over {
             if self.unread {
                 match self.read().await {
-                    Ok(piece) if piece.is_empty() => {}
-                    Ok(piece) => return Some(Bytes::from(piece)),
+                    Ok(events) if events.is_empty() => {}
+                    Ok(events) => return Some(events),
                     Err(error) => {
                         tracing::debug!(%error, "a stream could not be read and will retry");
                         tokio::select! {
                             biased;
                             () = self.app.clock.sleep(RETRY) => {}
-                            () = self.app.lifecycle.stopping() => self.over = true,
+                            () = self.app.process.lifecycle.stopping() => self.over = true,
                         }
                     }
                 }
@@ -115,11 +112,11 @@ impl RunReader {
             let rest = self.next_beat.saturating_sub(self.app.clock.monotonic());
             tokio::select! {
                 biased;
-                () = self.app.lifecycle.stopping() => self.over = true,
+                () = self.app.process.lifecycle.stopping() => self.over = true,
                 () = self.watcher.woken() => self.unread = true,
                 () = self.app.clock.sleep(rest) => {
                     self.next_beat = self.app.clock.monotonic() + self.app.config.heartbeat;
-                    return Some(Bytes::from_static(b":\n\n"));
+                    return Some(Vec::new());
                 }
             }
         }
@@ -127,7 +124,7 @@ impl RunReader {
     }
 
     /// Reads further events. The stream ends after a final event that no retry follows.
-    async fn read(&mut self) -> Result<Vec<u8>, store::Error> {
+    async fn read(&mut self) -> Result<Vec<Event>, store::Error> {
         let steps = self.app.store.read_run_steps(self.key, self.read_to, STEPS);
         let steps = steps.await?;
         self.unread = steps.len() == STEPS as usize;
@@ -137,12 +134,8 @@ impl RunReader {
             for event in events(self.key, step) {
                 if event.id > self.seen {
                     self.seen = event.id;
-                    // Writing to memory does not fail.
-                    let _ = write!(
-                        out,
-                        "id: {}\nevent: {}\ndata: {}\n\n",
-                        event.id, event.name, event.data
-                    );
+                    let told = Event::default().id(event.id.to_string());
+                    out.push(told.event(event.name).data(event.data.to_string()));
                 }
             }
         }

@@ -28,6 +28,7 @@ use utoipa_axum::routes;
 use super::{RunPath, asked};
 use crate::extract::{Json, JsonBody, Limit, NoQuery, Nothing, Query, WaitQuery, cursor};
 use crate::idempotency;
+use crate::openapi::form;
 use crate::problem::Problem;
 use crate::respond::{self, Begin, List};
 use crate::router::Api;
@@ -75,12 +76,15 @@ fn not_found() -> Error {
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct NodesQuery {
+    /// Maximum number of items on the page.
     #[serde(default)]
-    #[param(value_type = u32)]
+    #[param(inline)]
     limit: Limit,
+    /// The `next_cursor` of the page before.
     #[serde(default, deserialize_with = "cursor")]
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<form::Number>, inline)]
     cursor: Option<i64>,
+    /// Only nodes whose paths start with this.
     prefix: Option<String>,
 }
 

@@ -40,7 +40,7 @@ pub(super) struct ErasureView {
     removed: BTreeMap<String, u64>,
     /// Blobs that are still to be removed with their bytes.
     blobs_left: u64,
-    /// What could not be removed at the last attempt; it is tried again.
+    /// What could not be removed at the last attempt; it is retried.
     failed: Option<String>,
 }
 
@@ -77,7 +77,7 @@ impl JsonBody for EraseTenantBody {
     }
 }
 
-/// Erases a tenant: ends its work, and removes everything that it has in the background
+/// Erases a tenant: ends its work, and removes all its data in the background
 #[utoipa::path(
     post,
     path = "/v1/tenants/{id}/erase",
@@ -104,7 +104,7 @@ pub(super) async fn begin(
             respond::json(StatusCode::ACCEPTED, &ErasureView::from(erasure))
         }
         BeginErasureOutcome::Held => {
-            let detail = "nothing of this tenant is removed while its retention is on hold";
+            let detail = "the tenant is on legal hold: nothing can be deleted";
             Err(Error::new(Code::TenantHeld, detail).into())
         }
         BeginErasureOutcome::NotFound => Err(no_tenant().into()),

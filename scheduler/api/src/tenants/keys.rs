@@ -13,7 +13,7 @@ use mainspring_shared::error::Code;
 use mainspring_shared::id::KeyId;
 use mainspring_shared::store::{CreateKeyOutcome, ListKeys, NewKey, RotateKey};
 use mainspring_shared::tenant::{
-    AGENTS_MAX, Binding, KeyRecord, PAIRS_MAX, Scope, Scopes, Secret, Token,
+    AGENTS_MAX, Binding, KeyLimits, KeyRecord, PAIRS_MAX, Scope, Scopes, Secret, Token,
 };
 use mainspring_shared::time::{Span, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -21,10 +21,11 @@ use serde_json::Value;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::name;
+use super::{name, requests_per_second, sends};
 use crate::access::{Caller, no_tenant};
 use crate::bodies::object;
 use crate::extract::{Json, JsonBody, Key, Limit, NoQuery, Nothing, Query, cursor};
+use crate::openapi::form;
 use crate::problem::Problem;
 use crate::respond::{self, Begin, List};
 use crate::router::Api;
@@ -52,7 +53,9 @@ pub(super) struct KeyView {
     scopes: Scopes,
     /// The part of its tenant that it sees and changes; all of it if null.
     binding: Option<Binding>,
-    /// What its token begins with.
+    /// Its limits, in addition to those of its tenant.
+    limits: KeyLimits,
+    /// The prefix of its token.
     prefix: String,
     /// The token. Only in the response that creates or rotates it: it is stored nowhere.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -82,6 +85,7 @@ impl From<KeyRecord> for KeyView {
             name: record.name,
             scopes: record.scopes,
             binding: record.binding,
+            limits: record.limits,
             prefix: format!("msk_{}", record.id.0.as_simple()),
             key: None,
             created_at: record.created_at,
@@ -104,6 +108,9 @@ pub(super) struct NewKeyBody {
     /// The part of the tenant that it sees and changes; all of it if absent. Such a key cannot be an administrator's.
     #[serde(default, deserialize_with = "object")]
     binding: Option<Binding>,
+    /// Its limits, in addition to those of its tenant; none when absent.
+    #[serde(default)]
+    limits: KeyLimits,
     /// From when on it is refused; never if absent.
     #[schema(value_type = Option<String>, format = DateTime)]
     expires_at: Option<Timestamp>,
@@ -122,10 +129,13 @@ impl JsonBody for NewKeyBody {
         if let Some(binding) = &self.binding {
             check_binding(checks, binding);
             if self.scopes.contains(&Scope::Admin) {
-                let detail = "must not have admin beside a binding: it makes keys without one";
+                let detail = "must not combine admin with a binding: admin keys can create \
+                              unbound keys";
                 checks.refuse("/scopes", detail);
             }
         }
+        requests_per_second(checks, self.limits.requests_per_second);
+        sends(checks, "sends_open", self.limits.sends_open);
         self
     }
 }
@@ -231,6 +241,7 @@ pub(super) async fn create(
         name: body.name,
         scopes: Scopes(body.scopes.into_iter().collect()),
         binding: body.binding,
+        limits: body.limits,
         hash: token.secret.hash(),
         expires_at: body.expires_at,
     };
@@ -259,11 +270,13 @@ fn answer_created(record: KeyRecord, token: Option<&Token>) -> Result<Response, 
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct KeysQuery {
+    /// Maximum number of items on the page.
     #[serde(default)]
-    #[param(value_type = u32)]
+    #[param(inline)]
     limit: Limit,
+    /// The `next_cursor` of the page before.
     #[serde(default, deserialize_with = "cursor")]
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<form::KeyId>, inline)]
     cursor: Option<KeyId>,
 }
 

@@ -9,10 +9,12 @@ use mainspring_shared::store::{TenantUsage, TenantUsageQuery};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::usage::Usage;
 use serde::{Deserialize, Serialize};
+use utoipa::openapi::{RefOr, Schema};
 
 use super::TenantPath;
 use crate::access::no_tenant;
 use crate::extract::Query;
+use crate::openapi::form;
 use crate::problem::Problem;
 use crate::respond;
 use crate::router::Api;
@@ -76,7 +78,7 @@ impl From<TenantUsage> for SpanView {
 pub(in crate::tenants) struct UsageQuery {
     /// How many days, today included.
     #[serde(default)]
-    #[param(value_type = u32)]
+    #[param(inline)]
     days: Days,
 }
 
@@ -90,6 +92,14 @@ impl Default for Days {
     }
 }
 
+impl utoipa::PartialSchema for Days {
+    fn schema() -> RefOr<Schema> {
+        form::number(1, DAYS_MAX, DAYS)
+    }
+}
+
+impl utoipa::ToSchema for Days {}
+
 impl<'de> Deserialize<'de> for Days {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
@@ -100,7 +110,7 @@ impl<'de> Deserialize<'de> for Days {
     }
 }
 
-/// What a tenant's sends used, by day: as far as they are still stored
+/// A tenant's usage by day, from sends that are still stored
 #[utoipa::path(
     get,
     path = "/v1/tenants/{id}/usage",

@@ -6,6 +6,7 @@ use axum::http::StatusCode;
 use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::agents::Resolver;
 use mainspring_scheduler::services::blobs;
+use mainspring_scheduler::services::limits::KeySends;
 use mainspring_scheduler::{App, each};
 use mainspring_shared::id::{TenantId, TimerId};
 use mainspring_shared::store::{CreateTimerOutcome, IdempotencyKey, NewTimer};
@@ -115,6 +116,7 @@ impl Batch for Timers {
         app: &Arc<App>,
         items: Vec<Self::Item>,
         permits: Permits,
+        _: Option<KeySends>,
     ) -> Vec<Result<Creation<TimerId, TimerView>, Error>> {
         let outcomes = each(&items, |items| app.store.create_timers(items)).await;
         let armed: Vec<_> = outcomes

@@ -34,8 +34,8 @@ const EXPRESSION_BYTES_MAX: usize = 512;
 pub(crate) struct TimerBody {
     /// The session that it sends to, under that session's own agent.
     session_id: Option<String>,
-    /// The workflow run that it starts instead. Each occurrence starts one, whatever the run before
-    /// does. Published agents that its spec names are those that the names mean now.
+    /// The workflow run that it starts instead. Each occurrence starts one, even if the previous run is still active.
+    /// Published agents in its spec are resolved now.
     #[serde(default, deserialize_with = "object")]
     run: Option<RunBody>,
     /// What it says: a text, or text parts.
@@ -59,8 +59,8 @@ pub(crate) struct TimerBody {
     timezone: Option<String>,
     /// What to do with missed occurrences; `once` by default.
     catch_up: Option<CatchUp>,
-    /// What becomes of an occurrence while the send of the one before has not begun: `coalesce`, or
-    /// `enqueue`, which is the default with `catch_up: all`.
+    /// What happens to an occurrence while the previous one's send has not started: `coalesce`, or `enqueue`, which is
+    /// the default with `catch_up: all`.
     on_busy: Option<Merge>,
     /// Maximum number of occurrences.
     max_occurrences: Option<u32>,

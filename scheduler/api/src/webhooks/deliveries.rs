@@ -19,6 +19,7 @@ use utoipa_axum::routes;
 use super::{WebhookPath, no_webhook};
 use crate::access::Caller;
 use crate::extract::{Json, Limit, NoQuery, Nothing, Query, cursor, text};
+use crate::openapi::form;
 use crate::problem::Problem;
 use crate::respond::{self, Begin, List};
 use crate::router::Api;
@@ -37,11 +38,11 @@ pub(super) struct DeliveryView {
     /// When the event happened.
     #[schema(value_type = String, format = DateTime)]
     timestamp: Timestamp,
-    /// Where the delivery stands.
+    /// The status of the delivery.
     status: DeliveryStatus,
     /// Attempts so far.
     attempts: u32,
-    /// When it is tried next, or when the attempt under way is given up.
+    /// When the next attempt is due, or when the one in flight times out.
     #[schema(value_type = Option<String>, format = DateTime)]
     next_attempt_at: Option<Timestamp>,
     /// The HTTP status of the last answer.
@@ -109,14 +110,17 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Api>> {
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct DeliveriesQuery {
+    /// Maximum number of items on the page.
     #[serde(default)]
-    #[param(value_type = u32)]
+    #[param(inline)]
     limit: Limit,
+    /// The `next_cursor` of the page before.
     #[serde(default, deserialize_with = "cursor")]
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<form::WebhookEventId>, inline)]
     cursor: Option<WebhookEventId>,
+    /// Only those with this status.
     #[serde(default, deserialize_with = "text")]
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<DeliveryStatus>)]
     status: Option<DeliveryStatus>,
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
+use crate::faulty::Faulty;
 use crate::world::World;
 
 #[tokio::test]
@@ -100,6 +101,39 @@ async fn sends_beyond_what_can_be_on_its_way_are_refused() {
         .await
         .ok(200);
     api.post("/v1/sends", &item).await.ok(202);
+}
+
+#[tokio::test]
+async fn what_waits_for_the_database_has_bulk_and_lists_refused_early() {
+    let (world, faulty) = Faulty::world().await;
+    let api = world
+        .scheduler_with(|config| config.accepting_max = 1)
+        .await;
+    api.until_ready().await;
+    let item = json!({ "input": "hi" });
+    let batch = json!({ "sends": [item] });
+    api.post("/v1/sends:batch", &batch).await.ok(200);
+    // It is tried again and again, and has the only place meanwhile.
+    faulty.lock_first(usize::MAX);
+    let waits = tokio::spawn(api.call("POST", "/v1/sends").json(&item).send());
+    let refused = loop {
+        let list = api.get("/v1/sessions").await;
+        if list.status == 429 {
+            break list;
+        }
+        tokio::task::yield_now().await;
+    };
+    refused.problem(429, "limit.exceeded");
+    assert_eq!(refused.header("retry-after"), Some("5"));
+    let refused = api.post("/v1/sends:batch", &batch).await;
+    refused.problem(429, "limit.exceeded");
+    assert_eq!(refused.header("retry-after"), Some("10"));
+    for path in ["/v1/info", "/v1/queue", "/v1/workers"] {
+        assert_eq!(api.get(path).await.status, 200, "{path}");
+    }
+    faulty.lock_first(0);
+    waits.await.expect("joins").ok(202);
+    assert_eq!(api.get("/v1/sessions").await.status, 200);
 }
 
 #[tokio::test]

@@ -9,9 +9,10 @@ use mainspring_queue_local::LocalBus;
 use mainspring_runtime::SystemClock;
 use mainspring_shared::id::TenantId;
 use mainspring_shared::store::{
-    Agents, BlobRows, Boots, Calibrations, Calls, CancelOutcome, DeliverOutcome, Dump, Error,
-    Extractions, Inspect, Leases, Lists, Memories, Money, Pauses, PostOutcome, ProviderKeys, Reads,
-    Result, Runs, Sends, Sessions, Skills, Sweeps, TenantErasures, Tenants, Timers, Webhooks,
+    AcceptOutcome, Agents, BlobRows, Boots, Calibrations, Calls, CancelOutcome, DeliverOutcome,
+    Dump, Error, Extractions, Inspect, Keys, Leases, Lists, Memories, Money, Pauses, PostOutcome,
+    ProviderKeys, Reads, Result, Runs, Sends, Sessions, Skills, Sweeps, TenantErasures, Tenants,
+    Timers, Webhooks,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_store_model::ModelStore;
@@ -118,12 +119,15 @@ impl Faulty {
     }
 }
 
-/// Writes out the port. Of the three methods with an item per caller, the first item is answered as
+/// Writes out the port. Of the methods with an item per caller, the first item is answered as
 /// that of a locked session, where the test asks for it.
 macro_rules! pass_on {
     (@ $noun:ident [$($done:tt)*]) => {
         #[async_trait]
         impl $noun for Faulty { $($done)* }
+    };
+    (@ $noun:ident [$($done:tt)*] write accept_sends($($args:tt)*) -> $out:ty; $($rest:tt)*) => {
+        pass_on! { parted AcceptOutcome accept_sends($($args)*) $noun [$($done)*] $($rest)* }
     };
     (@ $noun:ident [$($done:tt)*] write cancel_sends($($args:tt)*) -> $out:ty; $($rest:tt)*) => {
         pass_on! { parted CancelOutcome cancel_sends($($args)*) $noun [$($done)*] $($rest)* }

@@ -7,10 +7,22 @@ use mainspring_shared::time::Clock as _;
 use serde_json::{Value, json};
 
 use crate::access::{ROOT, ask, locked, tenant};
+use crate::client::Answer;
 use crate::context::{answering, example};
-use crate::world::World;
+use crate::world::{Scheduler, World};
 
 const NONE: Value = Value::Null;
+
+/// The first answer to one of many requests in a row that is a refusal.
+async fn refused_at_last(api: &Scheduler, key: &str) -> Answer {
+    for _ in 0..20 {
+        let answer = ask(api, key, "GET", "/v1/sessions", &NONE).await;
+        if answer.status == 429 {
+            return answer;
+        }
+    }
+    panic!("twenty requests in a row are more than one a second");
+}
 
 #[tokio::test]
 async fn more_requests_than_the_limit_are_refused_with_the_time_to_wait() {
@@ -23,15 +35,7 @@ async fn more_requests_than_the_limit_are_refused_with_the_time_to_wait() {
         .await
         .ok(200);
     ask(&api, &key, "GET", "/v1/sessions", &NONE).await.ok(200);
-    let mut refused = None;
-    for _ in 0..20 {
-        let answer = ask(&api, &key, "GET", "/v1/sessions", &NONE).await;
-        if answer.status == 429 {
-            refused = Some(answer);
-            break;
-        }
-    }
-    let refused = refused.expect("twenty requests in a row are more than one a second");
+    let refused = refused_at_last(&api, &key).await;
     refused.problem(429, "limit.requests");
     assert_eq!(refused.header("retry-after"), Some("1"));
     ask(&api, &other, "GET", "/v1/sessions", &NONE)
@@ -40,7 +44,7 @@ async fn more_requests_than_the_limit_are_refused_with_the_time_to_wait() {
 }
 
 /// Sets the limits of a tenant, and waits until the scheduler knows.
-async fn limit(api: &crate::world::Scheduler, id: &str, limits: &Value) {
+async fn limit(api: &Scheduler, id: &str, limits: &Value) {
     let patch = json!({ "limits": limits });
     ask(api, ROOT, "PATCH", &format!("/v1/tenants/{id}"), &patch)
         .await
@@ -71,6 +75,21 @@ async fn answers_say_how_much_of_a_limit_is_left() {
         }
     }
     panic!("twenty requests in a row are more than two a second");
+}
+
+#[tokio::test]
+async fn schedulers_divide_the_requests_of_a_tenant() {
+    let world = World::new().await;
+    let (one, other) = (locked(&world).await, locked(&world).await);
+    let (id, key) = tenant(&one, "blue", &["read"]).await;
+    limit(&one, &id, &json!({ "requests_per_second": 8 })).await;
+    for api in [&one, &other] {
+        let answer = ask(api, &key, "GET", "/v1/sessions", &NONE).await;
+        let policy = answer.header("ratelimit-policy");
+        assert_eq!(policy, Some("\"requests\";q=8;w=1"));
+        let left = answer.header("ratelimit");
+        assert_eq!(left, Some("\"requests\";r=3;t=1"), "of a half of it");
+    }
 }
 
 #[tokio::test]
@@ -167,7 +186,7 @@ async fn many_at_once_have_no_more_open_sends_than_the_limit() {
 }
 
 /// Sends until one is refused with this code: limits and sums are believed for some seconds.
-async fn refused(api: &crate::world::Scheduler, status: u16, code: &str) -> crate::client::Answer {
+async fn refused(api: &Scheduler, status: u16, code: &str) -> Answer {
     let body = json!({ "input": "more", "session": {} });
     for _ in 0..150 {
         let answer = ask(api, ROOT, "POST", "/v1/sends", &body).await;
@@ -253,6 +272,38 @@ async fn a_tenant_whose_calls_take_more_tokens_than_it_may_is_refused() {
 }
 
 #[tokio::test]
+async fn a_tenant_whose_calls_took_the_tokens_of_a_day_or_a_month_is_refused() {
+    let world = World::new().await;
+    let api = locked(&world).await;
+    let body = json!({ "input": "hello", "session": {} });
+    let first = ask(&api, ROOT, "POST", "/v1/sends", &body).await.ok(202);
+    let claimed = world
+        .claim(first["session_id"].as_str().expect("an id"))
+        .await;
+    world.complete_for(&claimed, 0.0).await;
+    for (span, seconds) in [("day", 86_400), ("month", 31 * 86_400)] {
+        let limit_name = format!("tokens_per_{span}");
+        limit(&api, "ten_1", &json!({ limit_name.as_str(): 15 })).await;
+        let answer = loop {
+            let answer = refused(&api, 429, "limit.tokens").await;
+            let problem = answer.problem(429, "limit.tokens").to_string();
+            if problem.contains(&format!("in a {span}")) {
+                break answer;
+            }
+            SystemClock::new().sleep(Duration::from_millis(200)).await;
+        };
+        let policy = answer.header("ratelimit-policy").expect("a policy");
+        let name = format!("\"tokens-{span}\";q=15;qu=\"tokens\";w=");
+        assert!(policy.starts_with(&name), "{policy}");
+        let wait: u64 = answer
+            .header("retry-after")
+            .and_then(|text| text.parse().ok())
+            .expect("seconds");
+        assert!((1..=seconds).contains(&wait), "{wait}");
+    }
+}
+
+#[tokio::test]
 async fn a_tenant_stores_no_more_bytes_than_it_may() {
     let world = World::new().await;
     let api = locked(&world).await;
@@ -272,4 +323,91 @@ async fn a_tenant_stores_no_more_bytes_than_it_may() {
     let answer = ask(&api, &key, "POST", "/v1/sends", &body).await;
     answer.problem(429, "limit.bytes");
     assert!(answer.header("retry-after").is_some());
+}
+
+/// A key of a tenant with limits of its own.
+async fn limited_key(api: &Scheduler, tenant: &str, limits: &Value) -> String {
+    let body = json!({
+        "name": "limited", "scopes": ["read", "send"], "tenant": tenant, "limits": limits,
+    });
+    let made = ask(api, ROOT, "POST", "/v1/keys", &body).await.ok(201);
+    assert_eq!(&made["limits"], limits);
+    made["key"].as_str().expect("the token").to_owned()
+}
+
+#[tokio::test]
+async fn a_key_sends_no_more_requests_than_its_own_limit() {
+    let world = World::new().await;
+    let api = locked(&world).await;
+    let (id, other) = tenant(&api, "blue", &["read"]).await;
+    limit(&api, &id, &json!({ "requests_per_second": 1000 })).await;
+    let key = limited_key(&api, &id, &json!({ "requests_per_second": 1 })).await;
+    let refused = refused_at_last(&api, &key).await;
+    let problem = refused.problem(429, "limit.requests").to_string();
+    assert!(problem.contains("API key"), "{problem}");
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    let policy = refused.header("ratelimit-policy");
+    assert_eq!(policy, Some("\"key-requests\";q=1;w=1"));
+    let free = ask(&api, &other, "GET", "/v1/sessions", &NONE).await;
+    assert_eq!(free.status, 200);
+    let policy = free.header("ratelimit-policy");
+    assert_eq!(policy, Some("\"requests\";q=1000;w=1"));
+}
+
+#[tokio::test]
+async fn a_key_has_no_more_open_sends_than_its_own_limit() {
+    let world = World::new().await;
+    let (api, elsewhere) = (locked(&world).await, locked(&world).await);
+    let (id, other) = tenant(&api, "blue", &["read", "send"]).await;
+    limit(&api, &id, &json!({ "sends_open": 4 })).await;
+    let key = limited_key(&api, &id, &json!({ "sends_open": 2 })).await;
+    let body = json!({ "input": "x", "session": {} });
+    let keyed = |api: &Scheduler, name: &str| {
+        let call = api.call("POST", "/v1/sends").json(&body);
+        let call = call.header("authorization", &format!("Bearer {key}"));
+        call.header("idempotency-key", name)
+    };
+    let first = keyed(&api, "first").send().await.ok(202);
+    let batch = json!({ "sends": [body.clone(), body.clone()] });
+    let batch = ask(&elsewhere, &key, "POST", "/v1/sends:batch", &batch).await;
+    let items = batch.ok(200)["results"].clone();
+    let codes: Vec<&Value> = (0..2).map(|n| &items[n]["problem"]["code"]).collect();
+    assert_eq!(codes, [&NONE, &json!("limit.sends")], "{items}");
+    for api in [&api, &elsewhere] {
+        let refused = ask(api, &key, "POST", "/v1/sends", &body).await;
+        let problem = refused.problem(429, "limit.sends").to_string();
+        assert!(problem.contains("API key"), "{problem}");
+        let policy = refused.header("ratelimit-policy");
+        let expected = "\"key-sends-open\";q=2;qu=\"concurrent-requests\"";
+        assert_eq!(policy, Some(expected));
+    }
+    // Whoever repeats a request gets its answer.
+    let again = keyed(&elsewhere, "first").send().await;
+    assert_eq!(again.header("idempotency-replayed"), Some("true"));
+    assert_eq!(again.ok(202)["id"], first["id"]);
+    // What the key was refused has taken none of its tenant's places.
+    for _ in 0..2 {
+        ask(&api, &other, "POST", "/v1/sends", &body).await.ok(202);
+    }
+    let refused = ask(&api, &other, "POST", "/v1/sends", &body).await;
+    let policy = refused.header("ratelimit-policy");
+    let expected = "\"sends-open\";q=4;qu=\"concurrent-requests\"";
+    assert_eq!(policy, Some(expected));
+    // What ends makes room among both.
+    let cancel = format!("/v1/sends/{}/cancel", first["id"].as_str().expect("an id"));
+    ask(&api, &key, "POST", &cancel, &NONE).await;
+    ask(&api, &key, "POST", "/v1/sends", &body).await.ok(202);
+}
+
+#[tokio::test]
+async fn limits_of_keys_are_checked() {
+    let world = World::new().await;
+    let api = locked(&world).await;
+    for name in ["requests_per_second", "sends_open"] {
+        let body = json!({ "name": "x", "scopes": ["read"], "limits": { name: 0 } });
+        let refused = ask(&api, ROOT, "POST", "/v1/keys", &body).await;
+        let problem = refused.problem(400, "request.invalid");
+        let pointer = format!("/limits/{name}");
+        assert_eq!(problem["errors"][0]["pointer"], pointer);
+    }
 }

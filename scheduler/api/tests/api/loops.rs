@@ -315,6 +315,7 @@ async fn idle_sessions_go_by_their_tenants_own_retention_unless_it_is_on_hold() 
             hold: name == "held",
             ..Retention::default()
         },
+        pools: mainspring_shared::tenant::Pools::default(),
     };
     // A pass takes tenants by their numbers: who is on hold, then who is not.
     for name in ["held", "blue"] {

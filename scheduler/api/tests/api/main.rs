@@ -34,6 +34,7 @@ mod naming_agents;
 mod operations;
 mod outage;
 mod pauses;
+mod pools;
 mod provider_keys;
 mod prune;
 mod runs;

@@ -25,6 +25,10 @@ async fn workers_and_their_pools_are_shown() {
     assert_eq!(workers["data"].as_array().map(Vec::len), Some(1));
     assert_eq!(workers["data"][0]["name"], "by-hand");
     assert_eq!(workers["data"][0]["id"], world.boot.to_string());
+    assert_eq!(
+        workers["data"][0]["protocol"],
+        mainspring_shared::store::PROTOCOL
+    );
     world.store.stop_boot(world.boot).await.expect("stops");
     assert_eq!(api.get("/v1/workers").await.ok(200)["data"], json!([]));
 }
@@ -50,6 +54,7 @@ async fn tools_are_listed_and_what_no_worker_has_is_warned_of() {
         pool: pool.to_owned(),
         concurrency: 1,
         ttl: std::time::Duration::from_mins(1),
+        protocol: mainspring_shared::store::PROTOCOL,
         tools,
     };
     for (id, pool) in [(1, "gpu"), (2, "cpu")] {

@@ -69,11 +69,15 @@ async fn only_operators_pause_what_is_everybodys_and_tenants_their_own() {
     let api = locked(&world).await;
     let (_, admin) = tenant(&api, "blue", &["admin"]).await;
     let (_, reader) = tenant(&api, "red", &["read", "send", "answer"]).await;
-    for path in ["tenants/ten_2", "providers/main", "pools/gpu"] {
+    for (path, status, code) in [
+        ("tenants/ten_2", 404, "tenant.not_found"),
+        ("providers/main", 403, "auth.forbidden"),
+        ("pools/gpu", 403, "auth.forbidden"),
+    ] {
         for verb in ["pause", "resume"] {
             let path = format!("/v1/{path}/{verb}");
             let refused = ask(&api, &admin, "POST", &path, &NONE).await;
-            refused.problem(403, "auth.forbidden");
+            refused.problem(status, code);
         }
     }
     for path in ["agents/a", "tools/t"] {

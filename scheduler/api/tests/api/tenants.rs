@@ -100,6 +100,31 @@ async fn bad_members_are_named() {
         ),
         (
             "/v1/tenants",
+            json!({ "name": "x", "limits": { "tokens_per_day": 0 } }),
+            "/limits/tokens_per_day",
+        ),
+        (
+            "/v1/tenants",
+            json!({ "name": "x", "limits": { "tokens_per_month": 0 } }),
+            "/limits/tokens_per_month",
+        ),
+        (
+            "/v1/tenants",
+            json!({ "name": "x", "pools": { "allowed": ["GPU"] } }),
+            "/pools/allowed",
+        ),
+        (
+            "/v1/tenants",
+            json!({ "name": "x", "pools": { "allowed": [] } }),
+            "/pools/allowed",
+        ),
+        (
+            "/v1/tenants",
+            json!({ "name": "x", "pools": { "own": ["default"] } }),
+            "/pools/own",
+        ),
+        (
+            "/v1/tenants",
             json!({ "name": "x", "limits": { "bytes": 0 } }),
             "/limits/bytes",
         ),
@@ -299,7 +324,7 @@ async fn what_a_tenant_used_is_shown_by_day() {
     unknown.problem(404, "tenant.not_found");
     // It is the operator's to see.
     let refused = ask(&api, &key, "GET", &path, &NONE).await;
-    refused.problem(403, "auth.forbidden");
+    refused.problem(404, "tenant.not_found");
 }
 
 #[tokio::test]
@@ -313,7 +338,7 @@ async fn an_erased_tenant_leaves_nothing_but_its_number() {
     let wrong = ask(&api, ROOT, "POST", &path, &json!({ "name": "red" })).await;
     wrong.problem(400, "request.invalid");
     let own = ask(&api, &key, "POST", &path, &json!({ "name": "blue" })).await;
-    own.problem(403, "auth.forbidden");
+    own.problem(404, "tenant.not_found");
     let hold = |hold: bool| json!({ "retention": { "hold": hold } });
     let tenant_path = format!("/v1/tenants/{id}");
     ask(&api, ROOT, "PATCH", &tenant_path, &hold(true))

@@ -62,6 +62,7 @@ impl World {
             pool: "default".to_owned(),
             concurrency: 4,
             ttl: Duration::from_mins(1),
+            protocol: mainspring_shared::store::PROTOCOL,
             tools: mainspring_shared::tool::Published::default(),
         };
         store.register_boot(worker).await.expect("registers");
@@ -151,9 +152,14 @@ impl World {
 
     /// Takes a session's head send.
     pub(crate) async fn claim(&self, session: &str) -> Claimed {
+        self.claim_of(key(session)).await
+    }
+
+    /// Takes the head send of a session of any tenant.
+    pub(crate) async fn claim_of(&self, key: SessionKey) -> Claimed {
         let claim = ClaimSession {
             cached_fold_end: 0,
-            key: key(session),
+            key,
             token: LeaseToken(self.entropy.random_id()),
             cached_next_seq: 0,
             cached_from_seq: 0,

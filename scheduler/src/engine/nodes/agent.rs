@@ -23,7 +23,7 @@ fn unfit(faults: &[PromptFault]) -> Failure {
 }
 
 /// The message of a further send in a session whose rounds were used up.
-const GO_ON: &str = "Your rounds were used up before you were done. Go on where you stopped.";
+const GO_ON: &str = "Your rounds were used up before you were done. Continue where you stopped.";
 
 impl Leaf for Agent {
     fn agent(&self, run: &Run, slot: SlotIx) -> Result<AgentSpec, Failure> {

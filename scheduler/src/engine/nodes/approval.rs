@@ -2,7 +2,7 @@
 
 use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::error::{Code, Failure};
-use mainspring_shared::tool::ToolEntry;
+use mainspring_shared::tool::{ASK_PERSON, ToolEntry};
 use mainspring_shared::workflow::nodes::Approval;
 use mainspring_shared::workflow::run::{LeafEnd, NodeState};
 use mainspring_shared::workflow::spec::NodeIx;
@@ -14,16 +14,13 @@ use crate::engine::Run;
 use crate::engine::leaf::{Outcome, direct_input};
 use crate::engine::tree::SlotIx;
 
-/// The tool that asks a person.
-const ASK_TOOL: &str = "ask_person";
-
 impl Leaf for Approval {
     fn agent(&self, run: &Run, slot: SlotIx) -> Result<AgentSpec, Failure> {
-        let agent = run.direct_agent(slot, ASK_TOOL);
+        let agent = run.direct_agent(slot, ASK_PERSON);
         Ok(AgentSpec {
             // The workflow asks the question itself: its starter need not have the tool.
-            tools: vec![ToolEntry::Named(ASK_TOOL.to_owned())],
-            allow: Some(vec![ASK_TOOL.to_owned()]),
+            tools: vec![ToolEntry::Named(ASK_PERSON.to_owned())],
+            allow: Some(vec![ASK_PERSON.to_owned()]),
             ..agent
         })
     }
@@ -31,7 +28,7 @@ impl Leaf for Approval {
     fn input(&self, run: &Run, slot: SlotIx) -> Result<String, Failure> {
         let question = render(&self.message, &run.names(slot))?;
         let arguments = json!({"question": question, "options": ["approve", "deny"]});
-        Ok(direct_input(ASK_TOOL, &arguments))
+        Ok(direct_input(ASK_PERSON, &arguments))
     }
 
     fn judge(&self, run: &mut Run, slot: SlotIx, end: LeafEnd) -> Outcome {

@@ -2,6 +2,7 @@
 
 use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::error::Failure;
+use mainspring_shared::tool::{CREATE_WORKFLOW, SPAWN_AGENT};
 use mainspring_shared::workflow::nodes::{MAX_TOKENS_DEFAULT, Tool};
 use mainspring_shared::workflow::run::LeafEnd;
 use mainspring_shared::workflow::spec::NodeIx;
@@ -14,7 +15,7 @@ use crate::engine::leaf::{Outcome, direct_input};
 use crate::engine::tree::SlotIx;
 
 /// Tools whose calls start agents, which use tokens.
-const SPAWNING: [&str; 2] = ["spawn_agent", "create_workflow"];
+const SPAWNING: [&str; 2] = [SPAWN_AGENT, CREATE_WORKFLOW];
 
 impl Leaf for Tool {
     fn agent(&self, run: &Run, slot: SlotIx) -> Result<AgentSpec, Failure> {

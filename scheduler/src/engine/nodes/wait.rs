@@ -46,6 +46,9 @@ fn until(wait: &Wait, run: &Run, slot: SlotIx) -> Result<Timestamp, Failure> {
     let text = render(template, &run.names(slot))?;
     serde_json::from_value(Value::String(text.trim().into())).map_err(|_| {
         let rendered: String = text.chars().take(100).collect();
-        Failure::new(Code::WorkflowTemplate, format!("{rendered:?} is no time"))
+        Failure::new(
+            Code::WorkflowTemplate,
+            format!("{rendered:?} is not a time"),
+        )
     })
 }

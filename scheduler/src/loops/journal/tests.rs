@@ -12,7 +12,7 @@ use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, Agents, BlobRows, Boots, Calibrations, Calls, Error, Extractions,
-    FindSteps, Inspect, Leases, Lists, Memories, Money, NewSession, Pauses, ProviderKeys,
+    FindSteps, Inspect, Keys, Leases, Lists, Memories, Money, NewSession, Pauses, ProviderKeys,
     ReadMessages, Reads, Result, Runs, Sends, Sessions, Skills, Sweeps, Target, TenantErasures,
     Tenants, Timers, Webhooks,
 };

@@ -140,18 +140,25 @@ struct Journal {
     is_new: bool,
     /// Whether its first line is there.
     has_begun: bool,
+    reached: Reached,
+    lines: Vec<String>,
+    /// Whether there are lines behind the last one that says how far it is, and what that one says.
+    is_ahead: bool,
+    noted: Timestamp,
+}
+
+/// How far a journal is.
+#[derive(Debug)]
+struct Reached {
     /// Every step that says an earlier time is written, or is from before the journal: where whoever goes on has to
     /// begin.
     complete: Timestamp,
     /// Up to where it was looked, so that the rest is only what could not be seen by then.
     cursor: Timestamp,
-    /// When it was looked back far the last time, and when the last pass came to its end.
+    /// When it was looked back far the last time.
     looked_back: Option<Duration>,
+    /// When the last pass came to its end.
     passed: Duration,
-    lines: Vec<String>,
-    /// Whether there are lines behind the last one that says how far it is, and what that one says.
-    is_ahead: bool,
-    noted: Timestamp,
 }
 
 /// Opens the file and reads from it how far it came; none where another process writes it.
@@ -184,10 +191,12 @@ async fn open(settings: JsonlSettings, time: Duration) -> Result<Option<Journal>
             written,
             is_new: complete.is_none(),
             has_begun: false,
-            complete: from,
-            cursor: from,
-            looked_back: None,
-            passed: time,
+            reached: Reached {
+                complete: from,
+                cursor: from,
+                looked_back: None,
+                passed: time,
+            },
             lines: Vec::new(),
             is_ahead: false,
             noted: from,
@@ -209,15 +218,15 @@ impl Journal {
             return Ok(());
         }
         if self.is_new {
-            self.complete = now;
-            self.cursor = now;
+            self.reached.complete = now;
+            self.reached.cursor = now;
         }
         let is_empty = self.file.as_ref().is_some_and(Jsonl::is_empty);
         if self.is_new && !is_empty {
             self.lines.push(self.head());
         }
         self.append().await?;
-        self.noted = self.complete;
+        self.noted = self.reached.complete;
         self.has_begun = true;
         Ok(())
     }
@@ -225,49 +234,51 @@ impl Journal {
     /// Begins again where the database's clock was set back to, as when another server took over: what is committed from
     /// then on says earlier times than those that were looked at.
     fn follow(&mut self, now: Now) {
-        if now.at >= self.cursor {
+        if now.at >= self.reached.cursor {
             return;
         }
         // It may have been set back at any time since the last pass.
-        let unseen = now.time.saturating_sub(self.passed).as_millis();
+        let unseen = now.time.saturating_sub(self.reached.passed).as_millis();
         let unseen = i64::try_from(unseen).unwrap_or(i64::MAX);
         let back = now.at.0.saturating_sub(LATEST_MS).saturating_sub(unseen);
-        let (was, now) = (self.cursor.0, now.at.0);
+        let (was, now) = (self.reached.cursor.0, now.at.0);
         tracing::warn!(
             was,
             now,
             "the database's clock was set back; the journal looks again from there"
         );
-        self.cursor = Timestamp(back);
-        self.complete = self.complete.min(self.cursor);
-        self.looked_back = None;
+        self.reached.cursor = Timestamp(back);
+        self.reached.complete = self.reached.complete.min(self.reached.cursor);
+        self.reached.looked_back = None;
         self.is_ahead = true;
     }
 
     /// Writes what was committed since the last pass.
     async fn write(&mut self, source: &Source, now: Now, behind: &mut Behind) -> Result<(), Fault> {
         let is_due = |last: Duration| now.time.saturating_sub(last) >= LOOK_BACK;
-        let far = self.looked_back.is_none_or(is_due);
+        let far = self.reached.looked_back.is_none_or(is_due);
         // A step that says an earlier time can be seen by now. Only looking again at everything behind that of the last
         // time finds all that could not.
         let visible = before(now.at, LATEST_MS);
         let end = before(now.at, SETTLED_MS);
         let mut from = if far {
-            self.complete
+            self.reached.complete
         } else {
-            self.complete.max(before(self.cursor, USUAL_MS))
+            self.reached
+                .complete
+                .max(before(self.reached.cursor, USUAL_MS))
         };
         let mut span = SPAN_MIN_MS;
         while from < end {
             let until = Timestamp(from.0.saturating_add(span)).min(end);
             let (found, until) = self.span(source, from, until, now).await?;
-            self.cursor = self.cursor.max(until);
+            self.reached.cursor = self.reached.cursor.max(until);
             if far {
-                self.complete = self.complete.max(until.min(visible));
+                self.reached.complete = self.reached.complete.max(until.min(visible));
             }
             self.note().await?;
             let time = source.clock.monotonic();
-            behind.is(now.on(source).since(self.cursor), time);
+            behind.is(now.on(source).since(self.reached.cursor), time);
             from = until;
             span = if found < PLACES as usize / 2 {
                 (span * 2).min(SPAN_MAX_MS)
@@ -275,11 +286,14 @@ impl Journal {
                 SPAN_MIN_MS
             };
         }
-        behind.is(now.on(source).since(self.cursor), source.clock.monotonic());
+        behind.is(
+            now.on(source).since(self.reached.cursor),
+            source.clock.monotonic(),
+        );
         if far {
-            self.looked_back = Some(now.time);
+            self.reached.looked_back = Some(now.time);
         }
-        self.passed = now.time;
+        self.reached.passed = now.time;
         Ok(())
     }
 
@@ -331,7 +345,7 @@ impl Journal {
         }
         let at = now.on(source);
         let when = When {
-            floor: self.complete,
+            floor: self.reached.complete,
             settled: before(at, SETTLED_MS),
             // A step that says a later time than this is from before the clock was set back.
             ahead: Timestamp(at.0.saturating_add(LATEST_MS)),
@@ -377,7 +391,7 @@ impl Journal {
                 }
             }
             if piece.is_unreadable {
-                let (n, at) = (wanted.last, self.cursor);
+                let (n, at) = (wanted.last, self.reached.cursor);
                 self.written.insert(wanted.key, Written { n, at });
             }
             let Some(after) = piece.next else {
@@ -391,25 +405,25 @@ impl Journal {
     /// says where whoever goes on has to begin. What need not be remembered any more is forgotten.
     async fn note(&mut self) -> Result<(), Fault> {
         // In quiet times too, now and then, lest whoever goes on looks at all of them again.
-        let is_old = self.complete.0.saturating_sub(self.noted.0) >= SPAN_MAX_MS;
+        let is_old = self.reached.complete.0.saturating_sub(self.noted.0) >= SPAN_MAX_MS;
         if !self.is_ahead && !is_old {
             return Ok(());
         }
         self.lines.push(self.head());
         self.flush().await?;
         self.is_ahead = false;
-        self.noted = self.complete;
+        self.noted = self.reached.complete;
         self.forget();
         Ok(())
     }
 
     fn forget(&mut self) {
-        let oldest = before(self.complete, REMEMBERED_MS);
+        let oldest = before(self.reached.complete, REMEMBERED_MS);
         self.written.retain(|_, written| written.at >= oldest);
     }
 
     fn head(&self) -> String {
-        serde_json::to_string(&JournalHead::new(self.complete)).unwrap_or_default()
+        serde_json::to_string(&JournalHead::new(self.reached.complete)).unwrap_or_default()
     }
 
     async fn flush(&mut self) -> Result<(), Fault> {

@@ -27,7 +27,7 @@ pub(super) async fn sweep(
     keep: Duration,
     progress: &mut Progress,
 ) -> Result<u64, store::Error> {
-    let Some(boot) = app.registration.id() else {
+    let Some(boot) = app.process.registration.id() else {
         return Ok(0);
     };
     let keep = i64::try_from(keep.as_millis()).unwrap_or(i64::MAX);

@@ -115,7 +115,7 @@ impl Resolver<'_> {
         let elsewhere = version.spec.own_pool().filter(|own| *own != session.pool());
         if let Some(own) = elsewhere {
             let detail = format!(
-                "runs on the workers of the pool {own:?}, and the session on those of {:?}",
+                "belongs to the pool {own:?}, and the session to {:?}",
                 session.pool()
             );
             return Err(Error::invalid_members(vec![FieldError { pointer, detail }]));

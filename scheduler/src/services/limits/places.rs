@@ -1,26 +1,44 @@
-//! Places among the open sends of a tenant that may have only so many.
+//! Places among the open sends of a tenant, or of one of its keys, that may have only so many.
 //!
 //! They are rows, so that all schedulers together keep to the limit. Requests of the same moment take theirs in one
 //! transaction, and of a tenant that sends much [some are taken ahead](super::ahead).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::future::join_all;
 use mainspring_runtime::Group;
 use mainspring_shared::entropy::Entropy;
-use mainspring_shared::id::{SendId, TenantId};
-use mainspring_shared::store::{Store, places_by_tenant};
+use mainspring_shared::id::{KeyId, SendId, TenantId};
+use mainspring_shared::store::Store;
 use mainspring_shared::time::Clock;
 
 use super::ahead::{Ahead, Found, KEPT};
-use super::too_many;
 use crate::app::App;
 use crate::error::Error;
+
+/// Whose places: a tenant's, or those of one of its keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct PlaceOwner {
+    tenant: TenantId,
+    pub(super) key: Option<KeyId>,
+}
+
+impl PlaceOwner {
+    pub(super) fn tenant(tenant: TenantId) -> Self {
+        Self { tenant, key: None }
+    }
+
+    pub(super) fn key(tenant: TenantId, key: KeyId) -> Self {
+        let key = Some(key);
+        Self { tenant, key }
+    }
+}
 
 /// Places that sends want.
 #[derive(Debug)]
 struct Wanted {
-    tenant: TenantId,
+    of: PlaceOwner,
     max: u32,
     sends: Vec<SendId>,
 }
@@ -59,13 +77,15 @@ impl PlaceTaker {
     /// Takes places for so many of the first of these sends as have one.
     pub(super) async fn take(
         &self,
-        tenant: TenantId,
+        of: PlaceOwner,
         max: u32,
         sends: Vec<SendId>,
     ) -> Result<usize, Error> {
-        let old = self.ahead.renounce(tenant, self.clock.monotonic());
-        self.give_back(tenant, old).await;
-        self.reserve(tenant, max, sends).await
+        if of.key.is_none() {
+            let old = self.ahead.renounce(of.tenant, self.clock.monotonic());
+            self.give_back(of, old).await;
+        }
+        self.reserve(of, max, sends).await
     }
 
     /// Takes a place for a send that nobody has heard of yet. It may get another id for that. Returns whether it
@@ -76,6 +96,7 @@ impl PlaceTaker {
         max: u32,
         send: &mut SendId,
     ) -> Result<bool, Error> {
+        let of = PlaceOwner::tenant(tenant);
         let (found, begins) = self.ahead.next(tenant, max, self.clock.monotonic());
         if begins {
             let taker = self.clone();
@@ -88,7 +109,7 @@ impl PlaceTaker {
         };
         let place = match place {
             Some(place) => place,
-            None if self.reserve(tenant, max, vec![*send]).await? > 0 => *send,
+            None if self.reserve(of, max, vec![*send]).await? > 0 => *send,
             // What was taken ahead may be what this one missed.
             None => match self.ahead.left(tenant, self.clock.monotonic()) {
                 Some(place) => place,
@@ -101,51 +122,52 @@ impl PlaceTaker {
 
     /// Takes places ahead until there are enough, and gives back what nobody needed.
     async fn fill(&self, tenant: TenantId) {
+        let of = PlaceOwner::tenant(tenant);
         while let Some(fill) = self.ahead.fill(tenant, self.clock.monotonic()) {
             let sends = (0..fill.count).map(|_| SendId(self.entropy.ordered_id()));
             let sends: Vec<SendId> = sends.collect();
-            let taken = self.reserve(tenant, fill.max, sends.clone()).await;
+            let taken = self.reserve(of, fill.max, sends.clone()).await;
             // Where it fails, those who wait try for themselves and are told why.
             let taken = taken.unwrap_or_default().min(sends.len());
             let left = self.ahead.put(tenant, fill, &sends[..taken]);
-            self.give_back(tenant, left).await;
+            self.give_back(of, left).await;
         }
         self.clock.sleep(KEPT).await;
         let old = self.ahead.expired(tenant, self.clock.monotonic());
-        self.give_back(tenant, old).await;
+        self.give_back(of, old).await;
     }
 
-    async fn reserve(
-        &self,
-        tenant: TenantId,
-        max: u32,
-        sends: Vec<SendId>,
-    ) -> Result<usize, Error> {
-        let wanted = Wanted { tenant, max, sends };
+    async fn reserve(&self, of: PlaceOwner, max: u32, sends: Vec<SendId>) -> Result<usize, Error> {
+        let wanted = Wanted { of, max, sends };
         let taken = self.group.submit(wanted).await;
         taken.unwrap_or_else(|_| Err(Error::stopping()))
     }
 
     /// Gives places back of sends that are not made. Where that fails they are free a minute later.
-    async fn give_back(&self, tenant: TenantId, sends: Vec<SendId>) {
+    async fn give_back(&self, of: PlaceOwner, sends: Vec<SendId>) {
         if sends.is_empty() {
             return;
         }
-        if let Err(error) = self.store.release_sends(tenant, sends).await {
+        if let Err(error) = self.store.release_sends(of.tenant, of.key, sends).await {
             tracing::debug!(%error, "places of sends that were not accepted are free later");
         }
     }
 }
 
-/// Takes the places that are wanted at the same moment, those of a tenant in one transaction: how many each of them got.
+/// Takes the places that are wanted at the same moment, those of an owner in one transaction: how many each of them got.
 async fn reserve(store: &dyn Store, items: Vec<Wanted>) -> Vec<Result<usize, Error>> {
     let items = &items;
-    let tenants = places_by_tenant(items, |item| item.tenant);
-    let takes = tenants.into_iter().map(async |(tenant, requests)| {
+    let mut owners: BTreeMap<PlaceOwner, Vec<usize>> = BTreeMap::new();
+    for (place, item) in items.iter().enumerate() {
+        owners.entry(item.of).or_default().push(place);
+    }
+    let takes = owners.into_iter().map(async |(of, requests)| {
         // The newest limit that any of them knows.
         let max = requests.last().map_or(0, |last| items[*last].max);
         let sends = requests.iter().flat_map(|of| items[*of].sends.clone());
-        let taken = store.reserve_sends(tenant, sends.collect(), max).await;
+        let taken = store
+            .reserve_sends(of.tenant, of.key, sends.collect(), max)
+            .await;
         (requests, taken)
     });
     let mut outcomes: Vec<_> = items.iter().map(|_| Ok(0)).collect();
@@ -168,37 +190,37 @@ async fn reserve(store: &dyn Store, items: Vec<Wanted>) -> Vec<Result<usize, Err
 /// The places of the sends of a request.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
-    pub(super) of: Option<TenantId>,
-    pub(super) taken: Vec<SendId>,
-    pub(super) refused: Vec<SendId>,
-    pub(super) why: Option<Error>,
+    taken: Vec<(PlaceOwner, Vec<SendId>)>,
+    refused: Vec<(SendId, Error)>,
 }
 
 impl Places {
-    /// What was taken of a tenant that may have `max` open sends.
-    pub(super) fn of(tenant: TenantId, max: u32, taken: Vec<SendId>, refused: Vec<SendId>) -> Self {
-        Self {
-            of: Some(tenant),
-            taken,
-            refused,
-            why: Some(too_many(max)),
+    /// Notes that these have a place.
+    pub(super) fn took(&mut self, of: PlaceOwner, sends: &[SendId]) {
+        if !sends.is_empty() {
+            self.taken.push((of, sends.to_vec()));
         }
+    }
+
+    /// Notes that these have none.
+    pub(super) fn refuse(&mut self, sends: Vec<SendId>, why: &Error) {
+        let refused = sends.into_iter().map(|send| (send, why.clone()));
+        self.refused.extend(refused);
     }
 
     /// Why a send is not to be accepted, if it has no place.
     pub(crate) fn refusal(&self, send: SendId) -> Option<Error> {
-        let why = self.why.as_ref()?;
-        self.refused.contains(&send).then(|| why.clone())
+        let found = self.refused.iter().find(|(refused, _)| *refused == send);
+        found.map(|(_, why)| why.clone())
     }
 
     /// Gives the places back of sends that were not accepted. Where that fails they are free a minute later.
     pub(crate) async fn give_back(self, app: &App, accepted: &[SendId]) {
-        let Some(tenant) = self.of else {
-            return;
-        };
-        let left = self.taken.into_iter();
-        let left = left.filter(|send| !accepted.contains(send)).collect();
-        app.acceptor.places.give_back(tenant, left).await;
+        for (of, taken) in self.taken {
+            let left = taken.into_iter();
+            let left = left.filter(|send| !accepted.contains(send)).collect();
+            app.acceptor.places.give_back(of, left).await;
+        }
     }
 }
 
@@ -213,6 +235,11 @@ mod tests {
     use super::*;
 
     const TENANT: TenantId = TenantId::DEFAULT;
+
+    const OF: PlaceOwner = PlaceOwner {
+        tenant: TENANT,
+        key: None,
+    };
 
     const MAX: u32 = 640;
 
@@ -249,8 +276,23 @@ mod tests {
         let second = take(&taker, 400).await;
         let all: HashSet<SendId> = first.into_iter().chain(second).map(|it| it.1).collect();
         assert_eq!(all.len(), 640);
-        let others = other.take(TENANT, MAX, ids(1)).await;
+        let others = other.take(OF, MAX, ids(1)).await;
         assert_eq!(others.expect("it is asked"), 0);
+    }
+
+    #[tokio::test]
+    async fn a_key_has_places_of_its_own_over_all_schedulers() {
+        let (taker, other) = two();
+        let key = PlaceOwner::key(TENANT, KeyId(OsEntropy.random_id()));
+        let another = PlaceOwner::key(TENANT, KeyId(OsEntropy.random_id()));
+        let take = async |taker: &PlaceTaker, of, count| {
+            let taken = taker.take(of, 3, ids(count)).await;
+            taken.expect("it is asked")
+        };
+        assert_eq!(take(&taker, key, 2).await, 2);
+        assert_eq!(take(&other, key, 2).await, 1);
+        assert_eq!(take(&other, another, 4).await, 3);
+        assert_eq!(take(&taker, OF, 4).await, 3);
     }
 
     #[tokio::test]
@@ -258,12 +300,12 @@ mod tests {
         let (taker, other) = two();
         assert_eq!(take(&taker, 40).await.len(), 40);
         // A batch of the same scheduler has it at once.
-        let batch = taker.take(TENANT, MAX, ids(500)).await;
+        let batch = taker.take(OF, MAX, ids(500)).await;
         assert_eq!(batch.expect("it is asked"), 500);
         assert_eq!(take(&taker, 40).await.len(), 40);
         let rest = ids(60);
         let all = async {
-            while other.take(TENANT, MAX, rest.clone()).await.ok() != Some(60) {
+            while other.take(OF, MAX, rest.clone()).await.ok() != Some(60) {
                 tokio::task::yield_now().await;
             }
         };

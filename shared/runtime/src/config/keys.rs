@@ -9,6 +9,9 @@ use toml::Value;
 
 use super::environment::PREFIX;
 
+/// What is kept without an end.
+const FOREVER: &str = "forever";
+
 /// The type of a key's value.
 #[derive(Debug, Clone, Copy)]
 pub enum Kind {
@@ -42,6 +45,13 @@ pub enum Kind {
         /// The shortest.
         min: Duration,
         /// The longest.
+        max: Duration,
+    },
+    /// The same, or `forever`.
+    Keep {
+        /// The shortest.
+        min: Duration,
+        /// The longest that is not forever.
         max: Duration,
     },
     /// A number, not negative.
@@ -124,6 +134,11 @@ impl Key {
     /// A duration, both bounds included.
     pub const fn span(path: &'static str, min: Duration, max: Duration) -> Self {
         Self::new(path, Kind::Span { min, max })
+    }
+
+    /// How long something is kept, both bounds included, or `forever`: then its value is none.
+    pub const fn keep(path: &'static str, min: Duration, max: Duration) -> Self {
+        Self::new(path, Kind::Keep { min, max })
     }
 
     /// A table of these, each of which may be left out.
@@ -293,6 +308,10 @@ impl Kind {
             (Self::Span { min, max }, Value::String(text)) => text
                 .parse::<Span>()
                 .is_ok_and(|span| (*min..=*max).contains(&span.0)),
+            (Self::Keep { min, max }, Value::String(text)) => {
+                let span = text.parse::<Span>();
+                text == FOREVER || span.is_ok_and(|span| (*min..=*max).contains(&span.0))
+            }
             (Self::Number, Value::Float(number)) => number.is_finite() && *number >= 0.0,
             (Self::Number, Value::Integer(number)) => *number >= 0,
             _ => false,
@@ -320,6 +339,11 @@ impl Kind {
             Self::Integer { min, max } => format!("takes a whole number from {min} to {max}"),
             Self::Span { min, max } => format!(
                 "takes a duration from {} to {}, like 250ms or 30s",
+                Span(*min),
+                Span(*max)
+            ),
+            Self::Keep { min, max } => format!(
+                "takes a duration from {} to {}, like 30d, or {FOREVER}",
                 Span(*min),
                 Span(*max)
             ),

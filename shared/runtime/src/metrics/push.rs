@@ -13,7 +13,7 @@ use opentelemetry_sdk::metrics::{
     Aggregation, Instrument, PeriodicReader, SdkMeterProvider, Stream,
 };
 
-use super::SECONDS;
+use super::table;
 use crate::telemetry::without_login;
 
 /// Who is told of what is measured, beside whoever scrapes.
@@ -53,8 +53,8 @@ pub(super) fn take() -> Vec<Pushed> {
     std::mem::take(&mut *PUSHED.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Exports over OTLP/HTTP every `interval`, and when the provider is shut down. Histograms of seconds have the buckets
-/// that are scraped. The client is a blocking one: this must be called outside of any async runtime.
+/// Exports over OTLP/HTTP every `interval`, and when the provider is shut down. Histograms have the buckets that are
+/// scraped. The client is a blocking one: this must be called outside of any async runtime.
 pub(crate) fn otlp(
     endpoint: &str,
     resource: Resource,
@@ -70,13 +70,12 @@ pub(crate) fn otlp(
         .with_interval(interval)
         .build();
     let buckets = |instrument: &Instrument| {
-        let stream = instrument.name().ends_with("_seconds").then(|| {
-            Stream::builder().with_aggregation(Aggregation::ExplicitBucketHistogram {
-                boundaries: SECONDS.to_vec(),
-                record_min_max: true,
-            })
+        let bounds = table::bounds(instrument.name())?;
+        let stream = Stream::builder().with_aggregation(Aggregation::ExplicitBucketHistogram {
+            boundaries: bounds.to_vec(),
+            record_min_max: true,
         });
-        stream.and_then(|stream| stream.build().ok())
+        stream.build().ok()
     };
     let provider = SdkMeterProvider::builder()
         .with_resource(resource)

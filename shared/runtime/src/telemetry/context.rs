@@ -1,5 +1,6 @@
 //! Where a trace goes on: the W3C header `traceparent`, in and out.
 
+use mainspring_shared::id::{SendId, SessionId};
 use opentelemetry::Context;
 use opentelemetry::trace::{
     SpanContext, SpanId, TraceContextExt as _, TraceFlags, TraceId, TraceState,
@@ -22,6 +23,25 @@ pub fn carrying<F: Future>(
     future: F,
 ) -> impl Future<Output = F::Output> {
     CARRIED.scope(traceparent, future)
+}
+
+tokio::task_local! {
+    /// The send that a task works on.
+    static ABOUT: (SessionId, SendId);
+}
+
+/// Runs a future whose log lines name this send. Nothing is formatted until there is a line.
+pub fn about<F: Future>(
+    session: SessionId,
+    send: SendId,
+    future: F,
+) -> impl Future<Output = F::Output> {
+    ABOUT.scope((session, send), future)
+}
+
+/// The send that is worked on, for log lines.
+pub(super) fn worked_on() -> Option<(SessionId, SendId)> {
+    ABOUT.try_with(|about| *about).ok()
 }
 
 /// What is told to whoever is asked for something now: the span that is active, else what the task carries.

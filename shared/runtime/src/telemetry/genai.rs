@@ -37,6 +37,11 @@ pub(super) const TOOL_NAME: &str = "gen_ai.tool.name";
 pub(super) const TOOL_CALL_ID: &str = "gen_ai.tool.call.id";
 pub(super) const WORKFLOW_NAME: &str = "gen_ai.workflow.name";
 
+/// What an MCP server is asked for, as its protocol names it.
+pub(super) const MCP_METHOD: &str = "mcp.method.name";
+/// A tool of an MCP server is called.
+pub(super) const TOOLS_CALL: &str = "tools/call";
+
 /// Content, which is only told where that was asked for.
 pub(super) const SYSTEM_INSTRUCTIONS: &str = "gen_ai.system_instructions";
 pub(super) const INPUT_MESSAGES: &str = "gen_ai.input.messages";
@@ -51,6 +56,10 @@ pub(super) const HTTP_METHOD: &str = "http.request.method";
 pub(super) const HTTP_ROUTE: &str = "http.route";
 pub(super) const HTTP_STATUS: &str = "http.response.status_code";
 
+pub(super) const DB_OPERATION: &str = "db.operation.name";
+/// How many wanted it at once.
+pub(super) const DB_BATCH: &str = "db.operation.batch.size";
+
 pub(super) const REQUEST_ID: &str = "mainspring.request.id";
 pub(super) const SEND_ID: &str = "mainspring.send.id";
 /// Sends that were accepted together.
@@ -61,6 +70,8 @@ pub(super) const EPOCH: &str = "mainspring.epoch";
 /// Model calls that were begun before in the send's present round, or calls of a tool.
 pub(super) const ATTEMPT: &str = "mainspring.attempt";
 pub(super) const ROUNDS: &str = "mainspring.rounds";
+/// The number of a round.
+pub(super) const ROUND: &str = "mainspring.round";
 pub(super) const WORKER: &str = "mainspring.worker";
 pub(super) const POOL: &str = "mainspring.pool";
 pub(super) const STATUS: &str = "mainspring.status";

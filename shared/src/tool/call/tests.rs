@@ -75,7 +75,7 @@ fn a_child_that_said_nothing_still_has_a_text() {
             ..ended(SendStatus::Completed, StopReason::End)
         };
         let text = plain_text(&child_result(&send).content);
-        assert_eq!(text, "the child ended without saying anything");
+        assert_eq!(text, "the child ended without an answer");
     }
 }
 

@@ -270,7 +270,7 @@ impl<'a> Walk<'a> {
             let detail = "a reference points inside the schema: it begins with `#`";
             return Err(fault(at, detail));
         };
-        let unknown = || fault(at, format!("{reference:?} names nothing in the schema"));
+        let unknown = || fault(at, format!("{reference:?} does not exist in the schema"));
         let fragment = decoded(fragment).ok_or_else(unknown)?;
         let pointer = if fragment.is_empty() || fragment.starts_with('/') {
             fragment
@@ -329,7 +329,7 @@ impl<'a> Weigher<'a> {
         match self.weights.get(&address(schema)) {
             Some(Some(known)) => return Ok(*known),
             Some(None) => {
-                let detail = "this subschema applies to a value again because of itself";
+                let detail = "this subschema refers to itself for the same value";
                 return Err(fault(at, detail));
             }
             None => {}
@@ -387,7 +387,7 @@ impl<'a> Weigher<'a> {
 
 fn too_deep(at: &str) -> SchemaFault {
     let detail = format!(
-        "more than {APPLIED_DEPTH_MAX} subschemas apply to one value, each because of the one before"
+        "more than {APPLIED_DEPTH_MAX} subschemas apply to one value, nested in each other"
     );
     fault(at, detail)
 }

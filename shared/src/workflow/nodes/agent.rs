@@ -69,15 +69,18 @@ pub struct Continuation {
 
 impl Node for Agent {
     fn object() -> Object {
-        let spec = json!({"anyOf": [of("agent_spec"), {"type": "string", "description": "The same as a text of JSON."}]});
-        let input = json!({"type": "string", "default": "{{input}}", "description": "What it is told, a template."});
+        let spec = json!({"anyOf": [of("agent_spec"), {"type": "string", "description": "The same \
+                           as JSON text."}]});
+        let input = json!({"type": "string", "default": "{{input}}", "description": "Its input, a \
+                            template."});
         let texts = json!({"type": "array", "items": {"type": "string"},
-            "description": "Earlier nodes whose texts are put behind the input."});
+            "description": "Earlier nodes whose texts are appended to the input."});
         let agent = json!({"type": "string", "minLength": 1,
-            "description": "A published agent in place of `spec`: NAME, NAME@VERSION or NAME@ALIAS."});
+            "description": "A published agent instead of `spec`: NAME, NAME@VERSION or \
+             NAME@ALIAS."});
         let variables = json!({"type": "object",
             "description": "The values of the variables of that agent's prompt; texts in them are templates."});
-        object("A send in a session of its own.", &["id"])
+        object("A send in a separate session.", &["id"])
             .hinted(
                 "spec",
                 spec,
@@ -234,7 +237,7 @@ impl NamedLeaf {
         let members = at.members;
         if !members.map.contains_key("agent") {
             if members.map.contains_key("variables") {
-                let message = "`variables` are those of a published agent";
+                let message = "`variables` requires a published agent";
                 reader.member_problem(members, "variables", "variables", message);
             }
             return None;
@@ -264,7 +267,7 @@ impl NamedLeaf {
             .granted
             .is_some_and(|granted| !granted.allows(&agent))
         {
-            let message = format!("whoever starts this may not start the agent {text:?}");
+            let message = format!("the caller may not start the agent {text:?}");
             let hint = "write a `spec`, or name an agent that is allowed";
             reader.problem(members.pointer("agent"), "agent", message, hint);
         }
@@ -282,7 +285,7 @@ pub(in crate::workflow) static CONTINUATION: LazyLock<Object> = LazyLock::new(||
         .with(
             "gate",
             json!({"enum": ["todo_remaining", "always"], "default": "todo_remaining",
-                "description": "Only while its list of things to do has open ones, or in any case."}),
+                "description": "Only while its to-do list has open items, or always."}),
         )
 });
 
@@ -304,7 +307,7 @@ impl Continuation {
 /// The JSON Schema of `output_schema`.
 pub(in crate::workflow) fn output_schema() -> Value {
     json!({"type": "object",
-        "description": "The shape of the answer: {name, schema, strict}, or a JSON Schema alone."})
+        "description": "The schema of the answer: {name, schema, strict}, or just a JSON Schema."})
 }
 
 /// The shape of an answer, compiled once so that it cannot fail later.
@@ -314,7 +317,7 @@ fn read_output_schema(reader: &mut Reader<'_>, members: Members<'_>) -> Option<V
         Ok(_) => Some(value.clone()),
         Err(fault) => {
             let at = format!("{}{}", members.pointer("output_schema"), fault.pointer);
-            let hint = "write {\"name\": …, \"schema\": {JSON Schema}}, or the schema alone";
+            let hint = "write {\"name\": …, \"schema\": {JSON Schema}}, or just the schema";
             reader.problem(at, "output_schema", fault.detail, hint);
             None
         }

@@ -26,7 +26,7 @@ impl Node for Approval {
         .label(
             "message",
             "The question, a template.",
-            "say what a person is to decide",
+            "describe what a person has to decide",
         )
         .leaf()
     }

@@ -27,8 +27,8 @@ impl Node for Branch {
         object("One of several nodes, by a value.", &["on", "cases"])
             .hinted(
                 "on",
-                label("What decides: `node` or `node.key`."),
-                "name what decides: \"node\" or \"node.key\"",
+                label("The value to branch on: `node` or `node.key`."),
+                "name the value to branch on: \"node\" or \"node.key\"",
             )
             .hinted("cases", cases, "write cases: {\"yes\": node, \"no\": node}")
             .with("default", maybe("node"))

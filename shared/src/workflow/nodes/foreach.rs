@@ -36,9 +36,9 @@ pub enum Items {
 
 impl Node for Foreach {
     fn object() -> Object {
-        let var = "The variable that holds the item; `NAME_index` holds its place, from 0.";
+        let var = "The variable that holds the item; `NAME_index` holds its index, from 0.";
         let items = json!({"anyOf": [{"type": "null"}, {"type": "array", "maxItems": ITEMS_MAX}],
-            "description": "The list, written down."});
+            "description": "The list, as a literal."});
         let from = json!({"type": ["string", "null"],
             "description": "The list, from an earlier node: `node.key`."});
         let own = object("One body for each item of a list.", &["as", "body"])
@@ -128,8 +128,8 @@ impl Items {
         let from = members.given("items_from");
         let here = members.given("items");
         let fault = match (from, here) {
-            (None, None) => Some("neither `items` nor `items_from` is there"),
-            (Some(_), Some(_)) => Some("both `items` and `items_from` are there"),
+            (None, None) => Some("`items` and `items_from` are both missing"),
+            (Some(_), Some(_)) => Some("`items` and `items_from` are both given"),
             _ => None,
         };
         if let Some(fault) = fault {

@@ -31,15 +31,17 @@ pub struct Loop {
 
 impl Node for Loop {
     fn object() -> Object {
-        let var = json!({"anyOf": [variable("The variable that holds the round, from 1."), {"type": "null"}],
+        let var = json!({"anyOf": [variable("The variable that holds the iteration, from 1."),
+            {"type": "null"}],
             "default": "iteration"});
         let continued = json!({"type": "array", "items": {"type": "string"},
-            "description": "Agents of the body that go on in the session of the round before."});
+            "description": "Agents of the body that continue in the previous iteration's \
+             session."});
         object(
             "Its body until a condition holds.",
             &["id", "body", "until"],
         )
-        .hinted("as", var, "name the variable that holds the round")
+        .hinted("as", var, "name the variable that holds the iteration")
         .child("body")
         .hinted("until", of("condition"), CONDITION_HINT)
         .with(
@@ -147,7 +149,7 @@ fn continued(reader: &mut Reader<'_>, at: NodeAt<'_>) -> Vec<NodeIx> {
             // The node is there, but its own faults were reported already.
             None if inside.is_none() && reader.lost.contains(id) => {}
             None => {
-                let message = format!("{id:?} is no agent that this loop repeats by itself");
+                let message = format!("{id:?} is not an agent directly in this loop");
                 let hint = "name agents of the body that are in no further loop or foreach";
                 reader.problem(pointer, "unknown_reference", message, hint);
             }

@@ -22,7 +22,7 @@ pub struct Parallel {
 pub struct Fan {
     /// Children in flight at once, at most.
     pub max_concurrency: u32,
-    /// Whether a failed child ends the others.
+    /// Whether a failed child stops the others.
     pub halt: bool,
 }
 
@@ -63,7 +63,7 @@ impl Fan {
         object.with("max_concurrency", most).with(
             "on_error",
             json!({"enum": ["halt", "continue"], "default": "halt",
-                "description": "Whether a failed child ends the others."}),
+                "description": "Whether a failed child stops the others."}),
         )
     }
 

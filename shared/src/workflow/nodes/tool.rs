@@ -24,7 +24,8 @@ pub struct Tool {
 impl Node for Tool {
     fn object() -> Object {
         let arguments = json!({"type": "object", "default": {},
-            "description": "What it is called with; texts are templates, and `{{x}}` alone keeps its type."});
+            "description": "The call's arguments; texts are templates, and a plain `{{x}}` keeps \
+             its type."});
         object("A tool call without a model.", &["id", "tool"])
             .label(
                 "tool",

@@ -64,7 +64,7 @@ impl Node for Wait {
         match serde_json::from_value::<Timestamp>(Value::String(until)) {
             Ok(time) => Some(Self::At(time)),
             Err(error) => {
-                let message = format!("`until` is no time: {error}");
+                let message = format!("`until` is not a time: {error}");
                 reader.member_problem(members, "until", "not_a_time", message);
                 None
             }

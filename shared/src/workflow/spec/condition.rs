@@ -14,7 +14,7 @@ pub(in crate::workflow) const CONDITION_HINT: &str =
 /// The members of a condition.
 pub(in crate::workflow) static CONDITION: LazyLock<Object> = LazyLock::new(|| {
     let ops = Op::ALL.map(Op::as_str);
-    let description = "Something that holds or does not. What does not exist makes it false.";
+    let description = "A condition. A missing value makes it false.";
     object(description, &["ref"])
         .hinted(
             "ref",

@@ -17,10 +17,7 @@ pub(in crate::workflow) static ENVELOPE: LazyLock<Object> = LazyLock::new(|| {
     )
     .label("name", "For people and lists.", "give the workflow a name")
     .child("root")
-    .with(
-        "input",
-        text("The value of `input` unless the starter gives one."),
-    )
+    .with("input", text("The default of `input`."))
     .with(
         "budget",
         json!({"anyOf": [{"type": "null"}, BUDGET.to_value()]}),
@@ -34,7 +31,7 @@ pub(in crate::workflow) static ENVELOPE: LazyLock<Object> = LazyLock::new(|| {
 
 static BUDGET: LazyLock<Object> = LazyLock::new(|| {
     let percent = json!({"type": "number", "minimum": 0, "maximum": 100, "default": 0});
-    object("What all leaves together may use.", &["max_tokens"])
+    object("The limits of all leaves together.", &["max_tokens"])
         .hinted(
             "max_tokens",
             whole(1, i64::MAX as u64, Value::Null),

@@ -102,7 +102,7 @@ impl Policy {
         let pointer = at.members.pointer("fallback");
         if value.get("fallback").is_some_and(|own| !own.is_null()) {
             let message = "a fallback has a fallback";
-            let hint = "a fallback has none of its own: use `retry`, or a sequence";
+            let hint = "a fallback cannot have a fallback: use `retry`, or a sequence";
             reader.problem(format!("{pointer}/fallback"), "fallback", message, hint);
         }
         reader.node(value, &pointer, at.below(0))

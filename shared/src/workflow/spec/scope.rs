@@ -195,7 +195,7 @@ impl Spec {
             None => Ok(()),
             Some(limit) => Err(Failure::new(
                 Code::BudgetExceeded,
-                format!("the steps declare {declared} tokens in all, the run has {limit}"),
+                format!("the nodes declare {declared} tokens in all, the run has {limit}"),
             )),
         }
     }
@@ -214,7 +214,7 @@ impl Spec {
             if let Some(wanted) = wanted.filter(|wanted| *wanted != pool) {
                 let name = &agent.spec.name;
                 return invalid(format!(
-                    "the agent {name:?} is to run in the pool {wanted}, and the run in {pool}"
+                    "the agent {name:?} requires the pool {wanted}, and the run the pool {pool}"
                 ));
             }
         }

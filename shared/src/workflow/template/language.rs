@@ -172,7 +172,7 @@ impl<'a> Reader<'a> {
                 if !FILTERS.contains(&filter.name) {
                     let known = FILTERS.join(", ");
                     return Err(format!(
-                        "there is no filter {:?}, only {known}",
+                        "unknown filter {:?}; known filters are {known}",
                         filter.name
                     ));
                 }
@@ -185,7 +185,10 @@ impl<'a> Reader<'a> {
             Expr::Test(test) => {
                 if !TESTS.contains(&test.name) {
                     let known = TESTS.join(", ");
-                    return Err(format!("there is no test {:?}, only {known}", test.name));
+                    return Err(format!(
+                        "unknown test {:?}; known tests are {known}",
+                        test.name
+                    ));
                 }
                 self.arguments(&test.args)?;
                 self.expression(&test.expr)

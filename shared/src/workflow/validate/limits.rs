@@ -85,7 +85,7 @@ fn nul(pointer: String) -> Problem {
     Problem {
         pointer,
         rule: "nul",
-        message: "a text holds U+0000, which no database stores".to_owned(),
+        message: "a text contains U+0000, which databases cannot store".to_owned(),
         hint: "leave the character out".to_owned(),
     }
 }

@@ -238,7 +238,8 @@ impl<'a> Reader<'a> {
 
     /// Reports that a session would have to continue after it was deleted.
     pub(crate) fn ephemeral_continues(&mut self, pointer: &str) {
-        let message = "an `ephemeral` session is gone once its leaf succeeded, and cannot go on";
+        let message = "an `ephemeral` session is deleted once its leaf succeeded, and cannot be \
+                       continued";
         let hint = "write `lifecycle`: \"linked\", or leave it out";
         self.problem(pointer, "lifecycle", message, hint);
     }

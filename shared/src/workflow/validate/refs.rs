@@ -32,22 +32,22 @@ impl Reader<'_> {
         let reachable = if known.is_empty() {
             "no node has settled before this one".to_owned()
         } else {
-            format!("what has settled before: {}", known.join(", "))
+            format!("nodes settled before this one: {}", known.join(", "))
         };
         let (rule, message, hint) = match reason {
             Unresolved::Unknown => {
                 let near = nearest(name, known.iter().copied());
-                let message = format!("nothing is called {name:?} here");
+                let message = format!("{name:?} is not defined here");
                 let hint = near.map_or(reachable, |near| format!("write {near:?}"));
                 ("unknown_reference", message, hint)
             }
             Unresolved::Inside => {
                 let message = format!("{name:?} is inside a body, which only its own nodes see");
-                let hint = format!("refer to the node around it by its id; {reachable}");
+                let hint = format!("refer to its enclosing node by id; {reachable}");
                 ("reference_inside_body", message, hint)
             }
             Unresolved::NoResult => {
-                let message = format!("{name:?} has no result that could be read");
+                let message = format!("{name:?} has no result to refer to");
                 let hint = format!("refer to an agent, a foreach or another leaf; {reachable}");
                 ("reference_without_result", message, hint)
             }

@@ -185,7 +185,7 @@ impl Reader<'_> {
             None => format!("write one of {known}"),
         };
         let shown: String = written.to_string().chars().take(80).collect();
-        let message = format!("there is no node of type {shown}");
+        let message = format!("unknown node type {shown}");
         self.problem(format!("{pointer}/type"), "unknown_type", message, hint);
     }
 

@@ -4,8 +4,8 @@
 SELECT json_object('boot', 'bot_' || lower(hex(boot_id)), 'name', name,
                    'in_flight', in_flight, 'owned', count(*))
 FROM (
-    SELECT w.boot_id, w.name, w.in_flight, w.lease_until - w.lease_ms - ($4 - $2) AS before,
-           max(s.started_at,
+    SELECT w.boot_id, w.name, w.in_flight, w.lease_until - w.lease_ms - ($4 - $2) AS earlier,
+           {greatest}(s.started_at,
                coalesce((SELECT max(t.at) FROM steps t
                          WHERE t.tenant = s.tenant AND t.session_id = s.session_id
                            AND t.send_id = s.send_id), s.started_at)) AS since
@@ -16,8 +16,8 @@ FROM (
       AND w.concurrency > 0 AND w.dead_at IS NULL
       -- A renewal in the future is one by a clock that was set back since.
       AND $4 BETWEEN w.lease_until - w.lease_ms AND w.lease_until
-)
-WHERE since < before
+) found
+WHERE since < earlier
 GROUP BY boot_id, name, in_flight
 HAVING count(*) > in_flight
 ORDER BY boot_id

@@ -19,11 +19,11 @@ FROM (
     SELECT tenant, session_id, 'step', n, epoch
     FROM (
         SELECT tenant, session_id, n, kind, epoch,
-               lag(epoch) OVER (PARTITION BY tenant, session_id, send_id ORDER BY n) AS before
+               lag(epoch) OVER (PARTITION BY tenant, session_id, send_id ORDER BY n) AS earlier
         FROM steps
         WHERE epoch > 0
-    )
-    WHERE epoch > before AND kind NOT IN ('resumed', 'finished')
-)
+    ) found
+    WHERE epoch > earlier AND kind NOT IN ('resumed', 'finished')
+) found
 ORDER BY tenant, session_id, kind, number
 LIMIT $1;

@@ -5,7 +5,7 @@ FROM (
     SELECT tenant, session_id, epoch, boot FROM steps WHERE epoch > 0
     UNION ALL
     SELECT tenant, session_id, epoch, owner_boot FROM session_hot WHERE owner_boot IS NOT NULL
-)
+) found
 GROUP BY tenant, session_id, epoch
 HAVING count(DISTINCT boot) > 1
 ORDER BY tenant, session_id, epoch

@@ -12,6 +12,6 @@ FROM (
     FROM folds f
     JOIN messages m ON m.tenant = f.tenant AND m.session_id = f.session_id AND m.seq = f.to_seq + 1
                    AND m.asked_at_seq <= f.to_seq
-)
+) found
 ORDER BY tenant, session_id, n
 LIMIT $1;

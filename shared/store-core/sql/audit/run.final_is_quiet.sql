@@ -6,10 +6,10 @@ WITH final AS MATERIALIZED (
     FROM runs
     WHERE finished_at IS NOT NULL
 )
-SELECT row FROM (
+SELECT violation FROM (
     SELECT f.tenant, f.run_id,
            json_object('run', 'run_' || lower(hex(f.run_id)), 'status', f.status,
-                       'live', count(*)) AS row
+                       'live', count(*)) AS violation
     FROM sends s
     JOIN final f ON f.run_id = s.run_id AND f.tenant = s.tenant
     WHERE s.run_id IS NOT NULL AND s.finished_at IS NULL
@@ -29,6 +29,6 @@ SELECT row FROM (
                        'alarm_at', alarm_at, 'live', live)
     FROM final
     WHERE alarm_at IS NOT NULL OR live > 0
-)
+) found
 ORDER BY tenant, run_id
 LIMIT $1;

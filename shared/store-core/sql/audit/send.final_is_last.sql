@@ -6,8 +6,8 @@ WITH final_steps AS MATERIALIZED (
     FROM steps WHERE kind = 'finished'
     GROUP BY tenant, session_id, send_id
 ), written AS MATERIALIZED (
-    SELECT tenant, session_id, send_id, n, refs ->> 'first_seq' AS first,
-           (refs ->> 'first_seq') + (refs ->> 'messages') AS until
+    SELECT tenant, session_id, send_id, n, CAST(refs ->> 'first_seq' AS INTEGER) AS first,
+           CAST(refs ->> 'first_seq' AS INTEGER) + CAST(refs ->> 'messages' AS INTEGER) AS end_seq
     FROM steps
     WHERE refs ->> 'first_seq' IS NOT NULL
 ), placed AS MATERIALIZED (
@@ -17,7 +17,7 @@ WITH final_steps AS MATERIALIZED (
         SELECT tenant, session_id, seq, send_id, epoch, NULL AS n FROM messages
         UNION ALL
         SELECT tenant, session_id, first, NULL, NULL, n FROM written
-    )
+    ) found
 )
 SELECT json_object('session', 'ses_' || lower(hex(session_id)),
                    'send', 'snd_' || lower(hex(send_id)), kind, number)
@@ -32,8 +32,8 @@ FROM (
     FROM placed m
     JOIN final_steps f ON f.tenant = m.tenant AND f.session_id = m.session_id AND f.send_id = m.send_id
     LEFT JOIN written w ON w.n = m.n AND w.session_id = m.session_id AND w.tenant = m.tenant
-                       AND w.send_id = m.send_id AND m.seq < w.until AND w.n <= f.n
+                       AND w.send_id = m.send_id AND m.seq < w.end_seq AND w.n <= f.n
     WHERE m.epoch > 0 AND w.n IS NULL
-)
+) found
 ORDER BY tenant, session_id, number
 LIMIT $1;

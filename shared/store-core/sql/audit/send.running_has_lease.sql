@@ -10,14 +10,14 @@ LEFT JOIN boots b ON b.boot_id = h.owner_boot
 WHERE s.finished_at IS NULL AND s.status = 'running'
   AND CASE
       WHEN h.owner_boot IS NOT NULL
-          THEN coalesce(min(coalesce(b.dead_at, b.lease_until), b.lease_until) < $2, 1)
+          THEN coalesce({least}(coalesce(b.dead_at, b.lease_until), b.lease_until) < $2, 1)
       WHEN h.ready_since IS NULL THEN 1
       ELSE s.crashes = 0
           AND EXISTS (SELECT 1 FROM boots w
                       WHERE w.role = 'worker' AND w.concurrency > 0 AND w.pool = h.pool
                         AND w.dead_at IS NULL AND w.in_flight = 0
                         AND $4 BETWEEN w.lease_until - w.lease_ms AND w.lease_until
-                        AND max(h.ready_since, w.started_at,
+                        AND {greatest}(h.ready_since, w.started_at,
                                 coalesce((SELECT max(t.at) FROM steps t
                                           WHERE t.tenant = s.tenant
                                             AND t.session_id = s.session_id), 0))

@@ -1,6 +1,6 @@
 -- Deleted sessions that are not to be looked at again and have left something behind, or below which a
 -- session is alive.
-WITH over AS MATERIALIZED (
+WITH erased AS MATERIALIZED (
     SELECT h.tenant, h.session_id
     FROM session_hot h
     WHERE h.lifecycle = 2
@@ -10,29 +10,29 @@ WITH over AS MATERIALIZED (
 SELECT json_object('session', 'ses_' || lower(hex(session_id)), 'has', has, 'rows', count(*))
 FROM (
     SELECT o.tenant, o.session_id, 'messages' AS has
-    FROM over o JOIN messages x ON x.tenant = o.tenant AND x.session_id = o.session_id
+    FROM erased o JOIN messages x ON x.tenant = o.tenant AND x.session_id = o.session_id
     UNION ALL
     SELECT o.tenant, o.session_id, 'tool_calls' AS has
-    FROM over o JOIN tool_calls x ON x.tenant = o.tenant AND x.session_id = o.session_id
+    FROM erased o JOIN tool_calls x ON x.tenant = o.tenant AND x.session_id = o.session_id
     UNION ALL
     SELECT o.tenant, o.session_id, 'usage_rows' AS has
-    FROM over o JOIN usage_rows x ON x.tenant = o.tenant AND x.session_id = o.session_id
+    FROM erased o JOIN usage_rows x ON x.tenant = o.tenant AND x.session_id = o.session_id
     UNION ALL
     SELECT o.tenant, o.session_id, 'inbox' AS has
-    FROM over o JOIN inbox x ON x.tenant = o.tenant AND x.session_id = o.session_id
+    FROM erased o JOIN inbox x ON x.tenant = o.tenant AND x.session_id = o.session_id
     UNION ALL
     SELECT o.tenant, o.session_id, 'agents' AS has
-    FROM over o JOIN agents x ON x.tenant = o.tenant AND x.session_id = o.session_id
+    FROM erased o JOIN agents x ON x.tenant = o.tenant AND x.session_id = o.session_id
     UNION ALL
     SELECT o.tenant, o.session_id, 'folds' AS has
-    FROM over o JOIN folds x ON x.tenant = o.tenant AND x.session_id = o.session_id
+    FROM erased o JOIN folds x ON x.tenant = o.tenant AND x.session_id = o.session_id
     UNION ALL
     SELECT o.tenant, o.session_id, 'projections' AS has
-    FROM over o JOIN projections x ON x.tenant = o.tenant AND x.session_id = o.session_id
+    FROM erased o JOIN projections x ON x.tenant = o.tenant AND x.session_id = o.session_id
     UNION ALL
     SELECT o.tenant, o.session_id, 'children'
-    FROM over o JOIN sessions x ON x.tenant = o.tenant AND x.parent_session = o.session_id
-)
+    FROM erased o JOIN sessions x ON x.tenant = o.tenant AND x.parent_session = o.session_id
+) found
 GROUP BY tenant, session_id, has
 ORDER BY tenant, session_id, has
 LIMIT $1;

@@ -5,6 +5,6 @@ FROM session_hot h
 LEFT JOIN sends s ON s.tenant = h.tenant AND s.session_id = h.session_id
                  AND s.finished_at IS NULL AND s.status = 'queued' AND s.position IS NOT NULL
 GROUP BY h.tenant, h.session_id
-HAVING count(s.send_id) <> h.pending
+HAVING count(s.send_id) <> max(h.pending)
 ORDER BY h.tenant, h.session_id
 LIMIT $1;

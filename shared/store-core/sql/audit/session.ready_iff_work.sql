@@ -9,6 +9,6 @@ LEFT JOIN sends s ON s.tenant = h.tenant AND s.session_id = h.session_id
 WHERE h.owner_boot IS NULL
 GROUP BY h.tenant, h.session_id
 HAVING coalesce(sum(s.status = 'waiting'), 0) = 0
-   AND (h.ready_since IS NOT NULL) <> (count(s.send_id) > 0)
+   AND (max(h.ready_since) IS NOT NULL) <> (count(s.send_id) > 0)
 ORDER BY h.tenant, h.session_id
 LIMIT $1;

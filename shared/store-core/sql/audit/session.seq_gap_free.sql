@@ -7,8 +7,8 @@ LEFT JOIN sessions c ON c.tenant = h.tenant AND c.session_id = h.session_id
 LEFT JOIN messages m ON m.tenant = h.tenant AND m.session_id = h.session_id
 WHERE h.lifecycle <> 2
 GROUP BY h.tenant, h.session_id
-HAVING count(m.seq) <> h.next_seq - coalesce(c.first_seq, 1)
-    OR coalesce(min(m.seq), coalesce(c.first_seq, 1)) <> coalesce(c.first_seq, 1)
-    OR coalesce(max(m.seq), h.next_seq - 1) <> h.next_seq - 1
+HAVING count(m.seq) <> max(h.next_seq) - coalesce(max(c.first_seq), 1)
+    OR coalesce(min(m.seq), coalesce(max(c.first_seq), 1)) <> coalesce(max(c.first_seq), 1)
+    OR coalesce(max(m.seq), max(h.next_seq) - 1) <> max(h.next_seq) - 1
 ORDER BY h.tenant, h.session_id
 LIMIT $1;

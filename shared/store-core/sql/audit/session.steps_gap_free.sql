@@ -6,8 +6,8 @@ FROM session_hot h
 LEFT JOIN steps s ON s.tenant = h.tenant AND s.session_id = h.session_id
 LEFT JOIN retired_steps r ON r.tenant = h.tenant AND r.session_id = h.session_id
 GROUP BY h.tenant, h.session_id
-HAVING count(s.n) + coalesce(max(r.steps), 0) <> h.next_step - 1
+HAVING count(s.n) + coalesce(max(r.steps), 0) <> max(h.next_step) - 1
     OR coalesce(min(s.n), 1) < 1
-    OR coalesce(max(s.n), 0) > h.next_step - 1
+    OR coalesce(max(s.n), 0) > max(h.next_step) - 1
 ORDER BY h.tenant, h.session_id
 LIMIT $1;

@@ -10,7 +10,7 @@ WITH named AS MATERIALIZED (
     UNION SELECT tenant, 'session', session_id FROM folds
     UNION SELECT tenant, 'session', session_id FROM projections
     UNION SELECT tenant, 'session', session_id FROM extractions
-    UNION SELECT tenant, 'session', unhex(substr(json_extract(source, '$.session_id'), 5)) FROM memories
+    UNION SELECT tenant, 'session', unhex(substr(source ->> 'session_id', 5)) FROM memories
     UNION SELECT tenant, 'session', parent_session FROM sessions
     UNION SELECT tenant, 'session', root_session FROM sessions
     UNION SELECT tenant, 'session', session_id FROM runs
@@ -21,7 +21,7 @@ WITH named AS MATERIALIZED (
     UNION SELECT tenant, 'send', send_id FROM inbox
     UNION SELECT tenant, 'send', send_id FROM usage_rows
     UNION SELECT tenant, 'send', send_id FROM extractions
-    UNION SELECT tenant, 'send', unhex(substr(json_extract(source, '$.send_id'), 5)) FROM memories
+    UNION SELECT tenant, 'send', unhex(substr(source ->> 'send_id', 5)) FROM memories
     UNION SELECT tenant, 'run', run_id FROM sends
 ), has AS MATERIALIZED (
     SELECT tenant, 'session' AS what, session_id AS id FROM session_hot

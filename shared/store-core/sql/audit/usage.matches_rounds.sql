@@ -18,6 +18,6 @@ FROM (
     LEFT JOIN sends s ON s.tenant = u.tenant AND s.send_id = u.send_id
                      AND s.session_id = u.session_id
     WHERE s.send_id IS NULL OR u.round > s.rounds
-)
+) found
 ORDER BY tenant, session_id, send_id, round
 LIMIT $1;

@@ -2,8 +2,8 @@
 -- holds an estimate may be more: calls that nobody heard the end of have no row. Calls that were
 -- pruned cannot say whether they made a child.
 WITH paid AS MATERIALIZED (
-    SELECT tenant, send_id, sum(usage ->> 'input_tokens') AS input,
-           sum(usage ->> 'output_tokens') AS output
+    SELECT tenant, send_id, CAST(sum("usage" ->> 'input_tokens') AS INTEGER) AS input,
+           CAST(sum("usage" ->> 'output_tokens') AS INTEGER) AS output
     FROM usage_rows
     WHERE round <> -1
     GROUP BY tenant, send_id
@@ -16,9 +16,10 @@ WITH paid AS MATERIALIZED (
 ), sums AS MATERIALIZED (
     SELECT s.tenant, s.session_id, s.send_id,
            coalesce(p.input, 0) AS paid_input, coalesce(p.output, 0) AS paid_output,
-           coalesce(s.usage ->> 'input_tokens', 0) AS input,
-           coalesce(s.usage ->> 'output_tokens', 0) AS output,
-           coalesce(s.usage ->> 'estimated', 0) OR c.first_seq > 1 OR m.send_id IS NOT NULL
+           coalesce(CAST(s."usage" ->> 'input_tokens' AS INTEGER), 0) AS input,
+           coalesce(CAST(s."usage" ->> 'output_tokens' AS INTEGER), 0) AS output,
+           coalesce(CAST(s."usage" ->> 'estimated' AS TEXT) IN ('true', '1'), 0)
+               OR c.first_seq > 1 OR m.send_id IS NOT NULL
                OR t.session_id IS NOT NULL OR s.options ->> 'ended_run' IS NOT NULL AS may_be_more
     FROM sends s
     JOIN sessions c ON c.tenant = s.tenant AND c.session_id = s.session_id

@@ -1,5 +1,6 @@
--- What is known of a deleted session.
+-- How far the erasure of a session has come. Locked, so that one scheduler goes on with it.
 SELECT e.deleted_at, e.seq, e.send_id
 FROM erasures e
 JOIN session_hot h ON h.tenant = e.tenant AND h.session_id = e.session_id
-WHERE e.tenant = $1 AND e.session_id = $2 AND h.lifecycle = 2;
+WHERE e.tenant = $1 AND e.session_id = $2 AND h.lifecycle = 2
+{lock};

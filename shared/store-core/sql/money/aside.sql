@@ -1,2 +1,2 @@
 -- What the call $2 of the tenant $1 has set aside, and for which day. By the primary key.
-SELECT amount, day FROM money_aside WHERE tenant = $1 AND call_id = $2;
+SELECT amount, tokens, day FROM money_aside WHERE tenant = $1 AND call_id = $2;

@@ -1,2 +1,2 @@
--- Begins the day $2 of the tenant $1 with what was spent of it. By the primary key.
-INSERT INTO money_days (tenant, day, spent) VALUES ($1, $2, $3) ON CONFLICT (tenant, day) DO NOTHING;
+-- Begins the day $2 of the tenant $1 with what was spent and taken of it. By the primary key.
+INSERT INTO money_days (tenant, day, spent, tokens) VALUES ($1, $2, $3, $4) ON CONFLICT (tenant, day) DO NOTHING;

@@ -1,2 +1,2 @@
--- The limits of the tenant $1. One writer at a time is enough for a lock here.
-SELECT limits FROM tenants WHERE tenant = $1 AND deleted_at IS NULL;
+-- The limits of the tenant $1, locked: nobody else sets any of its money aside until the transaction ends.
+SELECT limits FROM tenants WHERE tenant = $1 AND deleted_at IS NULL {lock};

@@ -3,8 +3,11 @@
 SELECT
     count(*) AS days,
     coalesce(max(d.day), -1) AS last_day,
-    coalesce(sum(CASE WHEN d.day = $3 THEN d.spent ELSE 0 END), 0) AS today,
-    coalesce(sum(d.spent), 0) AS of_month,
-    (SELECT coalesce(sum(a.amount), 0) FROM money_aside a WHERE a.tenant = $1) AS aside
+    CAST(coalesce(sum(CASE WHEN d.day = $3 THEN d.spent ELSE 0 END), 0) AS INTEGER) AS today,
+    CAST(coalesce(sum(d.spent), 0) AS INTEGER) AS of_month,
+    CAST(coalesce(sum(CASE WHEN d.day = $3 THEN d.tokens ELSE 0 END), 0) AS INTEGER) AS tokens_today,
+    CAST(coalesce(sum(d.tokens), 0) AS INTEGER) AS tokens_of_month,
+    (SELECT CAST(coalesce(sum(a.amount), 0) AS INTEGER) FROM money_aside a WHERE a.tenant = $1) AS aside,
+    (SELECT CAST(coalesce(sum(a.tokens), 0) AS INTEGER) FROM money_aside a WHERE a.tenant = $1) AS tokens_aside
 FROM money_days d
 WHERE d.tenant = $1 AND d.day >= $2 AND d.day <= $3;

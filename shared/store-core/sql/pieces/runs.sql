@@ -9,4 +9,4 @@ WITH runs AS MATERIALIZED (
 ), sends AS MATERIALIZED (
     SELECT * FROM main.sends LIMIT 0
 )
-SELECT '' AS invariant, json_object('count', count(*)) AS row FROM runs
+SELECT '' AS invariant, json_object('count', count(*)) AS violation FROM runs

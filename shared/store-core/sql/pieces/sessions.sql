@@ -27,4 +27,4 @@ WITH session_hot AS MATERIALIZED (
 ), usage_rows AS MATERIALIZED (
     SELECT u.* FROM sends s JOIN main.usage_rows u ON u.tenant = s.tenant AND u.send_id = s.send_id
 )
-SELECT '' AS invariant, json_object('count', count(*)) AS row FROM session_hot
+SELECT '' AS invariant, json_object('count', count(*)) AS violation FROM session_hot

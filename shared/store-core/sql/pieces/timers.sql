@@ -5,4 +5,4 @@ WITH timers AS MATERIALIZED (
 ), timer_occurrences AS MATERIALIZED (
     SELECT * FROM main.timer_occurrences WHERE tenant = $5 AND timer_id BETWEEN $6 AND $7
 )
-SELECT '' AS invariant, json_object('count', count(*)) AS row FROM timers
+SELECT '' AS invariant, json_object('count', count(*)) AS violation FROM timers

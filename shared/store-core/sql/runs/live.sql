@@ -1,6 +1,7 @@
--- Leaves under way in all runs of a tenant, and in one of them. Index: runs_open.
-SELECT
-    coalesce(sum(json_extract(counts, '$.live')), 0) AS all_live,
-    coalesce(sum(json_extract(counts, '$.live')) FILTER (WHERE run_id = $2), 0) AS own_live
+-- Leaves under way in all runs of a tenant, and in one of them. The runs are locked: advances that count
+-- against the tenant's bound follow one another. Index: runs_open.
+SELECT CAST(coalesce(sum(counts ->> 'live'), 0) AS INTEGER) AS all_live,
+       CAST(coalesce(sum(CASE WHEN run_id = $2 THEN counts ->> 'live' END), 0) AS INTEGER) AS own_live
 FROM runs
-WHERE tenant = $1 AND finished_at IS NULL;
+WHERE tenant = $1 AND finished_at IS NULL
+{lock};

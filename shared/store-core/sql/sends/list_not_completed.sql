@@ -3,6 +3,6 @@
 SELECT {send}
 FROM sends
 WHERE tenant = $1 AND ($2 IS NULL OR send_id < $2) AND status = $3
-  AND stop_reason <> 'end'
+  AND {not_end}
 ORDER BY send_id DESC
 LIMIT $4;

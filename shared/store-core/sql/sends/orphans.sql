@@ -6,7 +6,7 @@ WITH looked AS (
     SELECT * FROM (
         SELECT tenant, send_id AS id, reports_to, session_id AS child, NULL AS parent
         FROM sends
-        WHERE reports_to IS NOT NULL AND finished_at IS NULL AND (tenant, send_id) > ($2, $3)
+        WHERE {reporting} AND (tenant, send_id) > ($2, $3)
         ORDER BY tenant, send_id
         LIMIT $4
     ) AS s
@@ -14,7 +14,7 @@ WITH looked AS (
     SELECT * FROM (
         SELECT tenant, run_id AS id, reports_to, NULL AS child, session_id AS parent
         FROM runs
-        WHERE reports_to IS NOT NULL AND finished_at IS NULL AND (tenant, run_id) > ($2, $3)
+        WHERE {reporting} AND (tenant, run_id) > ($2, $3)
         ORDER BY tenant, run_id
         LIMIT $4
     ) AS r

@@ -1,5 +1,7 @@
 -- The hot row of a session that is not deleted; whether its owner's boot is alive at $3; the status
--- of its head, by sends_open; whether any send is open, delayed ones too.
+-- of its head, by sends_open; whether any send is open, delayed ones too. Locked:
+-- the second statement reads what others committed while the first one waited.
+{lock_session}
 SELECT {h.hot},
        EXISTS (SELECT 1 FROM boots b
                WHERE b.boot_id = h.owner_boot AND b.dead_at IS NULL AND b.lease_until >= $3) AS owner_lives,

@@ -12,9 +12,10 @@ WITH working AS (
                         AND w.waits_since IS NOT NULL AND w.called_at IS NULL)
 )
 SELECT pool,
-       count(*) FILTER (WHERE NOT held) AS ready,
-       count(*) FILTER (WHERE held) AS running,
-       coalesce(max(max($1 - ready_since, 0)) FILTER (WHERE NOT held), 0) AS oldest_ready_ms
+       CAST(sum(NOT held) AS INTEGER) AS ready,
+       CAST(sum(held) AS INTEGER) AS running,
+       CAST(coalesce(max(CASE WHEN NOT held THEN {greatest}($1 - ready_since, 0) END), 0) AS INTEGER)
+           AS oldest_ready_ms
 FROM working
 GROUP BY pool
 ORDER BY pool;

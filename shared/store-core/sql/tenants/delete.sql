@@ -20,6 +20,7 @@ DELETE FROM pauses WHERE tenant = $1;
 DELETE FROM provider_keys WHERE tenant = $1;
 DELETE FROM pause_waits WHERE tenant = $1;
 DELETE FROM open_sends WHERE tenant = $1;
+DELETE FROM key_sends WHERE tenant = $1;
 DELETE FROM seat_limits WHERE tenant = $1;
 DELETE FROM seats WHERE tenant = $1;
 DELETE FROM money_aside WHERE tenant = $1;

@@ -1,2 +1,2 @@
--- Nobody else changes the timer until the transaction ends. SQLite has one writer anyway.
-SELECT next_n FROM timers WHERE tenant = $1 AND timer_id = $2;
+-- Nobody else changes the timer until the transaction ends.
+SELECT next_n FROM timers WHERE tenant = $1 AND timer_id = $2 {lock};

@@ -1,5 +1,7 @@
--- Deliveries of an endpoint that are due by $3, oldest first, at most $4, by webhook_deliveries_due.
+-- Deliveries of an endpoint that are due by $3, oldest first, at most $4, by webhook_deliveries_due; locked,
+-- but for those that others have.
 SELECT {delivery} FROM webhook_deliveries
 WHERE tenant = $1 AND webhook_id = $2 AND due_at <= $3
 ORDER BY due_at, event_id
-LIMIT $4;
+LIMIT $4
+{lock_free};

@@ -1,2 +1,5 @@
--- Events that were noted, oldest first, at most $1, by webhook_events_at.
-SELECT tenant, source, n, type, resource, at FROM webhook_events ORDER BY at LIMIT $1;
+-- Events that were noted, oldest first, at most $1, by webhook_events_at; locked, but for those that others have.
+SELECT tenant, source, n, type, resource, at FROM webhook_events
+ORDER BY at
+LIMIT $1
+{lock_free};

@@ -1,2 +1,2 @@
--- A tenant, unless it was deleted. One writer at a time keeps others from changing it here.
-SELECT tenant FROM tenants WHERE tenant = $1 AND deleted_at IS NULL;
+-- A tenant, unless it was deleted; locked.
+SELECT tenant FROM tenants WHERE tenant = $1 AND deleted_at IS NULL {lock};

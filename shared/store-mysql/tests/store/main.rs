@@ -5,6 +5,9 @@
 #[path = "../../../store-sqlite/tests/store/audit.rs"]
 mod audit;
 mod concurrent;
+#[path = "../../src/dialect.rs"]
+#[expect(dead_code, reason = "what only the store itself uses")]
+mod dialect;
 mod locked;
 mod opened;
 mod schema;

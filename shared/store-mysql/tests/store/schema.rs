@@ -31,6 +31,12 @@ async fn a_newer_schema_that_took_something_away_is_refused() {
             .expect("opens");
         assert_eq!(store.check().await.expect("is sound").schema, 9999);
     }
+    execute(&place, "UPDATE schema_compatibility SET protocol = 99").await;
+    let checked = store.check().await;
+    assert!(
+        matches!(checked, Err(Error::ProtocolOlder { demanded: 99, .. })),
+        "{checked:?}"
+    );
     execute(&place, "UPDATE schema_compatibility SET oldest = 9999").await;
     let checked = store.check().await;
     assert!(

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use mainspring_shared::store::columns::expand;
 use sqlx::{AssertSqlSafe, Column, Connection, Executor, MySqlConnection, SqlSafeStr, Statement};
 
+use crate::dialect::{Command, split};
 use crate::opened::{Opened, open};
 
 fn folder(path: &str) -> Vec<std::path::PathBuf> {
@@ -58,19 +58,7 @@ async fn every_statement_prepares() {
     let texts = texts();
     assert!(texts.len() > 200, "{}", texts.len());
     for (name, text) in texts {
-        let text = expand(&text);
-        let code = text.lines().filter_map(|line| line.split("-- ").next());
-        let code = code.collect::<Vec<_>>().join("\n");
-        for sql in code.split(';').map(str::trim).filter(|sql| !sql.is_empty()) {
-            let numbered = sql.split('$').enumerate().map(|(place, part)| {
-                let digits = part.bytes().take_while(u8::is_ascii_digit).count();
-                match (place, digits) {
-                    (0, _) => part.to_owned(),
-                    (_, 0) => format!("${part}"),
-                    _ => format!("?{}", &part[digits..]),
-                }
-            });
-            let sql = numbered.collect::<String>();
+        for Command { sql, .. } in split(&text) {
             let prepared = conn.prepare(AssertSqlSafe(sql).into_sql_str()).await;
             let prepared = prepared.unwrap_or_else(|error| panic!("{name}: {error}"));
             // Columns are read by their names.

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use mainspring_shared::id::{BootId, SessionKey, TenantId};
-use mainspring_shared::store::{BootRecord, Boots, NewBoot, Owned, PoolTools, Renewal, Result};
+use mainspring_shared::store::{
+    BootRecord, Boots, Connections, NewBoot, Owned, PoolTools, Renewal, Result,
+};
 use mainspring_shared::time::Timestamp;
 
 use super::by_tenant::placed;
@@ -17,7 +19,11 @@ use crate::store::{GRACE, PlacedStore};
 /// How long a renewal on one database waits for those on others. They go on without it.
 const RENEWS: Duration = Duration::from_millis(300);
 
-placed! { Boots:
+placed! { Boots {
+        fn connections(&self) -> Vec<Connections> {
+            connections(self)
+        }
+    }:
     fn register_boot(boot: NewBoot) -> () = by (register);
     fn renew_boot(boot: BootId, ttl: Duration, in_flight: u32) -> Renewal = by (renew);
     fn stop_boot(boot: BootId) -> () = by (stop);
@@ -28,6 +34,22 @@ placed! { Boots:
     ) -> Owned = by (owned);
     fn list_boots() -> Vec<BootRecord> = by (list);
     fn list_tools() -> Vec<PoolTools> = by (tools);
+}
+
+/// Those to all databases, as one set of pools.
+fn connections(store: &PlacedStore) -> Vec<Connections> {
+    let mut all: Vec<Connections> = Vec::new();
+    for used in store.places().iter().flat_map(|it| it.store.connections()) {
+        match all.iter_mut().find(|known| known.pool == used.pool) {
+            Some(known) => {
+                known.open += used.open;
+                known.idle += used.idle;
+                known.waiting += used.waiting;
+            }
+            None => all.push(used),
+        }
+    }
+    all
 }
 
 async fn register(store: &PlacedStore, boot: NewBoot) -> Result<()> {

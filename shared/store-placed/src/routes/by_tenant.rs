@@ -28,11 +28,12 @@ pub(crate) fn again<T: Clone>(argument: &T) -> T {
 }
 
 /// Implements a noun of the port. Each method says how it finds its database: `at` that of a tenant, `home`, or `by` a
-/// function that has more to do.
+/// function that has more to do. What asks no database is written out, in braces behind the noun.
 macro_rules! placed {
-    ($noun:ident: $(fn $method:ident($($arg:ident: $type:ty),* $(,)?) -> $out:ty = $how:ident $by:tt;)+) => {
+    ($noun:ident $({ $($more:tt)* })?: $(fn $method:ident($($arg:ident: $type:ty),* $(,)?) -> $out:ty = $how:ident $by:tt;)+) => {
         #[async_trait]
         impl $noun for PlacedStore {
+            $($($more)*)?
             $(async fn $method(&self, $($arg: $type),*) -> Result<$out> {
                 placed!(@$how self, $method, [$($arg),*], $by)
             })+

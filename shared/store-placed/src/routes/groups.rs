@@ -23,7 +23,7 @@ use mainspring_shared::store::{
     SessionPatch, SessionUsage, Sessions, SettleDelivery, SettleMoney, Timers, UpdateOutcome,
     Webhooks,
 };
-use mainspring_shared::tenant::MoneySpent;
+use mainspring_shared::tenant::LedgerSpent;
 use mainspring_shared::timer::{Occurrence, TimerRecord};
 use mainspring_shared::tool::CallRecord;
 use mainspring_shared::webhook::{DeliveryRecord, WebhookRecord};
@@ -211,7 +211,7 @@ placed! { Money:
     fn reserve_money(items: Vec<ReserveMoney>) -> Vec<ReserveMoneyOutcome> = by (reserve_money);
     fn settle_money(items: Vec<SettleMoney>) -> () = by (settle_money);
     fn sweep_money(limit: u32) -> u32 = by (everywhere::sweep_money);
-    fn spent_money(tenant: TenantId) -> Option<MoneySpent> = at (tenant);
+    fn spent_money(tenant: TenantId) -> Option<LedgerSpent> = at (tenant);
     fn money_tenants() -> Vec<TenantId> = by (everywhere::money_tenants);
 }
 

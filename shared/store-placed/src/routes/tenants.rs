@@ -5,11 +5,11 @@ use async_trait::async_trait;
 use mainspring_shared::id::{KeyId, SendId, TenantId};
 use mainspring_shared::store::placements::Elsewhere;
 use mainspring_shared::store::{
-    CalledSeats, CreateKeyOutcome, CreateTenantOutcome, DeleteTenantOutcome, IdempotencyKey,
+    CalledSeats, CreateKeyOutcome, CreateTenantOutcome, DeleteTenantOutcome, IdempotencyKey, Keys,
     ListKeys, ListTenants, NewKey, NewTenant, Page, Result, RotateKey, TenantPatch, TenantUsage,
     TenantUsageQuery, Tenants, UpdateTenantOutcome,
 };
-use mainspring_shared::tenant::{KeyRecord, Tenant};
+use mainspring_shared::tenant::{KeyRecord, Pools, Tenant};
 
 use super::by_tenant::placed;
 use crate::place::Place;
@@ -22,15 +22,24 @@ placed! { Tenants:
     ) -> CreateTenantOutcome = home ();
     fn get_tenant(id: TenantId) -> Option<Tenant> = home ();
     fn named_tenant(name: String) -> Option<TenantId> = home ();
+    fn tenant_pools() -> Vec<(TenantId, Pools)> = home ();
     fn list_tenants(query: ListTenants) -> Page<Tenant> = home ();
     fn update_tenant(id: TenantId, patch: TenantPatch) -> UpdateTenantOutcome = by (update);
     fn delete_tenant(id: TenantId) -> DeleteTenantOutcome = by (delete);
-    fn reserve_sends(tenant: TenantId, sends: Vec<SendId>, max: u32) -> u32 = at (tenant);
-    fn release_sends(tenant: TenantId, sends: Vec<SendId>) -> () = at (tenant);
+    fn reserve_sends(
+        tenant: TenantId,
+        key: Option<KeyId>,
+        sends: Vec<SendId>,
+        max: u32,
+    ) -> u32 = at (tenant);
+    fn release_sends(tenant: TenantId, key: Option<KeyId>, sends: Vec<SendId>) -> () = at (tenant);
     fn call_seats(tenant: Option<TenantId>) -> CalledSeats = by (call_seats);
     fn tenant_usage(query: TenantUsageQuery) -> TenantUsage = at (query.tenant);
     fn first_open_send(tenant: TenantId, from: SendId) -> Option<SendId> = at (tenant);
     fn tenant_bytes(tenant: TenantId) -> u64 = at (tenant);
+}
+
+placed! { Keys:
     fn create_key(key: NewKey, idempotency: Option<IdempotencyKey>) -> CreateKeyOutcome = home ();
     fn find_key(id: KeyId) -> Option<KeyRecord> = home ();
     fn list_keys(query: ListKeys) -> Page<KeyRecord> = home ();
@@ -128,13 +137,15 @@ async fn follow_one(store: &PlacedStore, tenant: TenantId, place: &Place) -> Res
     }
     let is_same = wanted.limits == found.limits
         && wanted.weight == found.weight
-        && wanted.retention == found.retention;
+        && wanted.retention == found.retention
+        && wanted.pools == found.pools;
     if !is_same {
         let patch = TenantPatch {
             name: None,
             limits: Some(wanted.limits),
             weight: Some(wanted.weight),
             retention: Some(wanted.retention),
+            pools: Some(wanted.pools),
         };
         place.ask(place.store.update_tenant(tenant, patch)).await?;
     }

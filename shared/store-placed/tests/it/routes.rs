@@ -177,6 +177,7 @@ async fn limits_and_pauses_are_known_where_a_tenant_is() {
             limits: Some(limits.clone()),
             weight: None,
             retention: None,
+            pools: None,
         };
         let updated = world.placed.update_tenant(tenant, patch).await;
         let updated = updated.expect("updates");
@@ -195,6 +196,7 @@ async fn limits_and_pauses_are_known_where_a_tenant_is() {
             limits: Some(Limits::default()),
             weight: None,
             retention: None,
+            pools: None,
         };
         home.update_tenant_at_home(tenant, lifted)
             .await

@@ -17,9 +17,9 @@ use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, AuditOptions, ClaimOutcome, ClaimSession, Claimed, CompleteOutcome,
     CompleteSend, CreateOutcome, CreateTenantOutcome, Inspect as _, NewBoot, NewSession, NewTenant,
-    Role as BootRole, SendTotals, Target, Then, UsageRow,
+    PROTOCOL, Role as BootRole, SendTotals, Target, Then, UsageRow,
 };
-use mainspring_shared::tenant::{Limits, Retention};
+use mainspring_shared::tenant::{Limits, Pools, Retention};
 use mainspring_shared::tool::Published;
 use mainspring_shared::usage::Usage;
 use mainspring_store_placed::{Database, Moved, Mover, PlacedStore};
@@ -153,6 +153,7 @@ impl World {
             limits: Limits::default(),
             weight: 1,
             retention: Retention::default(),
+            pools: Pools::default(),
         };
         match self.placed.create_tenant(new, None).await.expect("creates") {
             CreateTenantOutcome::Created(tenant) => tenant.id,
@@ -208,6 +209,7 @@ pub(crate) fn new_boot() -> NewBoot {
         pool: "default".to_owned(),
         concurrency: 64,
         ttl: TTL,
+        protocol: PROTOCOL,
         tools: Published::default(),
     }
 }

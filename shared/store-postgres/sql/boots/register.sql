@@ -1,8 +1,9 @@
 -- Enters a process's life. A repeat changes nothing.
-INSERT INTO boots (boot_id, role, name, pool, concurrency, started_at, lease_until, lease_ms, tools)
+INSERT INTO boots (boot_id, role, name, pool, concurrency, started_at, lease_until, lease_ms,
+                   protocol, tools)
 SELECT
     $2::uuid, $3::text, $4::text, $5::text, $6::integer, c.now, c.now + $7::bigint, $7::bigint,
-    $8::text
+    $8::integer, $9::text
 FROM (
     SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
 ) c

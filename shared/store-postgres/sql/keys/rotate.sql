@@ -10,4 +10,4 @@ WHERE k.tenant = $2::integer AND k.key_id = $3::uuid AND k.revoked_at IS NULL
   AND (k.expires_at IS NULL OR k.expires_at > n.now)
 RETURNING
     k.tenant, k.key_id, k.name, k.scopes, k.hash, k.previous_hash, k.previous_until, k.created_at,
-    k.expires_at, k.revoked_at, k.last_used_at, k.binding
+    k.expires_at, k.revoked_at, k.last_used_at, k.binding, k.limits

@@ -54,6 +54,9 @@ moved AS (
         next_seq = e.next_seq + e.messages,
         next_step = e.next_step + 1,
         writes = h.writes + 1,
+        -- As it was when the row was locked: what a statement that waited for the lock writes is checked
+        -- first as if the row were as this one found it.
+        pending = e.pending,
         active = 0,
         signals = h.signals & 2,
         ready_since = CASE WHEN e.pending > 0 THEN e.now END

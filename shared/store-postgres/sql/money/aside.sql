@@ -1,2 +1,2 @@
 -- What calls of a tenant have set aside. Index: money_aside_pkey.
-SELECT a.call_id, a.amount FROM money_aside a WHERE a.tenant = $1::integer AND a.call_id = ANY ($2::uuid[])
+SELECT a.call_id, a.amount, a.tokens FROM money_aside a WHERE a.tenant = $1::integer AND a.call_id = ANY ($2::uuid[])

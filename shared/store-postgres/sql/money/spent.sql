@@ -6,8 +6,13 @@ SELECT
     coalesce(max(d.day), -1) AS last_day,
     coalesce(sum(d.spent) FILTER (WHERE d.day = $3::bigint), 0)::bigint AS today,
     coalesce(sum(d.spent), 0)::bigint AS of_month,
+    coalesce(sum(d.tokens) FILTER (WHERE d.day = $3::bigint), 0)::bigint AS tokens_today,
+    coalesce(sum(d.tokens), 0)::bigint AS tokens_of_month,
     (
         SELECT coalesce(sum(a.amount), 0)::bigint FROM money_aside a WHERE a.tenant = $1::integer
-    ) AS aside
+    ) AS aside,
+    (
+        SELECT coalesce(sum(a.tokens), 0)::bigint FROM money_aside a WHERE a.tenant = $1::integer
+    ) AS tokens_aside
 FROM money_days d
 WHERE d.tenant = $1::integer AND d.day >= $2::bigint AND d.day <= $3::bigint

@@ -24,6 +24,7 @@ WITH
     pk AS (DELETE FROM provider_keys d WHERE d.tenant = $2::integer),
     pw AS (DELETE FROM pause_waits d WHERE d.tenant = $2::integer),
     os AS (DELETE FROM open_sends d WHERE d.tenant = $2::integer),
+    ks AS (DELETE FROM key_sends d WHERE d.tenant = $2::integer),
     sl AS (DELETE FROM seat_limits d WHERE d.tenant = $2::integer),
     se AS (DELETE FROM seats d WHERE d.tenant = $2::integer),
     ma AS (DELETE FROM money_aside d WHERE d.tenant = $2::integer),

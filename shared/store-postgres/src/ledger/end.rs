@@ -1,127 +1,47 @@
-//! Sends that end without a worker.
+//! What the end of a send writes besides what the session machine decides.
 
-use mainspring_shared::id::{BootId, SendId, SessionKey};
+use mainspring_shared::id::{SendId, SessionKey};
 use mainspring_shared::message::NewMessage;
-use mainspring_shared::send::SendResult;
-use mainspring_shared::session::SIGNAL_INBOX;
-use mainspring_shared::step::StepRefs;
-use mainspring_shared::store::ReadySession;
+use mainspring_shared::send::{SendRecord, SendStatus};
+use mainspring_shared::session::transition::{Change, Notify};
 use mainspring_shared::tool::{answers, cancelled_call};
 
-use super::write::StepRow;
-use super::{Active, Hot, Ledger};
-
-/// Under which grant something is written, and by whom.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Writer {
-    /// 0 where no grant is needed.
-    pub(crate) epoch: i64,
-    pub(crate) boot: BootId,
-}
+use super::Ledger;
 
 impl Ledger {
-    /// Ends a queued send, which needs no grant and leaves no message. The session is at rest when
-    /// nothing is left that has a place.
-    pub(crate) fn finish_queued(&mut self, key: SessionKey, id: SendId, result: SendResult) -> i64 {
-        let had_place = self
-            .sends
-            .get(&(key.tenant, id))
-            .is_some_and(|send| send.position.is_some());
-        if let Some(hot) = self.hot.get_mut(&key) {
-            hot.pending -= i64::from(had_place);
-            if hot.pending == 0 && hot.active == Active::None {
-                hot.ready_since = None;
-            }
-        }
-        let writer = Writer {
-            epoch: 0,
-            boot: self.boot,
+    /// Takes over a change that comes from nobody who runs the send. Where it ends one that had begun, the
+    /// calls that it left open are ended and answered, its input becomes a message if nothing of the send is
+    /// in the transcript yet, and what a call of a dead worker cost is entered. The last messages have to be
+    /// read.
+    pub(crate) fn settle(&mut self, change: Change) -> Notify {
+        let key = change.hot.key;
+        let ended = change.send.filter(|_| change.end.is_some());
+        let Some(id) = ended.map(|send| send.id) else {
+            return self.commit(change);
         };
-        self.finish(key, id, result, writer, StepRefs::default())
-    }
-
-    /// Ends a started send that nobody runs, under a grant of its own. Its input becomes a message
-    /// if nothing of the send is in the transcript yet; the calls that it left open are answered.
-    pub(crate) fn finish_unowned(
-        &mut self,
-        key: SessionKey,
-        id: SendId,
-        result: SendResult,
-    ) -> (i64, Option<ReadySession>) {
-        let writer = self.grant(key);
-        let mut unsaid = self.end_calls(key, id);
-        if self.last.get(&key).is_none_or(|last| last.send != id)
-            && let Some(send) = self.sends.get(&(key.tenant, id))
-        {
-            unsaid.push(NewMessage::user(send.words().to_vec(), 0));
-        }
-        let mut row = None;
-        if let Some(send) = self.sends.get_mut(&(key.tenant, id)) {
-            row = send.pay_for_the_dead();
-        }
-        self.writes.paid.extend(row.map(|row| (key, id, row)));
-        self.finish_open(key, id, result, writer, unsaid)
-    }
-
-    /// Ends a send as cancelled under the lease that it runs under, and gives the lease back. The
-    /// calls that it left open are answered.
-    pub(crate) fn finish_leased(
-        &mut self,
-        key: SessionKey,
-        id: SendId,
-        writer: Writer,
-    ) -> (i64, Option<ReadySession>) {
-        let unsaid = self.end_calls(key, id);
-        if let Some(hot) = self.hot.get_mut(&key) {
-            hot.writes += 1;
-        }
-        self.finish_open(key, id, SendResult::cancelled(), writer, unsaid)
-    }
-
-    /// Makes a grant that begins and ends in this transaction.
-    pub(crate) fn grant(&mut self, key: SessionKey) -> Writer {
-        let epoch = self.hot.get_mut(&key).map_or(0, |hot| {
-            hot.epoch += 1;
-            hot.epoch
-        });
-        Writer {
-            epoch,
-            boot: self.boot,
-        }
-    }
-
-    /// Makes a send final and writes its step.
-    pub(crate) fn finish(
-        &mut self,
-        key: SessionKey,
-        id: SendId,
-        result: SendResult,
-        writer: Writer,
-        refs: StepRefs,
-    ) -> i64 {
-        let now = self.now;
-        let refs = StepRefs {
-            reason: Some(result.stop_reason.as_str().to_owned()),
-            status: Some(result.status.as_str().to_owned()),
-            ..refs
+        let place = (key.tenant, id);
+        let has_begun = |send: &&mut SendRecord| send.status != SendStatus::Queued;
+        let Some(send) = self.sends.get_mut(&place).filter(has_begun) else {
+            return self.commit(change);
         };
-        self.change(key.tenant, id, |send| {
-            send.status = result.status;
-            send.stop_reason = Some(result.stop_reason);
-            send.error = result.error;
-            send.waiting_on = None;
-            send.alarm_at = None;
-            send.finished_at = Some(now);
-        });
-        let n = self.hot.get_mut(&key).map_or(0, Hot::take_step);
-        self.writes.steps.push(StepRow {
-            key,
-            n,
-            send: id,
-            writer,
-            refs,
-        });
-        n
+        let paid = send.pay_for_the_dead();
+        let input = NewMessage::user(send.words().to_vec(), 0);
+        self.writes.paid.extend(paid.map(|row| (key, id, row)));
+        let mut messages = self.end_calls(key, id);
+        if self.last.get(&key).is_none_or(|last| last.send != id) {
+            messages.push(input);
+        }
+        self.commit_with(change, messages)
+    }
+
+    /// Takes over a change that ends a send under the lease that it runs under. The calls that it left open
+    /// are ended and answered. The last messages have to be read.
+    pub(crate) fn settle_leased(&mut self, change: Change) -> Notify {
+        let messages = match change.send {
+            Some(send) => self.end_calls(change.hot.key, send.id),
+            None => Vec::new(),
+        };
+        self.commit_with(change, messages)
     }
 
     /// Settles what is open of the round that a send ends in; returns the answers that the
@@ -136,35 +56,5 @@ impl Ledger {
         let calls = self.rounds.get(&round);
         let answers = calls.and_then(|calls| answers(calls));
         answers.unwrap_or_default()
-    }
-
-    /// Writes what the send has left to say and its end, and gives the session back.
-    fn finish_open(
-        &mut self,
-        key: SessionKey,
-        id: SendId,
-        result: SendResult,
-        writer: Writer,
-        unsaid: Vec<NewMessage>,
-    ) -> (i64, Option<ReadySession>) {
-        let now = self.now;
-        let mut refs = StepRefs::default();
-        for message in unsaid {
-            let seq = self.hot.get_mut(&key).map_or(0, Hot::take_seq);
-            refs.first_seq.get_or_insert(seq);
-            refs.messages += 1;
-            let message = message.at(seq, id, now, writer.epoch);
-            self.writes.messages.push((key, message));
-        }
-        let n = self.finish(key, id, result, writer, refs);
-        let enqueue = self.hot.get_mut(&key).and_then(|hot| {
-            hot.active = Active::None;
-            hot.signals &= SIGNAL_INBOX;
-            hot.owner = None;
-            hot.token = None;
-            hot.ready_since = (hot.pending > 0).then_some(now);
-            hot.ready_session()
-        });
-        (n, enqueue)
     }
 }

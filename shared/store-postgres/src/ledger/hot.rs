@@ -1,55 +1,22 @@
 //! Hot rows.
 
-use mainspring_shared::agent::Priority;
-use mainspring_shared::id::{BootId, LeaseToken, SessionKey};
+use mainspring_shared::id::{BootId, LeaseToken};
+use mainspring_shared::send::SendStatus;
 use mainspring_shared::session::Lifecycle;
-use mainspring_shared::store::{ReadySession, Result};
-use mainspring_shared::time::Timestamp;
+use mainspring_shared::session::hot::HotRow;
+use mainspring_shared::store::Result;
 use uuid::Uuid;
 
 use crate::rows::{Fields, priority_of};
 
-/// What the send at the head of a session does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Active {
-    /// None has begun.
-    None,
-    /// It runs.
-    Runs,
-    /// It waits.
-    Waits,
-}
-
-impl Active {
-    fn from_i16(number: i16) -> Option<Self> {
-        match number {
-            0 => Some(Self::None),
-            1 => Some(Self::Runs),
-            2 => Some(Self::Waits),
-            _ => None,
-        }
-    }
-}
-
 /// A hot row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Hot {
-    pub(crate) key: SessionKey,
-    pub(crate) owner: Option<BootId>,
-    pub(crate) token: Option<LeaseToken>,
-    pub(crate) epoch: i64,
-    pub(crate) next_seq: i64,
-    pub(crate) next_position: i64,
-    pub(crate) next_step: i64,
-    pub(crate) pending: i64,
-    pub(crate) active: Active,
-    pub(crate) signals: i32,
-    pub(crate) ready_since: Option<Timestamp>,
-    pub(crate) lifecycle: Lifecycle,
-    pub(crate) pool: String,
-    pub(crate) priority: Priority,
-    /// Writes under the grant.
-    pub(crate) writes: i64,
+    /// The row as the session machine sees it, but for what the session has spent and the version of its
+    /// context: the ledger neither reads nor writes them.
+    pub(crate) row: HotRow,
+    /// The status of the send that runs or waits; none where none has begun.
+    pub(crate) active: Option<SendStatus>,
 }
 
 impl Hot {
@@ -57,7 +24,7 @@ impl Hot {
         let key = fields.key()?;
         let owner: Option<Uuid> = fields.take("owner_boot")?;
         let token: Option<Uuid> = fields.take("token")?;
-        Ok(Self {
+        let mut row = HotRow {
             key,
             owner: owner.map(BootId),
             token: token.map(LeaseToken),
@@ -66,67 +33,39 @@ impl Hot {
             next_position: fields.take("next_position")?,
             next_step: fields.take("next_step")?,
             pending: fields.take("pending")?,
-            active: {
-                let number = fields.take("active")?;
-                Active::from_i16(number)
-                    .ok_or_else(|| fields.corrupt("active", format!("{number} is unknown")))?
-            },
-            signals: fields.take("signals")?,
-            ready_since: fields.maybe_time("ready_since")?,
-            lifecycle: {
-                let number = fields.take("lifecycle")?;
-                Lifecycle::from_i16(number)
-                    .ok_or_else(|| fields.corrupt("lifecycle", format!("{number} is unknown")))?
-            },
-            pool: fields.take("pool")?,
-            priority: priority_of(fields.take("priority")?),
-            writes: fields.take("writes")?,
-        })
+            ..HotRow::new(key, "")
+        };
+        let active = match fields.take("active")? {
+            0_i16 => None,
+            1 => Some(SendStatus::Running),
+            2 => Some(SendStatus::Waiting),
+            number => return Err(fields.corrupt("active", format!("{number} is unknown"))),
+        };
+        row.signals = fields.take("signals")?;
+        row.ready_since = fields.maybe_time("ready_since")?;
+        row.lifecycle = {
+            let number = fields.take("lifecycle")?;
+            Lifecycle::from_i16(number)
+                .ok_or_else(|| fields.corrupt("lifecycle", format!("{number} is unknown")))?
+        };
+        row.pool = fields.take("pool")?;
+        row.priority = priority_of(fields.take("priority")?);
+        row.writes = fields.take("writes")?;
+        Ok(Self { row, active })
     }
 
-    /// What it is enqueued with; none unless it is ready.
-    pub(crate) fn ready_session(&self) -> Option<ReadySession> {
-        self.ready_since.map(|ready_since| ReadySession {
-            key: self.key,
-            pool: self.pool.clone(),
-            priority: self.priority,
-            ready_since,
-        })
+    /// The status of the first open send that has its place.
+    pub(crate) fn head(&self) -> Option<SendStatus> {
+        let queued = (self.row.pending > 0).then_some(SendStatus::Queued);
+        self.active.or(queued)
     }
 
-    /// Draws the next place, for a send or for an inbox item.
-    pub(crate) fn take_place(&mut self) -> i64 {
-        let place = self.next_position;
-        self.next_position += 1;
-        place
-    }
-
-    /// Gives work its place. It has to be enqueued when the session was not ready before; behind a
-    /// send that waits nothing can go on yet.
-    pub(crate) fn gain_work(
-        &mut self,
-        priority: Priority,
-        now: Timestamp,
-    ) -> (i64, Option<ReadySession>) {
-        let position = self.take_place();
-        self.pending += 1;
-        if self.active == Active::Waits || self.ready_since.is_some() {
-            return (position, None);
+    /// The number of `active` in the database.
+    pub(super) fn active_number(&self) -> i16 {
+        match self.active {
+            Some(SendStatus::Running) => 1,
+            Some(SendStatus::Waiting) => 2,
+            _ => 0,
         }
-        self.priority = priority;
-        self.ready_since = Some(now);
-        (position, self.ready_session())
-    }
-
-    pub(super) fn take_step(&mut self) -> i64 {
-        let n = self.next_step;
-        self.next_step += 1;
-        n
-    }
-
-    pub(super) fn take_seq(&mut self) -> i64 {
-        let seq = self.next_seq;
-        self.next_seq += 1;
-        seq
     }
 }

@@ -3,15 +3,13 @@
 use std::collections::BTreeMap;
 
 use mainspring_shared::budget::Spent;
-use mainspring_shared::id::{SendId, SessionKey};
+use mainspring_shared::id::SessionKey;
 use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::send::{StopReason, WaitingOn};
-use mainspring_shared::step::StepRefs;
 use mainspring_shared::tool::CallRecord;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::end::Writer;
 use super::{Hot, Ledger, RoundKey};
 use crate::columns::{TotalColumns, UsageColumns, json, maybe_text, ord, text};
 use crate::retry::{Fault, sql};
@@ -21,14 +19,6 @@ type Written = Result<(), Fault>;
 
 /// A call by its round and its place there.
 pub(super) type CallKey = (RoundKey, i32);
-
-pub(super) struct StepRow {
-    pub(super) key: SessionKey,
-    pub(super) n: i64,
-    pub(super) send: SendId,
-    pub(super) writer: Writer,
-    pub(super) refs: StepRefs,
-}
 
 pub(super) struct ItemRow {
     pub(super) key: SessionKey,
@@ -49,37 +39,45 @@ impl Ledger {
     }
 
     async fn write_hot(&self, connection: &mut PgConnection) -> Written {
-        let changed = |hot: &&Hot| self.locked.get(&hot.key) != Some(*hot);
+        let changed = |hot: &&Hot| self.locked.get(&hot.row.key) != Some(*hot);
         let changed: Vec<&Hot> = self.hot.values().filter(changed).collect();
         if changed.is_empty() {
             return Ok(());
         }
         let rows = || changed.iter();
-        let (tenants, sessions) = key_columns(rows().map(|hot| hot.key));
-        let owners: Vec<Option<Uuid>> = rows().map(|hot| hot.owner.map(|boot| boot.0)).collect();
-        let tokens: Vec<Option<Uuid>> = rows().map(|hot| hot.token.map(|token| token.0)).collect();
-        let readies: Vec<Option<i64>> = rows().map(|hot| hot.ready_since.map(|t| t.0)).collect();
+        let (tenants, sessions) = key_columns(rows().map(|hot| hot.row.key));
+        let owners: Vec<Option<Uuid>> =
+            rows().map(|hot| hot.row.owner.map(|boot| boot.0)).collect();
+        let tokens: Vec<Option<Uuid>> = rows()
+            .map(|hot| hot.row.token.map(|token| token.0))
+            .collect();
+        let readies: Vec<Option<i64>> =
+            rows().map(|hot| hot.row.ready_since.map(|t| t.0)).collect();
         sql!("ledger/write_hot")
             .bind(tenants)
             .bind(sessions)
             .bind(owners)
             .bind(tokens)
-            .bind(rows().map(|hot| hot.epoch).collect::<Vec<_>>())
-            .bind(rows().map(|hot| hot.next_seq).collect::<Vec<_>>())
-            .bind(rows().map(|hot| hot.next_position).collect::<Vec<_>>())
-            .bind(rows().map(|hot| hot.next_step).collect::<Vec<_>>())
-            .bind(rows().map(|hot| hot.pending).collect::<Vec<_>>())
-            .bind(rows().map(|hot| hot.active as i16).collect::<Vec<_>>())
-            .bind(rows().map(|hot| hot.signals).collect::<Vec<_>>())
+            .bind(rows().map(|hot| hot.row.epoch).collect::<Vec<_>>())
+            .bind(rows().map(|hot| hot.row.next_seq).collect::<Vec<_>>())
+            .bind(rows().map(|hot| hot.row.next_position).collect::<Vec<_>>())
+            .bind(rows().map(|hot| hot.row.next_step).collect::<Vec<_>>())
+            .bind(rows().map(|hot| hot.row.pending).collect::<Vec<_>>())
+            .bind(rows().map(|hot| hot.active_number()).collect::<Vec<_>>())
+            .bind(rows().map(|hot| hot.row.signals).collect::<Vec<_>>())
             .bind(readies)
-            .bind(rows().map(|hot| hot.lifecycle.as_i16()).collect::<Vec<_>>())
-            .bind(rows().map(|hot| hot.pool.clone()).collect::<Vec<_>>())
             .bind(
                 rows()
-                    .map(|hot| priority_number(hot.priority))
+                    .map(|hot| hot.row.lifecycle.as_i16())
                     .collect::<Vec<_>>(),
             )
-            .bind(rows().map(|hot| hot.writes).collect::<Vec<_>>())
+            .bind(rows().map(|hot| hot.row.pool.clone()).collect::<Vec<_>>())
+            .bind(
+                rows()
+                    .map(|hot| priority_number(hot.row.priority))
+                    .collect::<Vec<_>>(),
+            )
+            .bind(rows().map(|hot| hot.row.writes).collect::<Vec<_>>())
             .execute(connection)
             .await?;
         Ok(())
@@ -144,16 +142,16 @@ impl Ledger {
         if self.writes.steps.is_empty() {
             return Ok(());
         }
-        let rows = || self.writes.steps.iter();
-        let (tenants, sessions) = key_columns(rows().map(|step| step.key));
+        let rows = || self.writes.steps.iter().map(|(_, step)| step);
+        let (tenants, sessions) = key_columns(self.writes.steps.iter().map(|(key, _)| *key));
         sql!("ledger/write_steps")
             .bind(self.now.0)
             .bind(tenants)
             .bind(sessions)
             .bind(rows().map(|step| step.n).collect::<Vec<_>>())
-            .bind(rows().map(|step| step.send.0).collect::<Vec<_>>())
-            .bind(rows().map(|step| step.writer.epoch).collect::<Vec<_>>())
-            .bind(rows().map(|step| step.writer.boot.0).collect::<Vec<_>>())
+            .bind(rows().map(|step| step.send_id.0).collect::<Vec<_>>())
+            .bind(rows().map(|step| step.epoch).collect::<Vec<_>>())
+            .bind(rows().map(|step| step.boot.0).collect::<Vec<_>>())
             .bind(rows().map(|step| json(&step.refs)).collect::<Vec<_>>())
             .bind(
                 rows()

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use mainspring_shared::id::{BootId, SessionKey};
-use mainspring_shared::send::SendStatus;
+use mainspring_shared::session::hot::SendState;
+use mainspring_shared::session::transition::{self, Park, Parking};
 use mainspring_shared::step::StepKind;
 use mainspring_shared::store::{ParkOutcome, ParkSend, Result};
 use mainspring_shared::time::Timestamp;
@@ -13,7 +14,7 @@ use uuid::Uuid;
 use super::{asked, read_written};
 use crate::columns::{TotalColumns, UsageColumns, ord};
 use crate::group::{Group, drive};
-use crate::ledger::{Ledger, Writer};
+use crate::ledger::Ledger;
 use crate::retry::{Fault, Pool, sql};
 use crate::rows::send_columns;
 
@@ -102,26 +103,26 @@ impl Group for End {
 }
 
 fn end_one(ledger: &mut Ledger, item: &ParkSend) -> ParkOutcome {
-    let key = item.key;
-    let lease = (
-        Some(item.lease.boot),
-        Some(item.lease.token),
-        item.lease.write,
-    );
-    let holds = ledger
-        .hot
-        .get(&key)
-        .is_some_and(|hot| (hot.owner, hot.token, hot.writes) == lease);
-    let send = ledger.sends.get(&(key.tenant, item.send_id));
-    if !holds || send.is_none_or(|send| send.status != SendStatus::Running) {
+    let place = (item.key.tenant, item.send_id);
+    let Some((row, send)) = ledger.row(item.key).zip(ledger.sends.get(&place)) else {
         return ParkOutcome::LeaseLost;
-    }
-    let writer = Writer {
-        epoch: item.lease.epoch,
-        boot: item.lease.boot,
     };
-    let (step, enqueue) = ledger.finish_leased(key, item.send_id, writer);
-    ParkOutcome::Cancelled { step, enqueue }
+    let parking = Parking {
+        on: item.on,
+        until: item.until,
+        unless: item.unless,
+        totals: &item.totals,
+    };
+    let state = SendState::of(send);
+    match transition::park(row, &state, item.lease, parking, ledger.now) {
+        Park::Cancelled(change) => {
+            let step = change.step_n();
+            let enqueue = ledger.settle_leased(change).ready;
+            ParkOutcome::Cancelled { step, enqueue }
+        }
+        // A cancel that was raised under a lease stays while the lease holds.
+        Park::LeaseLost | Park::Woken(_) | Park::Parked(_) => ParkOutcome::LeaseLost,
+    }
 }
 
 async fn write_sums(

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use mainspring_shared::agent::{OnBusy, SendOptions};
+use mainspring_shared::agent::SendOptions;
 use mainspring_shared::id::{BootId, RunKey, SendId, SessionKey, TenantId};
-use mainspring_shared::inbox::{Fate, ItemKind};
 use mainspring_shared::session::Lifecycle;
+use mainspring_shared::session::transition::{AtRest, Notify};
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, ReadySession, Result, RunReport, Target,
     WebhookNews, passes_bound,
@@ -18,7 +18,7 @@ use crate::accept::Accept;
 use crate::calls::Home;
 use crate::columns::{json, text};
 use crate::group::Group;
-use crate::ledger::{Hot, Ledger, NewItem, Told, locked_out, now};
+use crate::ledger::{Hot, Ledger, locked_out, now};
 use crate::retry::{Attempts, Fault, Pool, Verdict, sql};
 use crate::rows::{Fields, key_columns, send_columns};
 use crate::webhooks;
@@ -67,6 +67,11 @@ pub(crate) async fn advance(
 fn sessions(item: &AdvanceRun) -> impl Iterator<Item = SessionKey> + Clone {
     let told = item.report.iter().map(|report| report.session);
     told.chain(existing(item))
+}
+
+/// Whether an item may be refused for its tenant's bound.
+fn is_bounded(item: &AdvanceRun) -> bool {
+    item.leaves_max.is_some() && !item.start.is_empty()
 }
 
 /// The sessions that leaves of an item go on in.
@@ -139,7 +144,7 @@ impl Advance<'_> {
                     enqueue, notify, ..
                 } = &mut outcomes[index]
                 {
-                    enqueue.extend(heard.enqueue);
+                    enqueue.extend(heard.ready);
                     *notify = heard.owner.map(|owner| (report.session, owner));
                 }
             }
@@ -175,8 +180,10 @@ impl Advance<'_> {
             .iter()
             .map(|row| Hot::read(&mut Fields::new(row, "session_hot")));
         let hot: Vec<Hot> = hot.collect::<Result<_>>()?;
-        let open = hot.iter().filter(|hot| hot.lifecycle == Lifecycle::Open);
-        let open: BTreeSet<SessionKey> = open.map(|hot| hot.key).collect();
+        let open = hot
+            .iter()
+            .filter(|hot| hot.row.lifecycle == Lifecycle::Open);
+        let open: BTreeSet<SessionKey> = open.map(|hot| hot.row.key).collect();
         let is_gone = |n: &usize| existing(&self.items[*n]).any(|key| !open.contains(&key));
         let gone = taken.into_iter().filter(is_gone);
         nothing.extend(gone.map(|n| (n, AdvanceOutcome::Lost)));
@@ -190,14 +197,17 @@ impl Advance<'_> {
         connection: &mut PgConnection,
         left: &[usize],
     ) -> std::result::Result<Vec<(usize, AdvanceOutcome)>, Fault> {
-        let bounded = self.items.iter().enumerate();
-        let bounded = bounded.filter(|(n, _)| !left.contains(n));
-        let bounded = bounded.filter(|(_, i)| i.leaves_max.is_some() && !i.start.is_empty());
-        let bounded: Vec<(usize, RunKey)> = bounded.map(|(n, item)| (n, item.run.key)).collect();
-        if bounded.is_empty() {
+        let asked = self.items.iter().enumerate();
+        let asked = asked.filter(|(n, _)| !left.contains(n));
+        let tenants = asked.clone().filter(|(_, item)| is_bounded(item));
+        let tenants: BTreeSet<i32> = tenants.map(|(_, item)| item.run.key.tenant.0).collect();
+        // What the others of such a tenant start and end counts for those behind them.
+        let judged = asked.filter(|(_, item)| tenants.contains(&item.run.key.tenant.0));
+        let judged: Vec<usize> = judged.map(|(n, _)| n).collect();
+        if tenants.is_empty() {
             return Ok(Vec::new());
         }
-        let tenants: Vec<i32> = bounded.iter().map(|(_, key)| key.tenant.0).collect();
+        let tenants: Vec<i32> = tenants.into_iter().collect();
         let query = if self.waits {
             sql!("runs/lock_bound")
         } else {
@@ -209,38 +219,43 @@ impl Advance<'_> {
             .map(|row| Fields::new(row, "runs").take("tenant"));
         let held: BTreeSet<i32> = held.collect::<Result<_>>()?;
         // A statement of its own sees what the holder before stored.
-        let live = Live::read(connection, bounded.iter().map(|(_, key)| *key)).await?;
-        let everyone = bounded.iter().map(|(n, _)| *n).collect();
-        let full = self.full(&bounded, &held, live.clone(), &everyone);
+        let keys = judged.iter().map(|n| self.items[*n].run.key);
+        let live = Live::read(connection, keys).await?;
+        let full = self.full(&judged, &held, live.clone(), None);
         if full.iter().all(|(_, why)| *why != AdvanceOutcome::NoRoom) {
             return Ok(full);
         }
         // An item that is lost anyway takes nobody's room, and is not told of it.
         let owned = self.owned(connection).await?;
-        Ok(self.full(&bounded, &held, live, &owned))
+        Ok(self.full(&judged, &held, live, Some(&owned)))
     }
 
-    /// What becomes of those of the `bounded` items that come to nothing: of each that is not among the
-    /// `owned` ones, and of each without room behind those before it.
+    /// What becomes of those of the `judged` items that come to nothing: of each that is not among the
+    /// `owned` ones, and of each without room behind those before it. Where it is not known which are owned, nobody
+    /// is believed to give room back: whoever has room then has it in any case.
     fn full(
         &self,
-        bounded: &[(usize, RunKey)],
+        judged: &[usize],
         held: &BTreeSet<i32>,
         mut live: Live,
-        owned: &BTreeSet<usize>,
+        owned: Option<&BTreeSet<usize>>,
     ) -> Vec<(usize, AdvanceOutcome)> {
         let mut full = Vec::new();
-        for (index, key) in bounded {
+        for index in judged {
             let item = &self.items[*index];
-            let (all, own) = live.of(*key);
-            if !held.contains(&key.tenant.0) {
+            let key = item.run.key;
+            let (all, own) = live.of(key);
+            // Leaves of a run that has ended are nobody's.
+            let live_then = u64::from(item.run.counts.live);
+            let then = live_then * u64::from(!item.run.status.is_final());
+            if is_bounded(item) && !held.contains(&key.tenant.0) {
                 full.push((*index, AdvanceOutcome::Locked));
-            } else if !owned.contains(index) {
+            } else if owned.is_some_and(|owned| !owned.contains(index)) {
                 full.push((*index, AdvanceOutcome::Lost));
             } else if passes_bound(item, all, own) {
                 full.push((*index, AdvanceOutcome::NoRoom));
             } else {
-                live.set(*key, u64::from(item.run.counts.live));
+                live.set(key, owned.map_or(then.max(own), |_| then));
             }
         }
         full
@@ -446,7 +461,7 @@ impl Advance<'_> {
         connection: &mut PgConnection,
         now: Timestamp,
         report: &RunReport,
-    ) -> std::result::Result<Told, Fault> {
+    ) -> std::result::Result<Notify, Fault> {
         let key = report.session;
         let home = match &report.call {
             Some((call_id, _)) => self.home(connection, report, call_id).await?,
@@ -454,35 +469,31 @@ impl Advance<'_> {
         };
         let mut ledger = Ledger::lock(connection, Some(now), self.boot, [key]).await?;
         let lives = ledger.hot.get(&key);
-        if lives.is_none_or(|hot| hot.lifecycle == Lifecycle::Deleted) {
-            return Ok(Told::default());
+        if lives.is_none_or(|hot| hot.row.lifecycle == Lifecycle::Deleted) {
+            return Ok(Notify::default());
         }
         ledger.read_heads(connection).await?;
         if let Some((home, (call_id, result))) = home.zip(report.call.as_ref()) {
             ledger.read_rounds(connection, [home.round]).await?;
             let call = ledger.call(home.round, call_id);
             if call.is_some_and(|call| call.result.is_none()) {
-                let told = ledger.settle_call(key, home.round, call_id, result.clone());
+                let notify = ledger.settle_call(key, home.round, call_id, result.clone());
                 ledger.write(connection).await?;
-                return Ok(told);
+                return Ok(notify);
             }
         }
         let Some(words) = &report.words else {
-            return Ok(Told::default());
+            return Ok(Notify::default());
         };
-        let busy = ledger.absorbing(key).map(|send| send.id);
-        if busy.is_some() || !words.wake {
-            let item = NewItem {
-                id: words.item_id.clone(),
-                kind: ItemKind::Child,
-                mode: OnBusy::Steer,
-                send_id: busy,
-                content: words.content.clone(),
-            };
-            ledger.store_item(key, item, Fate::Pending);
-            let told = ledger.tell_of_item(key, OnBusy::Steer);
+        let at_rest = if words.wake {
+            AtRest::Send
+        } else {
+            AtRest::Keep
+        };
+        let (id, content) = (words.item_id.clone(), words.content.clone());
+        if let Some(notify) = ledger.report(key, id, content, at_rest) {
             ledger.write(connection).await?;
-            return Ok(told);
+            return Ok(notify);
         }
         let send = AcceptSend {
             id: words.send,
@@ -499,9 +510,8 @@ impl Advance<'_> {
             keeper: None,
         };
         let outcomes = self.accept(connection, now, &[&send]).await?;
-        let enqueue = outcomes.into_iter().find_map(ready_of);
-        Ok(Told {
-            enqueue,
+        Ok(Notify {
+            ready: outcomes.into_iter().find_map(ready_of),
             owner: None,
         })
     }

@@ -9,6 +9,7 @@ mod faults;
 mod lists;
 mod locked;
 mod lost;
+mod namespaces;
 mod order;
 mod races;
 mod row_security;

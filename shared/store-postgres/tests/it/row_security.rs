@@ -31,6 +31,7 @@ async fn tenant(store: &PostgresStore, name: &str) -> TenantId {
         limits: Limits::default(),
         weight: 1,
         retention: Retention::default(),
+        pools: mainspring_shared::tenant::Pools::default(),
     };
     match store
         .create_tenant(new, None)

@@ -127,7 +127,7 @@ async fn a_login_a_database_and_a_right_that_are_refused_have_words_of_their_own
 
         let (said, code, cause) = poor;
         assert_eq!(code, Code::StoreDenied, "{said}: {cause}");
-        assert_eq!(said, "the database's user lacks a right");
+        assert_eq!(said, "the database user lacks a privilege");
         assert_eq!(cause, "permission denied for schema public");
 
         // Others will give their connections back: that passes.
@@ -187,6 +187,22 @@ async fn a_newer_schema_that_took_something_away_and_a_changed_one_are_refused()
             store.close().await;
         }
         assert_eq!(world.store.check().await.expect("is sound").schema, 99);
+        connection
+            .execute("UPDATE schema_compatibility SET protocol = 99")
+            .await
+            .expect("its processes say what this program does not understand");
+        let checked = world.store.check().await;
+        assert!(
+            matches!(checked, Err(Error::ProtocolOlder { demanded: 99, .. })),
+            "{checked:?}"
+        );
+        for settings in [&world.settings, &verify] {
+            let opened = PostgresStore::open(settings).await;
+            assert!(
+                matches!(opened, Err(Error::ProtocolOlder { demanded: 99, .. })),
+                "{opened:?}"
+            );
+        }
         connection
             .execute("UPDATE schema_compatibility SET oldest = 99")
             .await

@@ -1,6 +1,8 @@
 //! Statements that wait for a hot row's lock: they see that row as it is then, and everything else
 //! as it was.
 
+use std::time::Duration;
+
 use mainspring_shared::budget::Spent;
 use mainspring_shared::message::NewMessage;
 use mainspring_shared::send::{SendStatus, WaitingOn};
@@ -8,6 +10,7 @@ use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_RESULT};
 use mainspring_shared::store::{
     CallChange, CallStep, CompleteOutcome, Inspect as _, ParkOutcome, ParkSend, SweepReady, Then,
 };
+use mainspring_shared::time::Span;
 use mainspring_shared::tool::CallResult;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
 
@@ -108,6 +111,32 @@ async fn a_send_does_not_end_over_words_that_came_while_it_was_ending() {
     .await;
 }
 
+/// What is written has to pass the checks of the table even as it is made of the row as the statement
+/// found it, before it waited.
+#[tokio::test]
+async fn a_send_ends_although_another_one_was_queued_while_it_was_ending() {
+    with_world("waits_queued", async |world| {
+        let worker = world.boot(0).await;
+        let key = world.session().await;
+        let (send, _) = world.send(1, to(key)).await;
+        let claimed = world.claim(2, worker, key).await;
+        let mut delayed = to(key);
+        delayed.options.delay = Some(Span(Duration::from_millis(1)));
+        world.send(2, delayed).await;
+        let places = "UPDATE sends SET position = 2, alarm_at = NULL WHERE position IS NULL;
+            UPDATE session_hot SET pending = 1, next_position = 3";
+        let last = answer(&claimed, Then::Release);
+        let ended = meanwhile(world, places, world.try_complete(3, last)).await;
+        let CompleteOutcome::Completed(ended) = ended else {
+            panic!("it ends: {ended:?}");
+        };
+        assert!(ended.enqueue.is_some(), "another one is queued");
+        assert_eq!(world.record(send).await.status, SendStatus::Completed);
+        world.assert_sound(3).await;
+    })
+    .await;
+}
+
 /// The statement that completed the send before is still under way when it is run again: the send
 /// is final by then, and its successor, which runs under the same lease, is not to be disturbed.
 #[tokio::test]
@@ -168,9 +197,7 @@ async fn ends_although_a_next_send_conflicts(name: &str, code: &str) {
         let (hidden, open) = (world.session().await, world.session().await);
         world.send(1, to(hidden)).await;
         let mut delayed = to(hidden);
-        delayed.options.delay = Some(mainspring_shared::time::Span(
-            std::time::Duration::from_hours(1),
-        ));
+        delayed.options.delay = Some(Span(Duration::from_hours(1)));
         let (next, _) = world.send(1, delayed).await;
         world.send(1, to(open)).await;
         world.send(1, to(open)).await;

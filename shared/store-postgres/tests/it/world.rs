@@ -100,14 +100,7 @@ pub(crate) async fn with_patient_world(
             lock_timeout,
             ..Settings::new(url)
         };
-        let store = PostgresStore::open(&settings).await.expect("opens");
-        let t0 = store.now().await.expect("has a clock");
-        let world = World {
-            store,
-            settings,
-            t0,
-            writes: Mutex::default(),
-        };
+        let world = World::open(settings).await;
         let ended = AssertUnwindSafe(test(&world)).catch_unwind().await;
         world.store.close().await;
         if let Err(panic) = ended {
@@ -118,6 +111,17 @@ pub(crate) async fn with_patient_world(
 }
 
 impl World {
+    pub(crate) async fn open(settings: Settings) -> Self {
+        let store = PostgresStore::open(&settings).await.expect("opens");
+        let t0 = store.now().await.expect("has a clock");
+        Self {
+            store,
+            settings,
+            t0,
+            writes: Mutex::default(),
+        }
+    }
+
     /// Another store over the same database.
     pub(crate) async fn another(&self) -> Self {
         let store = PostgresStore::open(&self.settings).await.expect("opens");
@@ -150,6 +154,7 @@ impl World {
             pool: "default".to_owned(),
             concurrency: 4,
             ttl: TTL,
+            protocol: mainspring_shared::store::PROTOCOL,
             tools: mainspring_shared::tool::Published::default(),
         };
         let registered = self.store.at(self.time(at)).register_boot(boot).await;

@@ -152,6 +152,12 @@ async fn a_newer_schema_that_took_something_away_is_refused() {
     drop(store);
     let again = mainspring_store_sqlite::open(SqliteOptions::dir(dir.path())).await;
     let store = again.expect("opens");
+    execute(&mut conn, "UPDATE schema_compatibility SET protocol = 99").await;
+    let checked = store.check().await;
+    assert!(
+        matches!(checked, Err(Error::ProtocolOlder { demanded: 99, .. })),
+        "{checked:?}"
+    );
     execute(&mut conn, "UPDATE schema_compatibility SET oldest = 9999").await;
     conn.close().await.expect("closes");
     assert!(matches!(

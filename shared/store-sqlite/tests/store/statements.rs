@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use mainspring_shared::store::columns::expand;
+use mainspring_store_core::db::{SQLITE, spelled};
 use sqlx::{AssertSqlSafe, Column, Executor, Row, SqlSafeStr, Statement};
 
 use crate::file::beside;
@@ -35,7 +35,7 @@ fn statements() -> Vec<(PathBuf, String)> {
             "{} says what it does",
             path.display()
         );
-        let text = expand(&text);
+        let text = spelled(&text, SQLITE);
         let code = text.lines().filter(|line| !line.starts_with("--"));
         let code = code.collect::<Vec<_>>().join("\n");
         let split = code.split(';').map(str::trim).filter(|sql| !sql.is_empty());

@@ -225,6 +225,7 @@ pub(crate) async fn register(store: &SqlStore, ms: i64, n: u128) {
         pool: "default".to_owned(),
         concurrency: 4,
         ttl: Duration::from_millis(TTL.unsigned_abs()),
+        protocol: mainspring_shared::store::PROTOCOL,
         tools: mainspring_shared::tool::Published::default(),
     };
     store

@@ -49,6 +49,7 @@ pub async fn a_registered_boot_is_listed(store: &dyn Inspect) {
         started_at: time(5),
         lease_until: time(5 + TTL),
         ttl: millis(TTL),
+        protocol: mainspring_shared::store::PROTOCOL,
         dead_at: None,
     };
     assert_eq!(list(store, 6).await, [expected]);
@@ -222,6 +223,7 @@ pub async fn what_workers_have_is_listed_by_pool(store: &dyn Inspect) {
             pool: pool.to_owned(),
             concurrency: 4,
             ttl: millis(TTL),
+            protocol: mainspring_shared::store::PROTOCOL,
             tools,
         };
         let registered = store.at(time(0)).register_boot(new).await;

@@ -96,11 +96,12 @@ async fn furnish(store: &dyn Inspect, tenant: TenantId, n: u128) {
         ..new_webhook(n, &["*"])
     };
     store.create_webhook(webhook, None).await.expect("creates");
-    let places = vec![send(n + 500)];
-    store
-        .reserve_sends(tenant, places, 5)
-        .await
-        .expect("reserves");
+    let of_key = Some(mainspring_shared::id::KeyId(Uuid::from_u128(n)));
+    for key in [None, of_key] {
+        let places = vec![send(n + 500)];
+        let taken = store.reserve_sends(tenant, key, places, 5).await;
+        taken.expect("reserves");
+    }
 }
 
 async fn begin(store: &dyn Inspect, tenant: TenantId) -> TenantErasure {

@@ -176,7 +176,7 @@ pub async fn an_interrupt_settles_what_is_waited_for(store: &dyn Inspect) {
     let taken = delivered(store, 30, item("a", 1, OnBusy::Interrupt)).await;
     assert_eq!(taken.enqueue.expect("it goes on").ready_since, time(30));
     let calls = calls_of(store, &claimed, 0).await;
-    let interrupted = CallResult::error(Code::ToolInterrupted, "a message came in between");
+    let interrupted = CallResult::error(Code::ToolInterrupted, "a message interrupted it");
     let interrupted = Some(interrupted);
     let expected = [
         &interrupted,
@@ -301,6 +301,12 @@ pub async fn a_late_result_waits_for_the_next_send(store: &dyn Inspect) {
         ..late("b")
     };
     assert_eq!(deliver(store, 32, full).await, DeliverOutcome::Full);
+    let joining = DeliverItem {
+        mode: OnBusy::Coalesce,
+        ..late("b")
+    };
+    let outcome = deliver(store, 32, joining).await;
+    assert_eq!(outcome, DeliverOutcome::Idle, "nothing is queued");
     let words = deliver(store, 33, item("c", 1, OnBusy::Steer)).await;
     assert_eq!(words, DeliverOutcome::Idle, "words are a send");
     assert!(signals(store, 1).await & SIGNAL_INBOX != 0);

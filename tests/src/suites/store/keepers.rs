@@ -154,6 +154,7 @@ pub async fn nothing_is_granted_to_who_is_not_a_live_worker_of_the_pool(store: &
         pool: "gpu".to_owned(),
         concurrency: 4,
         ttl: millis(TTL),
+        protocol: mainspring_shared::store::PROTOCOL,
         tools: Published::default(),
     };
     let registered = store.at(time(50)).register_boot(other).await;

@@ -1,4 +1,4 @@
-//! Money: what the calls of a tenant set aside and spend.
+//! Money and tokens: what the calls of a tenant set aside and spend.
 
 use mainspring_shared::id::{SendId, TenantId};
 use mainspring_shared::store::{
@@ -6,7 +6,7 @@ use mainspring_shared::store::{
     ReserveMoneyOutcome, SettleMoney, TenantPatch,
 };
 use mainspring_shared::tenant::{
-    Limits, MONEY_ASIDE_MS, MoneySpan, MoneySpent, Usd, money_day, money_month,
+    Amount, LedgerSpent, Limits, MONEY_ASIDE_MS, MoneySpan, MoneySpent, Usd, money_day, money_month,
 };
 use uuid::Uuid;
 
@@ -46,8 +46,8 @@ pub(super) fn asking(call: u128, most: u64) -> ReserveMoney {
         tenant: MINE,
         call: Uuid::from_u128(call),
         boot: boot(1),
-        most: most * MICRO,
-        least: MICRO.min(most * MICRO),
+        most: Amount::new(most * MICRO, 0),
+        least: Amount::new(MICRO.min(most * MICRO), 0),
     }
 }
 
@@ -55,7 +55,7 @@ pub(super) fn costing(call: u128, cost: Option<u64>) -> SettleMoney {
     SettleMoney {
         tenant: MINE,
         call: Uuid::from_u128(call),
-        cost: cost.map(|cost| cost * MICRO),
+        cost: cost.map(|cost| Amount::new(cost * MICRO, 0)),
     }
 }
 
@@ -70,7 +70,7 @@ pub(super) async fn reserve(
 }
 
 fn granted(most: u64) -> ReserveMoneyOutcome {
-    ReserveMoneyOutcome::Granted(most * MICRO)
+    ReserveMoneyOutcome::Granted(Amount::new(most * MICRO, 0))
 }
 
 pub(super) async fn settle(store: &dyn Inspect, ms: i64, items: Vec<SettleMoney>) {
@@ -87,7 +87,10 @@ async fn sweep(store: &dyn Inspect, ms: i64) -> u32 {
 async fn spent(store: &dyn Inspect, ms: i64) -> Option<(u64, u64, u64)> {
     let spent = store.at(time(ms)).spent_money(MINE).await;
     let spent = spent.expect("the store answers");
-    spent.map(|MoneySpent { day, month, aside }| (day / MICRO, month / MICRO, aside / MICRO))
+    spent.map(|LedgerSpent { money, .. }| {
+        let MoneySpent { day, month, aside } = money;
+        (day / MICRO, month / MICRO, aside / MICRO)
+    })
 }
 
 async fn sound(store: &dyn Inspect, ms: i64) {
@@ -339,4 +342,108 @@ pub async fn money_is_a_tenants_own_and_goes_with_it(store: &dyn Inspect) {
     assert_eq!(limited, []);
     let unlimited = reserve(store, 31, vec![theirs]).await;
     assert_eq!(unlimited, [ReserveMoneyOutcome::Unlimited]);
+}
+
+pub async fn tokens_are_set_aside_and_spent_beside_money(store: &dyn Inspect) {
+    register(store, 1).await;
+    let limits = Limits {
+        usd_per_day: Some(Usd(100)),
+        tokens_per_day: Some(1_000),
+        tokens_per_month: Some(1_500),
+        ..Limits::default()
+    };
+    let patch = TenantPatch {
+        limits: Some(limits),
+        ..TenantPatch::default()
+    };
+    let changed = store.at(time(0)).update_tenant(MINE, patch).await;
+    changed.expect("the store answers");
+    let limited = store.money_tenants().await.expect("the store answers");
+    assert_eq!(limited, [MINE]);
+    let asking = |call: u128, most: u64, tokens: u64| ReserveMoney {
+        most: Amount::new(most * MICRO, tokens),
+        least: Amount::new(0, 10),
+        ..asking(call, most)
+    };
+    let granted =
+        |most: u64, tokens| ReserveMoneyOutcome::Granted(Amount::new(most * MICRO, tokens));
+    let busy = ReserveMoneyOutcome::Busy;
+    let asked = vec![
+        asking(1, 10, 600),
+        asking(2, 10, 500),
+        asking(3, 95, 100),
+        asking(4, 90, 400),
+    ];
+    let outcomes = reserve(store, 10, asked).await;
+    assert_eq!(outcomes, [granted(10, 600), busy, busy, granted(90, 400)]);
+    let costing = |call: u128, tokens: Option<u64>| SettleMoney {
+        cost: tokens.map(|tokens| Amount::new(MICRO, tokens)),
+        ..costing(call, None)
+    };
+    settle(
+        store,
+        20,
+        vec![costing(1, Some(250)), costing(4, Some(150))],
+    )
+    .await;
+    let tokens = async |ms| {
+        let spent = store.at(time(ms)).spent_money(MINE).await;
+        let MoneySpent { day, month, aside } = spent.expect("answers").expect("it began").tokens;
+        (day, month, aside)
+    };
+    assert_eq!(tokens(21).await, (400, 400, 0));
+    // The rest of the day, and then nothing; what nobody knows counts at its most.
+    let rest = reserve(store, 30, vec![asking(5, 1, 900)]).await;
+    assert_eq!(rest, [granted(1, 600)]);
+    settle(store, 31, vec![costing(5, None)]).await;
+    let none = ReserveMoneyOutcome::TokensSpent(MoneySpan::Day, 1_000);
+    assert_eq!(reserve(store, 32, vec![asking(6, 1, 20)]).await, [none]);
+    // The next day has what is left of the month.
+    let rest = reserve(store, DAY, vec![asking(7, 1, 900)]).await;
+    assert_eq!(rest, [granted(1, 500)]);
+    settle(store, DAY + 1, vec![costing(7, Some(495))]).await;
+    assert_eq!(tokens(DAY + 2).await, (495, 1_495, 0));
+    let none = ReserveMoneyOutcome::TokensSpent(MoneySpan::Month, 1_500);
+    assert_eq!(
+        reserve(store, DAY + 3, vec![asking(8, 1, 20)]).await,
+        [none]
+    );
+    sound(store, DAY + 4).await;
+}
+
+pub async fn a_limit_of_tokens_alone_begins_with_what_the_sends_of_the_month_took(
+    store: &dyn Inspect,
+) {
+    for (n, ms) in [(1, 0), (2, DAY)] {
+        register_at(store, ms, n).await;
+        paid(store, ms, n).await;
+    }
+    let used = mainspring_shared::store::TenantUsageQuery::accepted(MINE, time(0), time(3 * DAY));
+    let used = store.tenant_usage(used).await.expect("answers").usage;
+    let taken = used.input_tokens + used.output_tokens;
+    assert!(taken > 0);
+    let limits = Limits {
+        tokens_per_month: Some(taken + 5),
+        ..Limits::default()
+    };
+    let patch = TenantPatch {
+        limits: Some(limits),
+        ..TenantPatch::default()
+    };
+    let changed = store.at(time(DAY)).update_tenant(MINE, patch).await;
+    changed.expect("the store answers");
+    let limited = store.money_tenants().await.expect("the store answers");
+    assert_eq!(limited, [MINE]);
+    let item = ReserveMoney {
+        most: Amount::new(7, 100),
+        least: Amount::default(),
+        ..asking(1, 1)
+    };
+    let outcomes = reserve(store, DAY + 10, vec![item]).await;
+    let rest = ReserveMoneyOutcome::Granted(Amount::new(7, 5));
+    assert_eq!(outcomes, [rest]);
+    // A lifted limit forgets.
+    limit(store, DAY + 20, None, None).await;
+    let spent = store.at(time(DAY + 21)).spent_money(MINE).await;
+    assert_eq!(spent.expect("the store answers"), None);
 }

@@ -1,6 +1,6 @@
 //! Places among the open sends of a tenant, and what its sends used.
 
-use mainspring_shared::id::{SendId, TenantId};
+use mainspring_shared::id::{KeyId, SendId, TenantId};
 use mainspring_shared::store::{
     DeleteTenantOutcome, Inspect, PLACE_KEPT_MS, TenantUsage, TenantUsageQuery, Then,
 };
@@ -17,12 +17,12 @@ fn sends(ns: impl IntoIterator<Item = u128>) -> Vec<SendId> {
 }
 
 async fn reserve(store: &dyn Inspect, ms: i64, ids: Vec<SendId>, max: u32) -> u32 {
-    let taken = store.at(time(ms)).reserve_sends(MINE, ids, max).await;
+    let taken = store.at(time(ms)).reserve_sends(MINE, None, ids, max).await;
     taken.expect("the store answers")
 }
 
 async fn release(store: &dyn Inspect, ids: Vec<SendId>) {
-    let released = store.release_sends(MINE, ids).await;
+    let released = store.release_sends(MINE, None, ids).await;
     released.expect("the store answers");
 }
 
@@ -72,13 +72,56 @@ pub async fn the_places_of_a_tenant_are_its_own_and_go_with_it(store: &dyn Inspe
     created.expect("creates");
     let blue = TenantId(2);
     assert_eq!(reserve(store, 0, sends([1]), 1).await, 1);
-    let theirs = store.at(time(0)).reserve_sends(blue, sends([2]), 1).await;
+    let theirs = store
+        .at(time(0))
+        .reserve_sends(blue, None, sends([2]), 1)
+        .await;
     assert_eq!(theirs.expect("the store answers"), 1);
     let deleted = store.at(time(10)).delete_tenant(blue).await;
     assert_eq!(deleted.expect("deletes"), DeleteTenantOutcome::Deleted);
-    let again = store.at(time(20)).reserve_sends(blue, sends([3]), 1).await;
+    let again = store
+        .at(time(20))
+        .reserve_sends(blue, None, sends([3]), 1)
+        .await;
     assert_eq!(again.expect("the store answers"), 1);
     assert_eq!(reserve(store, 20, sends([4]), 1).await, 0);
+}
+
+pub async fn a_key_has_places_beside_those_of_its_tenant(store: &dyn Inspect) {
+    let key = |n| Some(KeyId(Uuid::from_u128(n)));
+    let take = async |ms, of, ids, max| {
+        let taken = store.at(time(ms)).reserve_sends(MINE, of, ids, max).await;
+        taken.expect("the store answers")
+    };
+    register(store, 1).await;
+    assert_eq!(take(0, key(1), sends([1, 2, 3]), 2).await, 2);
+    assert_eq!(take(0, key(1), sends([1, 2, 3]), 2).await, 2, "a repeat");
+    assert_eq!(take(0, key(2), sends([3]), 1).await, 1);
+    assert_eq!(take(0, None, sends([1, 2, 3]), 3).await, 3);
+    // What has ended makes room, what was given back does, and what nobody made does after a minute.
+    accept(store, 0, opening(1, 1)).await;
+    cancel(store, 10, 1).await;
+    assert_eq!(take(20, key(1), sends([4, 5]), 2).await, 1);
+    let released = store.release_sends(MINE, key(1), sends([2, 3])).await;
+    released.expect("the store answers");
+    assert_eq!(take(20, key(1), sends([5, 6]), 2).await, 1);
+    assert_eq!(take(20, key(2), sends([7]), 1).await, 0, "that is its own");
+    let later = PLACE_KEPT_MS + 21;
+    assert_eq!(take(later, key(1), sends([8, 9, 10]), 2).await, 2);
+    assert_eq!(take(later, key(2), sends([7]), 1).await, 1);
+    // They go with their tenant.
+    let created = store.at(time(0)).create_tenant(new("blue"), None).await;
+    created.expect("creates");
+    let blue = TenantId(2);
+    for ms in [0, 20] {
+        let ids = sends([11 + u128::from(ms > 0)]);
+        let taken = store.at(time(ms)).reserve_sends(blue, key(3), ids, 1).await;
+        assert_eq!(taken.expect("the store answers"), 1);
+        if ms == 0 {
+            let deleted = store.at(time(10)).delete_tenant(blue).await;
+            assert_eq!(deleted.expect("deletes"), DeleteTenantOutcome::Deleted);
+        }
+    }
 }
 
 async fn used(store: &dyn Inspect, tenant: TenantId, from: u128, until: u128) -> TenantUsage {

@@ -302,6 +302,7 @@ pub async fn register_at(store: &dyn Inspect, ms: i64, n: u128) {
         pool: "default".to_owned(),
         concurrency: 4,
         ttl: millis(TTL),
+        protocol: mainspring_shared::store::PROTOCOL,
         tools: mainspring_shared::tool::Published::default(),
     };
     let registered = store.at(time(ms)).register_boot(new).await;

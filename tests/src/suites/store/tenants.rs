@@ -1,14 +1,17 @@
 //! Tenants and API keys.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use mainspring_shared::id::{ErasureId, KeyId, TenantId};
 use mainspring_shared::store::{
-    CreateKeyOutcome, CreateTenantOutcome, DeleteTenantOutcome, EraseMemories, IdempotencyKey,
-    Inspect, ListErasures, ListKeys, ListTenants, NewKey, NewSession, NewTenant, RotateKey,
-    TenantPatch, UpdateTenantOutcome,
+    API_KEY_KEEP, CreateKeyOutcome, CreateTenantOutcome, DeleteTenantOutcome, EraseMemories,
+    IdempotencyKey, Inspect, ListErasures, ListKeys, ListTenants, NewKey, NewSession, NewTenant,
+    RotateKey, TenantPatch, UpdateTenantOutcome,
 };
-use mainspring_shared::tenant::{Binding, KeyRecord, Limits, Retention, Scope, Scopes, Tenant};
+use mainspring_shared::tenant::{
+    Binding, KeyLimits, KeyRecord, Limits, Pools, Retention, Scope, Scopes, Tenant,
+};
 use mainspring_shared::time::{Span, Timestamp};
 use uuid::Uuid;
 
@@ -27,12 +30,13 @@ pub fn new(name: &str) -> NewTenant {
         limits: limits(5),
         weight: 1,
         retention: Retention::default(),
+        pools: Pools::default(),
     }
 }
 
 fn kept() -> Retention {
     Retention {
-        sends: Some(Span(std::time::Duration::from_hours(48))),
+        sends: Some(Span(Duration::from_hours(48))),
         hold: true,
         ..Retention::default()
     }
@@ -54,6 +58,7 @@ pub fn new_key(n: u128, tenant: TenantId) -> NewKey {
         name: format!("key {n}"),
         scopes: Scopes(BTreeSet::from([Scope::Read, Scope::Answer])),
         binding: None,
+        limits: KeyLimits::default(),
         hash: [n as u8; 32],
         expires_at: Some(Timestamp(START.0 + 1_000_000)),
     }
@@ -183,6 +188,54 @@ pub async fn a_tenant_is_renamed_to_a_name_that_is_free(store: &dyn Inspect) {
     assert_eq!(unknown.expect("answers"), UpdateTenantOutcome::NotFound);
 }
 
+pub async fn what_a_tenant_says_of_pools_is_kept_and_listed(store: &dyn Inspect) {
+    let pools = |allowed: &[&str], own: &[&str]| {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        Pools {
+            allowed: (!allowed.is_empty()).then(|| names(allowed)),
+            own: names(own),
+            ..Pools::default()
+        }
+    };
+    let list = async || store.tenant_pools().await.expect("reads");
+    assert_eq!(list().await, []);
+    let blue = tenant(store, "blue").await.id;
+    let owner = NewTenant {
+        pools: pools(&[], &["red"]),
+        ..new("red")
+    };
+    let created = store.create_tenant(owner, None).await.expect("creates");
+    let red = match created {
+        CreateTenantOutcome::Created(tenant) => tenant,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(red.pools, pools(&[], &["red"]));
+    let change = async |given: Option<Pools>| {
+        let patch = TenantPatch {
+            pools: given,
+            ..TenantPatch::default()
+        };
+        match store.update_tenant(blue, patch).await.expect("answers") {
+            UpdateTenantOutcome::Updated(tenant) => tenant.pools,
+            other => panic!("{other:?}"),
+        }
+    };
+    let bounded = pools(&["default", "gpu"], &["blue"]);
+    assert_eq!(change(Some(bounded.clone())).await, bounded);
+    assert_eq!(change(None).await, bounded, "what is not named stays");
+    let found = store
+        .get_tenant(blue)
+        .await
+        .expect("reads")
+        .expect("it is there");
+    assert_eq!(found.pools, bounded);
+    assert_eq!(list().await, [(blue, bounded), (red.id, red.pools.clone())]);
+    assert_eq!(change(Some(Pools::default())).await, Pools::default());
+    assert_eq!(list().await, [(red.id, red.pools)]);
+    store.delete_tenant(red.id).await.expect("deletes");
+    assert_eq!(list().await, []);
+}
+
 pub async fn only_an_empty_tenant_is_deleted_and_its_keys_with_it(store: &dyn Inspect) {
     let store = &*store.at(START);
     let blue = tenant(store, "blue").await;
@@ -251,6 +304,7 @@ pub async fn a_key_is_found_by_its_id_as_it_was_created(store: &dyn Inspect) {
         name: "key 9".to_owned(),
         scopes: Scopes(BTreeSet::from([Scope::Read, Scope::Answer])),
         binding: None,
+        limits: KeyLimits::default(),
         hash: [9; 32],
         previous: None,
         created_at: START,
@@ -294,6 +348,42 @@ pub async fn a_key_keeps_what_it_is_bound_to(store: &dyn Inspect) {
     };
     let rotated = store.rotate_key(item).await.expect("rotates");
     assert_eq!(rotated.and_then(|key| key.binding), Some(binding));
+}
+
+pub async fn a_key_keeps_its_limits(store: &dyn Inspect) {
+    let limits = KeyLimits {
+        requests_per_second: Some(7),
+        sends_open: Some(3),
+        ..KeyLimits::default()
+    };
+    let new = NewKey {
+        limits: limits.clone(),
+        ..new_key(9, TenantId::DEFAULT)
+    };
+    let created = match store.create_key(new, None).await.expect("creates") {
+        CreateKeyOutcome::Created(key) => key,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(created.limits, limits);
+    let found = store.find_key(created.id).await.expect("reads");
+    assert_eq!(found.as_ref(), Some(&created));
+    let list = ListKeys {
+        tenant: TenantId::DEFAULT,
+        before: None,
+        limit: 1,
+    };
+    assert_eq!(
+        store.list_keys(list).await.expect("lists").data,
+        std::slice::from_ref(&created)
+    );
+    let item = RotateKey {
+        tenant: TenantId::DEFAULT,
+        id: created.id,
+        hash: [7; 32],
+        overlap_ms: 500,
+    };
+    let rotated = store.rotate_key(item).await.expect("rotates");
+    assert_eq!(rotated.map(|key| key.limits), Some(limits));
 }
 
 pub async fn a_repeated_request_creates_one_key(store: &dyn Inspect) {
@@ -386,6 +476,38 @@ pub async fn a_revoked_key_keeps_the_time_of_its_first_revocation(store: &dyn In
         overlap_ms: 0,
     };
     assert_eq!(later.rotate_key(rotate).await.expect("answers"), None);
+}
+
+pub async fn a_key_is_forgotten_a_while_after_it_was_revoked_or_has_expired(store: &dyn Inspect) {
+    let now = store.at(START);
+    let expires = api_key(&*now, 1, TenantId::DEFAULT).await;
+    let revoked = api_key(&*now, 2, TenantId::DEFAULT).await;
+    let unlimited = NewKey {
+        expires_at: None,
+        ..new_key(3, TenantId::DEFAULT)
+    };
+    now.create_key(unlimited, None).await.expect("creates");
+    let revoke = now.revoke_key(revoked.tenant, revoked.id);
+    assert!(revoke.await.expect("revokes"));
+    let sweep = async |after: i64, keep: Duration| {
+        let ms = START.0 + API_KEY_KEEP.as_millis() as i64 + after;
+        let swept = store.at(Timestamp(ms)).sweep_retention(keep).await;
+        swept.expect("sweeps")
+    };
+    let shown = async |n: u128| {
+        let found = store.find_key(KeyId(Uuid::from_u128(n))).await;
+        found.expect("reads").is_some()
+    };
+    let day = Duration::from_hours(24);
+    assert_eq!(sweep(0, day).await, 0);
+    // A key that a request may be repeated for stays as long as that.
+    assert_eq!(sweep(1, API_KEY_KEEP + day).await, 0);
+    assert_eq!(sweep(1, day).await, 1);
+    assert!(!shown(2).await && shown(1).await);
+    let expiry = expires.expires_at.expect("expires").0 - START.0;
+    assert_eq!(sweep(expiry, day).await, 0);
+    assert_eq!(sweep(expiry + 1, day).await, 1);
+    assert!(!shown(1).await && shown(3).await);
 }
 
 pub async fn the_last_use_of_a_key_is_noted(store: &dyn Inspect) {

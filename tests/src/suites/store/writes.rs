@@ -100,6 +100,7 @@ writes! {
         pool: "default".to_owned(),
         concurrency: 4,
         ttl: millis(TTL),
+        protocol: mainspring_shared::store::PROTOCOL,
         tools: mainspring_shared::tool::Published::default(),
     }).await;
     renew_boot: |store| { register(store, 1).await; None },
@@ -223,12 +224,12 @@ writes! {
         store.at(time(NOW)).redeliver(TenantId::DEFAULT, webhook_id(1), event).await
     };
     reserve_sends: |_store| None,
-        |store, _c| store.at(time(NOW)).reserve_sends(TenantId::DEFAULT, vec![send(1)], 1).await;
+        |store, _c| store.at(time(NOW)).reserve_sends(TenantId::DEFAULT, None, vec![send(1)], 1).await;
     release_sends: |store| {
-        let taken = store.at(time(0)).reserve_sends(TenantId::DEFAULT, vec![send(1)], 1).await;
+        let taken = store.at(time(0)).reserve_sends(TenantId::DEFAULT, None, vec![send(1)], 1).await;
         taken.expect("the store answers");
         None
-    }, |store, _c| store.at(time(NOW)).release_sends(TenantId::DEFAULT, vec![send(1)]).await;
+    }, |store, _c| store.at(time(NOW)).release_sends(TenantId::DEFAULT, None, vec![send(1)]).await;
     call_seats: |store| { one_waits(store).await; None },
         |store, _c| store.at(time(NOW)).call_seats(None).await;
     pause: |_store| None, |store, _c| store.at(time(NOW)).pause(pausing()).await;

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result, ensure};
 use mainspring_benches::process::Process;
 use mainspring_benches::servers::{Postgres, Redis, find_program};
 use mainspring_tests::faults::blocking;
@@ -89,6 +89,38 @@ pub(super) async fn metrics(
             api.write("metrics", &text)?;
         }
     }
+    Ok(())
+}
+
+/// A core of a process would have all of its secrets: it leaves none, and cannot change its mind.
+pub(super) fn no_cores(processes: &[&Process]) -> Result<()> {
+    for process in processes {
+        let limits = std::fs::read_to_string(format!("/proc/{}/limits", process.pid()))?;
+        let line = limits
+            .lines()
+            .find(|line| line.starts_with("Max core file size"));
+        let line = line.context("a limit of cores")?;
+        let bounds: Vec<_> = line.split_whitespace().skip(4).take(2).collect();
+        ensure!(bounds == ["0", "0"], "{}: {line}", process.name);
+    }
+    Ok(())
+}
+
+/// What an image consists of beyond its base: what the last stage of the Dockerfile copies, which is the program.
+pub(super) fn image(program: &Path, out: &Path) -> Result<()> {
+    let dockerfile = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/Dockerfile");
+    let dockerfile = std::fs::read_to_string(dockerfile)?;
+    let (_, last) = dockerfile.rsplit_once("\nFROM ").context("a stage")?;
+    let brings = |line: &&str| {
+        let word = line.split_whitespace().next().unwrap_or_default();
+        ["ADD", "ARG", "COPY", "ENV", "LABEL", "RUN"].contains(&word)
+    };
+    let brought: Vec<_> = last.lines().skip(1).filter(brings).collect();
+    let copied = "COPY --from=build /out/mainspring /usr/local/bin/mainspring";
+    ensure!(brought == [copied], "{brought:?}");
+    let folder = out.join("image");
+    std::fs::create_dir_all(&folder)?;
+    std::fs::copy(program, folder.join("mainspring"))?;
     Ok(())
 }
 

@@ -317,7 +317,9 @@ async fn only_children_that_work_are_too_many() {
     let record = world.settle(&[first]).await.remove(0);
     assert_eq!(record.status, SendStatus::Completed);
     let refused = |said: &[String]| {
-        let late = said.iter().filter(|text| text.contains("at once already"));
+        let late = said
+            .iter()
+            .filter(|text| text.contains("are already working"));
         late.count()
     };
     let said = results(&session(&world).await);

@@ -44,7 +44,7 @@ async fn a_question_expires_and_the_model_is_told_what_holds() {
     let session = session(&world).await;
     let said = results(&session);
     assert!(
-        said[0].ends_with("what you said would hold then: blue"),
+        said[0].ends_with("the default that you gave: blue"),
         "{said:?}"
     );
     assert!(said[1].contains("nobody answered in time"), "{said:?}");
@@ -81,7 +81,7 @@ async fn a_call_that_nobody_permits_in_time_is_not_made() {
     let session = session(&world).await;
     let said = results(&session);
     assert_eq!(said[0], "put did 1");
-    assert!(said[1].contains("nobody permitted"), "{said:?}");
+    assert!(said[1].contains("nobody approved"), "{said:?}");
     let code = session.calls[1]
         .result
         .as_ref()

@@ -79,7 +79,7 @@ async fn lists_are_written_read_and_corrected() {
             "The board is empty.",
             "- #1 [task\u{b7}open] (keeper, version 1) who paints?",
             "- #1 [task\u{b7}doing] (keeper, version 2) who paints?",
-            "error: entry 1 was changed meanwhile and is of version 2 now: read it again",
+            "error: entry 1 was changed meanwhile and now has version 2: read it again",
             "The board is empty.",
         ]
     );
@@ -208,7 +208,7 @@ async fn a_full_list_of_notes_refuses_or_drops_as_the_agent_says() {
     for (when_full, last) in [
         (
             WhenFull::Reject,
-            "error: all 1 places are taken: remove or merge what is no longer needed",
+            "error: the limit of 1 entries is reached: remove or merge what is no longer needed",
         ),
         (
             WhenFull::Fifo,

@@ -257,7 +257,7 @@ impl Reader for Answer<'_> {
             return Err(Endpoint::refusal(self.told, body));
         }
         if !body.get("content").is_some_and(Value::is_array) {
-            return Err(Error::bad("there is no content in it"));
+            return Err(Error::bad("it has no content"));
         }
         self.message(body, sink)?;
         self.ended = true;

@@ -49,7 +49,7 @@ struct Body<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     thinking: Option<Thinking>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    output_config: Option<OutputConfig>,
+    output_config: Option<OutputConfig<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -78,8 +78,17 @@ struct BlockBinding {
 }
 
 #[derive(Serialize)]
-struct OutputConfig {
-    effort: &'static str,
+struct OutputConfig<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    effort: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    format: Option<Format<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Format<'a> {
+    JsonSchema { schema: &'a Value },
 }
 
 /// Something up to which the provider may keep the request in its prompt cache.
@@ -184,12 +193,18 @@ struct WireTool<'a> {
 
 /// How a provider is asked.
 #[derive(Debug, Clone, Copy)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a capability of its own"
+)]
 pub(super) struct Way {
     /// Whether it is told what to keep in its cache.
     pub(super) caches: bool,
     pub(super) streams: bool,
     /// Whether it takes [`BINDING_BETA`].
     pub(super) binding: bool,
+    /// Whether it holds answers to a schema.
+    pub(super) native_schema: bool,
 }
 
 /// The body of a request, the same bytes for the same request.
@@ -199,6 +214,10 @@ pub(super) fn body(request: &Request, way: Way) -> Result<Vec<u8>, Error> {
     } else {
         (thinking(request), None)
     };
+    let output = request.output.as_deref().filter(|_| way.native_schema);
+    let format = output.map(|output| Format::JsonSchema {
+        schema: &output.schema,
+    });
     let is_sampled = thinking.is_none() && !request.adaptive;
     let system = request.system.as_deref().filter(|s| !s.trim().is_empty());
     let (messages, places) = messages(request)?;
@@ -214,7 +233,8 @@ pub(super) fn body(request: &Request, way: Way) -> Result<Vec<u8>, Error> {
             .top_p
             .filter(|p| is_sampled || (!request.adaptive && *p >= THINKING_TOP_P_MIN)),
         thinking,
-        output_config: effort.map(|effort| OutputConfig { effort }),
+        output_config: (effort.is_some() || format.is_some())
+            .then_some(OutputConfig { effort, format }),
         stop_sequences: &request.stop,
         stream: way.streams,
     };
@@ -225,7 +245,7 @@ pub(super) fn body(request: &Request, way: Way) -> Result<Vec<u8>, Error> {
         push_tail(&mut body.messages, tail);
     }
     serde_json::to_vec(&body).map_err(|error| Error::InvalidRequest {
-        message: format!("it is no JSON: {error}"),
+        message: format!("it is not JSON: {error}"),
     })
 }
 
@@ -517,6 +537,7 @@ mod tests {
                 caches: true,
                 streams: true,
                 binding,
+                native_schema: false,
             };
             let body = body(&request, way).expect("JSON");
             let body: Value = serde_json::from_slice(&body).expect("JSON");

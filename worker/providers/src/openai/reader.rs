@@ -241,7 +241,7 @@ impl Reader for Answer<'_> {
             .and_then(Value::as_array)
             .is_none_or(Vec::is_empty)
         {
-            return Err(Error::bad("there is no choice in it"));
+            return Err(Error::bad("it has no choices"));
         }
         self.ended = true;
         Ok(())

@@ -191,7 +191,7 @@ pub(super) fn body(
         prompt_cache_key: cache_key.filter(|_| dialect == Dialect::Public),
     };
     serde_json::to_vec(&body).map_err(|error| Error::InvalidRequest {
-        message: format!("it is no JSON: {error}"),
+        message: format!("it is not JSON: {error}"),
     })
 }
 
@@ -222,7 +222,7 @@ fn push<'a>(
                 let mut content = result.text;
                 if let Some(message) = message {
                     let id = wire_name(&result.call.id);
-                    let text = Cow::Owned(format!("[what the call {id} gave besides its text]"));
+                    let text = Cow::Owned(format!("[non-text output of the call {id}]"));
                     shown.push(Part::Text { text });
                     let media = message.content.iter();
                     let media = media.filter(|part| !matches!(part, ContentPart::Text { .. }));

@@ -339,7 +339,7 @@ impl Reader for Answer<'_> {
         if !body.get("output").is_some_and(Value::is_array)
             && body.get("error").is_none_or(Value::is_null)
         {
-            return Err(Error::bad("there is no output in it"));
+            return Err(Error::bad("it has no output"));
         }
         if self.background.is_some() {
             // It says all again of which events gave a part.

@@ -174,7 +174,7 @@ pub(super) fn body(request: &Request, wants: Wants) -> Result<Vec<u8>, Error> {
         background: wants.background,
     };
     serde_json::to_vec(&body).map_err(|error| Error::InvalidRequest {
-        message: format!("it is no JSON: {error}"),
+        message: format!("it is not JSON: {error}"),
     })
 }
 

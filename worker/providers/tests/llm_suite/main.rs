@@ -12,6 +12,7 @@ mod replies;
 mod requests;
 mod responses;
 mod server;
+mod thinking;
 
 use std::sync::{Arc, Once};
 use std::time::Duration;

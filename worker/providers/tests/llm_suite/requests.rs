@@ -202,100 +202,6 @@ async fn how_an_answer_is_sampled_and_ended_is_passed_on() {
 }
 
 #[tokio::test]
-async fn messages_think_as_much_as_is_left_of_the_answer() {
-    let thinks = async |effort, tokens, max_tokens| {
-        let request = Request {
-            reasoning_effort: effort,
-            thinking_tokens: tokens,
-            temperature: Some(0.5),
-            top_p: Some(0.5),
-            max_tokens,
-            ..hello()
-        };
-        let body = sent(Kind::Anthropic, "/v1", true, &request).await.body;
-        let body: Value = serde_json::from_slice(&body).unwrap();
-        let sampled = body.get("temperature").is_some() || body.get("top_p").is_some();
-        assert_eq!(sampled, body.get("thinking").is_none(), "{body}");
-        body["thinking"]["budget_tokens"].as_u64()
-    };
-    let medium = Some(ReasoningEffort::Medium);
-    assert_eq!(thinks(None, None, 8_000).await, None);
-    assert_eq!(thinks(None, Some(4_000), 8_000).await, Some(4_000));
-    assert_eq!(thinks(None, Some(4_000), 3_000).await, Some(2_999));
-    assert_eq!(thinks(None, Some(4_000), 1_000).await, None);
-    assert_eq!(thinks(medium, None, 8_000).await, Some(4_000));
-    assert_eq!(thinks(medium, Some(1_024), 8_000).await, Some(1_024));
-    assert_eq!(
-        thinks(Some(ReasoningEffort::Minimal), None, 8_000).await,
-        None
-    );
-}
-
-#[tokio::test]
-async fn a_model_that_decides_how_much_it_thinks_is_given_an_effort_only() {
-    let asked = async |effort, tokens| {
-        let request = Request {
-            reasoning_effort: effort,
-            thinking_tokens: tokens,
-            adaptive: true,
-            temperature: Some(0.5),
-            top_p: Some(0.97),
-            ..hello()
-        };
-        let body = sent(Kind::Anthropic, "/v1", true, &request).await.body;
-        let body: Value = serde_json::from_slice(&body).unwrap();
-        assert!(body.get("temperature").is_none() && body.get("top_p").is_none());
-        let thinking = body["thinking"].clone();
-        (thinking, body["output_config"]["effort"].clone())
-    };
-    let thinks = json!({ "type": "adaptive", "display": "summarized" });
-    assert_eq!(asked(None, None).await, (Value::Null, Value::Null));
-    assert_eq!(
-        asked(None, Some(4_000)).await,
-        (thinks.clone(), Value::Null)
-    );
-    for (effort, said, is_thinking) in [
-        (ReasoningEffort::None, "low", false),
-        (ReasoningEffort::Minimal, "low", false),
-        (ReasoningEffort::Low, "low", true),
-        (ReasoningEffort::Medium, "medium", true),
-        (ReasoningEffort::High, "high", true),
-        (ReasoningEffort::XHigh, "xhigh", true),
-        (ReasoningEffort::Max, "max", true),
-    ] {
-        let thinking = if is_thinking {
-            thinks.clone()
-        } else {
-            Value::Null
-        };
-        assert_eq!(asked(Some(effort), None).await, (thinking, json!(said)));
-    }
-}
-
-#[tokio::test]
-async fn openai_is_given_each_effort_as_it_is() {
-    let efforts = [
-        (ReasoningEffort::None, "none"),
-        (ReasoningEffort::XHigh, "xhigh"),
-        (ReasoningEffort::Max, "max"),
-    ];
-    let kinds = [Kind::OpenAi, Kind::OpenAiResponses];
-    let cases = efforts.map(|effort| kinds.map(|kind| (kind, effort)));
-    for (kind, (effort, said)) in cases.into_iter().flatten() {
-        let request = Request {
-            reasoning_effort: Some(effort),
-            ..hello()
-        };
-        let body = sent(kind, "/v1", true, &request).await.body;
-        let body: Value = serde_json::from_slice(&body).unwrap();
-        let effort = body
-            .get("reasoning_effort")
-            .unwrap_or(&body["reasoning"]["effort"]);
-        assert_eq!(effort, said, "{body}");
-    }
-}
-
-#[tokio::test]
 async fn a_tail_ends_the_users_turn_whatever_it_is() {
     let ends = async |kind, last: &[NewMessage]| {
         let news = [said(Role::User, "look")].into_iter().chain(last.to_vec());
@@ -410,13 +316,12 @@ async fn chat_completions_are_told_the_shape_of_the_answer_unless_they_cannot_ho
         assert_eq!(model.native_schema(), native);
         let _ = ask(&*model, &shaped()).await;
     }
-    let formats: Vec<Value> = server
-        .received()
+    let bodies = server.received();
+    let bodies = bodies
         .iter()
-        .map(|received| {
-            let body: Value = serde_json::from_slice(&received.body).unwrap();
-            body["response_format"].clone()
-        })
+        .map(|it| serde_json::from_slice(&it.body).unwrap());
+    let formats: Vec<Value> = bodies
+        .map(|body: Value| body["response_format"].clone())
         .collect();
     let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
     let format = json!({
@@ -427,12 +332,25 @@ async fn chat_completions_are_told_the_shape_of_the_answer_unless_they_cannot_ho
 }
 
 #[tokio::test]
-async fn messages_have_no_way_to_be_told_the_shape_of_the_answer() {
-    let with = sent(Kind::Anthropic, "/v1", true, &shaped()).await.body;
-    let without = sent(Kind::Anthropic, "/v1", true, &hello()).await.body;
-    assert_eq!(with, without);
-    let settings = settings(Kind::Anthropic, "http://127.0.0.1:1");
-    assert!(!model(&settings).native_schema());
+async fn messages_are_told_the_shape_of_the_answer_where_it_is_configured() {
+    let server = Server::start(Answer::new(500, "text/plain", b"no", 100)).await;
+    let mut settings = settings(Kind::Anthropic, &server.url("/v1"));
+    assert!(!model(&settings).native_schema(), "by default");
+    for native in [false, true] {
+        settings.native_schema = native;
+        assert_eq!(model(&settings).native_schema(), native);
+        let _ = ask(&*model(&settings), &shaped()).await;
+    }
+    let bodies = server.received();
+    let bodies = bodies
+        .iter()
+        .map(|it| serde_json::from_slice(&it.body).unwrap());
+    let configs: Vec<Value> = bodies
+        .map(|body: Value| body["output_config"].clone())
+        .collect();
+    let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
+    let format = json!({"type": "json_schema", "schema": schema});
+    assert_eq!(configs, [Value::Null, json!({ "format": format })]);
 }
 
 #[tokio::test]
@@ -548,7 +466,7 @@ async fn pictures_and_files_are_parts_of_chat_completions() {
         json!({"role": "tool", "tool_call_id": "call_2", "content": "no"})
     );
     let shown = json!([
-        {"type": "text", "text": "[what the call call_1 gave besides its text]"},
+        {"type": "text", "text": "[non-text output of the call call_1]"},
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,BBBB"}},
     ]);
     assert_eq!(messages[4], json!({"role": "user", "content": shown}));

@@ -70,12 +70,12 @@ impl Run<'_> {
         if let Some(event) = self.enter_cell().await {
             return Some(event);
         }
-        let again = std::mem::take(&mut self.asking.again);
+        let again = std::mem::take(&mut self.asking.hooked.again);
         if let Some(event) = self.catch_up(round, attempt).await {
             return Some(event);
         }
         self.round.passed = false;
-        self.asking.cut_short = None;
+        self.asking.streaming.cut_short = None;
         // Whatever was raised by now is told with this question.
         self.hold.heard = 0;
         let resolved = match self.resolve_unpaused() {
@@ -92,7 +92,7 @@ impl Run<'_> {
             return Some(self.cannot(Failure::new(Code::SpecInvalid, message)));
         }
         self.take_up(round);
-        let before = self.asking.streamed.as_ref();
+        let before = self.asking.streaming.told.as_ref();
         let before = before.filter(|before| before.round == round);
         // What goes on is told on.
         let goes_on = self.asking.partial.is_some() && self.asking.tries.reset.is_none();
@@ -101,7 +101,7 @@ impl Run<'_> {
         if heard && let Some(event) = self.note_spending().await {
             return Some(event);
         }
-        let label = match &self.asking.streamed {
+        let label = match &self.asking.streaming.told {
             Some(before) if before.round == round && !heard => before.attempt,
             Some(_) | None => attempt,
         };
@@ -128,7 +128,7 @@ impl Run<'_> {
             self.announce(round, label, &request.model, heard);
         }
         let heard = Arc::new(AtomicBool::new(goes_on));
-        self.asking.streamed = Some(Streamed {
+        self.asking.streaming.told = Some(Streamed {
             round,
             attempt: label,
             heard: heard.clone(),
@@ -155,7 +155,7 @@ impl Run<'_> {
             heard.store(true, Ordering::Relaxed);
         }
         let begun = self.kernel.parts.clock.monotonic();
-        self.asking.checkpoint.begin(begun);
+        self.asking.streaming.checkpoint.begin(begun);
         let timing = Timing::begin(&self.kernel.parts.clock, &request.model);
         let attempt = self.attempt(client, request, left);
         metrics::model_call_started();
@@ -256,7 +256,7 @@ impl Run<'_> {
         };
         let is_its = begun.round == round && self.asking.partial.is_none();
         if is_its && self.may_go_on() {
-            self.asking.checkpoint.take_up(begun);
+            self.asking.streaming.checkpoint.take_up(begun);
             let reply = Reply {
                 content: vec![ContentPart::text(begun.text.clone())],
                 tool_calls: Vec::new(),
@@ -278,7 +278,7 @@ impl Run<'_> {
     /// Keeps what the model had said of an answer that this worker has no time to wait for. True when
     /// there is anything.
     pub(in crate::send) fn keep_begun(&mut self) -> bool {
-        let text = self.asking.cut_short.take().unwrap_or_default();
+        let text = self.asking.streaming.cut_short.take().unwrap_or_default();
         let keeps = !text.trim().is_empty() && self.may_go_on();
         if keeps {
             let round = self.bill.totals.rounds;
@@ -306,8 +306,12 @@ impl Run<'_> {
                 at: self.place(),
             },
             shape: shape.map(Output::schema),
-            injected: self.asking.injected.in_round(self.bill.totals.rounds),
-            started: self.asking.started.clone(),
+            injected: self
+                .asking
+                .hooked
+                .injected
+                .in_round(self.bill.totals.rounds),
+            started: self.asking.hooked.started.clone(),
             over,
             client,
             content: self.kernel.kept.content.clone(),
@@ -344,7 +348,7 @@ impl Run<'_> {
             }
             self.abandon(open);
         }
-        self.asking.cut_short = Some(self.hold.reach.said.text());
+        self.asking.streaming.cut_short = Some(self.hold.reach.said.text());
         self.asking.tries.interrupted = self.asking.not_failed() + 1;
         self.asking.call = None;
         self.asking.partial = None;

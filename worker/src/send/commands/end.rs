@@ -14,8 +14,8 @@ use mainspring_shared::store::{
 use mainspring_shared::tool::CallResult;
 
 use crate::hook::Moment;
+use crate::patience::Unwritten;
 use crate::send::hold::Inbox;
-use crate::send::persist::Unwritten;
 use crate::send::run::{Left, Run};
 use crate::send::settle;
 use crate::send::unsaid::Unsaid;
@@ -25,6 +25,10 @@ use crate::{metrics, writes};
 impl Run<'_> {
     /// Stores the end, and takes what the transaction took next.
     pub(in crate::send) async fn end(&mut self, end: End) -> Event {
+        // Who cancels wants no more of it.
+        if end == End::Cancelled {
+            self.drop_beside();
+        }
         // A worker that stops has left it to the next one, and now there is none.
         if let Some(open) = self.forget_background() {
             self.abandon(open);
@@ -94,6 +98,9 @@ impl Run<'_> {
     async fn ended(&mut self, item: CompleteSend, completed: Completed) -> Event {
         self.hold.wrote();
         metrics::send_ended(completed.status);
+        let record = &self.send.record;
+        let (accepted, begun) = (record.created_at, record.started_at);
+        metrics::send_lasted(completed.status, accepted, begun, completed.at);
         let reason = if completed.status == SendStatus::Cancelled {
             StopReason::Cancelled
         } else {
@@ -115,6 +122,7 @@ impl Run<'_> {
         let extracts = memory.is_some_and(|memory| memory.extract == ExtractMode::AfterSend);
         if extracts && completed.status == SendStatus::Completed {
             self.kernel
+                .kept
                 .ended
                 .enqueue(self.send.record.key.tenant, item.send_id);
         }
@@ -306,8 +314,8 @@ fn unsay(item: &mut CompleteSend, results_too: bool) {
 fn summary(code: Code) -> &'static str {
     match code {
         Code::SendDeadline => "the deadline passed before the send ended",
-        Code::LimitExceeded => "messages interrupted one round too often",
-        Code::SendWorkerCrashLimit => "workers died under this send too often",
+        Code::LimitExceeded => "too many messages interrupted one round",
+        Code::SendWorkerCrashLimit => "workers crashed too often while running this send",
         _ => "the send could not be answered",
     }
 }

@@ -98,22 +98,34 @@ pub(in crate::send) struct Folding {
     asked: Option<FoldCall>,
     /// What it stands for.
     span: Option<Arc<Span>>,
-    /// Times that it could not be had.
+    /// Model calls for folds in this life.
+    calls: i32,
+    tried: Tried,
+    measured: Measured,
+    /// The fold that is written while the send goes on.
+    pub(in crate::send) beside: Option<Beside>,
+}
+
+/// What was tried for room, and need not be tried again.
+#[derive(Debug, Default)]
+struct Tried {
+    /// Times that a fold could not be had.
     failures: u32,
     /// The round for which all was folded that may be, after it had not fitted.
     harder: Option<i32>,
     /// The round in which hooks let nothing be folded.
     forbidden: Option<i32>,
-    /// Model calls for folds in this life.
-    calls: i32,
-    /// How long the last request was, and the room that there was for it.
-    weighed: Option<(u64, Room)>,
-    /// What the messages take that the last request showed which filled the window that far.
-    weights: Weights,
     /// Whether more is forgotten before the model is asked again, and nothing is folded for it.
     forgot: bool,
-    /// The fold that is written while the send goes on.
-    pub(in crate::send) beside: Option<Beside>,
+}
+
+/// How long requests are.
+#[derive(Default)]
+struct Measured {
+    /// How long the last one was, and the room that there was for it.
+    last: Option<(u64, Room)>,
+    /// What the messages take that the last request showed which filled the window that far.
+    weights: Weights,
 }
 
 /// A fold that is written while the send goes on.
@@ -133,7 +145,7 @@ impl Run<'_> {
     ) -> Option<Event> {
         let round = self.bill.totals.rounds;
         let folds = self.send.agent.context.fold.strategy != FoldStrategy::None
-            && self.folding.forbidden != Some(round);
+            && self.folding.tried.forbidden != Some(round);
         let answer = u64::from(request.max_tokens);
         let room = room_of(model, answer, &self.send.agent.context.fold);
         let mut tokens = self.expected(request, model);
@@ -141,11 +153,11 @@ impl Run<'_> {
             let forgotten = relieved(&self.question(model), request, tokens, room);
             tokens = self.forget(request, forgotten).unwrap_or(tokens);
         }
-        self.folding.weighed = Some((tokens, room));
+        self.folding.measured.last = Some((tokens, room));
         if tokens < room.soft {
             return None;
         }
-        self.folding.weights = Weights::of(request);
+        self.folding.measured.weights = Weights::of(request);
         if tokens < room.hard {
             return if folds {
                 self.fold_beside(tokens, room).await
@@ -233,7 +245,7 @@ impl Run<'_> {
             running,
             keep_sends: spec.keep_sends() as usize,
         };
-        let weights = &self.folding.weights;
+        let weights = &self.folding.measured.weights;
         plan::choose(window, tokens, room, pressure, |message| {
             weights.weigh(message)
         })
@@ -246,10 +258,10 @@ impl Run<'_> {
         let folds = self.send.agent.context.fold.strategy != FoldStrategy::None;
         let forgot = self.forgets_after(request, Extent::Seen);
         if folds && forgot != Some(Freed::Much) {
-            self.folding.weights = Weights::of(request);
+            self.folding.measured.weights = Weights::of(request);
             if let Some(span) = self.harder() {
                 self.drop_beside();
-                self.folding.harder = Some(self.bill.totals.rounds);
+                self.folding.tried.harder = Some(self.bill.totals.rounds);
                 self.folding.span = Some(Arc::new(span));
                 return Some(Event::Overflowed);
             }
@@ -257,7 +269,7 @@ impl Run<'_> {
         let forgot = forgot.or_else(|| self.forgets_after(request, Extent::All));
         if forgot.is_some() {
             self.drop_beside();
-            self.folding.forgot = true;
+            self.folding.tried.forgot = true;
             return Some(Event::Overflowed);
         }
         folds.then(|| {
@@ -269,11 +281,11 @@ impl Run<'_> {
     /// All that may be folded of what did not fit, else the folds, to be shortened.
     fn harder(&self) -> Option<Span> {
         let round = self.bill.totals.rounds;
-        if self.folding.forbidden == Some(round) {
+        if self.folding.tried.forbidden == Some(round) {
             return None;
         }
         let room = Room::new(0, 0, &self.send.agent.context.fold);
-        let is_first = self.folding.harder != Some(round);
+        let is_first = self.folding.tried.harder != Some(round);
         let span = is_first.then(|| self.choose(0, room, Pressure::Harder));
         span.flatten()
             .or_else(|| plan::shorten(self.prompt.window.folds(), 0))
@@ -311,7 +323,7 @@ impl Run<'_> {
     pub(in crate::send) async fn fold(&mut self) -> Option<Event> {
         // The time for an answer begins behind the fold, which has its own.
         self.asking.tries.since = None;
-        if std::mem::take(&mut self.folding.forgot) {
+        if std::mem::take(&mut self.folding.tried.forgot) {
             return Some(Event::Folded { cancelled: false });
         }
         let span = self.folding.span.clone()?;
@@ -336,7 +348,7 @@ impl Run<'_> {
     fn forbid(&mut self, why: &str) {
         tracing::info!(send.id = %self.send.record.id, why, "nothing is folded in this round");
         self.folding.asked = None;
-        self.folding.forbidden = Some(self.bill.totals.rounds);
+        self.folding.tried.forbidden = Some(self.bill.totals.rounds);
     }
 
     /// Attaches what was written, or digests in its place.
@@ -351,7 +363,7 @@ impl Run<'_> {
                 if let Some(reply) = &written.reply {
                     self.pay_for_fold(reply.model.clone(), reply.usage);
                 }
-                self.folding.failures = 0;
+                self.folding.tried.failures = 0;
                 return self.attach(written, &span).await;
             }
             Err(fault) => {
@@ -371,13 +383,13 @@ impl Run<'_> {
             }
         };
         let code = error.code();
-        self.folding.failures += 1;
+        self.folding.tried.failures += 1;
         let tries = self.bill.totals.attempts.unsigned_abs() + 1;
         // Digests are at hand: nothing is waited for that would park the send.
         let wait = self.rules.retry.wait(tries, error.retry_after(), 1.0);
         let is_soon = wait.is_some_and(|wait| wait <= self.rules.hold_max);
         let is_stopping = self.kernel.lifecycle.is_stopping();
-        let again = self.folding.failures < TRIES && is_soon && !is_stopping;
+        let again = self.folding.tried.failures < TRIES && is_soon && !is_stopping;
         if error.is_permanent() || !again {
             tracing::warn!(
                 send.id = %self.send.record.id,
@@ -399,7 +411,7 @@ impl Run<'_> {
 
     async fn attach_digest(&mut self, span: &Span) -> Event {
         // Whoever could not write this one is not asked for the next one of this send either.
-        self.folding.failures = TRIES;
+        self.folding.tried.failures = TRIES;
         self.attach(digest_of(span), span).await
     }
 
@@ -520,6 +532,6 @@ fn in_the_way(request: &Request, fold_end: i64, budget: u64) -> String {
     if let Some((tokens, seq)) = longest {
         let _ = write!(text, " (the longest is #{seq} with {tokens})");
     }
-    let _ = write!(text, ", what is shown behind them {tail}");
+    let _ = write!(text, ", tail {tail}");
     text
 }

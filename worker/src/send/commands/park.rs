@@ -12,6 +12,7 @@ use crate::writes;
 
 impl Run<'_> {
     pub(in crate::send) async fn park(&mut self, on: WaitingOn, after: Option<Duration>) -> Event {
+        self.drop_beside();
         // What was settled here is not made again by whoever is woken, however much later.
         if let Some(event) = self.flush_results().await {
             return event;

@@ -9,18 +9,19 @@ use crate::writes;
 impl Run<'_> {
     /// Gives the session back; what was spent, and the beginning of an answer that it bought, are stored
     /// before.
-    pub(in crate::send) async fn hand_over(&mut self) -> Event {
+    pub(in crate::send) async fn release(&mut self) -> Event {
+        self.drop_beside();
         let begun = self.keep_begun();
         if begun || !self.bill.unpaid.is_empty() {
             // What follows finds out whether the lease is still held.
             let _ = self.store_changes(Vec::new()).await;
         }
-        self.release().await
+        self.give_back().await
     }
 
     /// Gives the session back as it is, and enqueues it so that another worker goes on at once. Tries for
     /// as long as the life lasts: its renewals would keep a session that nobody here works on.
-    pub(in crate::send) async fn release(&mut self) -> Event {
+    pub(in crate::send) async fn give_back(&mut self) -> Event {
         let item = ReleaseSession {
             key: self.send.record.key,
             lease: self.hold.lease,
@@ -55,7 +56,7 @@ impl Run<'_> {
 
     /// Leaves a session whose state here can no longer be trusted to match the database's.
     pub(in crate::send) async fn release_as_lost(&mut self) -> Event {
-        self.release().await;
+        self.give_back().await;
         self.ending.left = Left::Lost;
         Event::LeaseLost
     }

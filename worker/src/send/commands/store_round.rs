@@ -16,6 +16,7 @@ use crate::send::{plan, settle};
 impl Run<'_> {
     /// Stores the round of the reply with its calls.
     pub(in crate::send) async fn store_round(&mut self) -> Event {
+        self.asking.tries.interrupted = 0;
         let Some(reply) = self.asking.reply.take() else {
             if std::mem::take(&mut self.round.passed) {
                 // The turn was passed, but something came: its round is stored, and the next one

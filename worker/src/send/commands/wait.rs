@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use mainspring_shared::send::machine::Event;
 
+use crate::metrics;
 use crate::send::run::Run;
 
 impl Run<'_> {
@@ -11,6 +12,9 @@ impl Run<'_> {
     /// and that it was made: whoever takes the send over after a death knows both. An event when that
     /// did not work.
     pub(in crate::send) async fn wait(&mut self, wait: Duration) -> Option<Event> {
+        if let Some(failure) = &self.ending.failure {
+            metrics::model_call_retried(failure.code);
+        }
         self.asking.tries.wait = Some(wait);
         self.note_spending().await
     }

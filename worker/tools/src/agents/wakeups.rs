@@ -330,7 +330,7 @@ impl Tool for CancelWakeup {
         Ok(match changed.into_iter().next() {
             Some(ChangeTimerOutcome::Changed(timer) | ChangeTimerOutcome::Illegal(timer)) => {
                 Output::text(match timer.state.status {
-                    TimerStatus::Done => format!("{id} had woken you for the last time already."),
+                    TimerStatus::Done => format!("{id} has already fired for the last time."),
                     TimerStatus::Armed
                     | TimerStatus::Paused
                     | TimerStatus::Cancelled

@@ -250,7 +250,7 @@ impl Tool for CancelWorkflow {
         let run = find(self.store.as_ref(), invocation.session, run).await?;
         if run.status.is_final() {
             let status = run.status.as_str();
-            return Ok(Output::text(format!("The run is {status} already.")));
+            return Ok(Output::text(format!("The run is already {status}.")));
         }
         let ask = RunAsk::Cancel {
             reason: text("reason").map(ToOwned::to_owned),

@@ -118,7 +118,7 @@ impl Page {
         if self.ended {
             let _ = write!(head, " of {}", self.lines);
         } else {
-            let _ = write!(head, "; go on with offset={}", self.lines + 1);
+            let _ = write!(head, "; continue with offset={}", self.lines + 1);
         }
         if self.broken > 0 {
             let _ = write!(head, " (not UTF-8: {} characters replaced)", self.broken);

@@ -133,8 +133,8 @@ impl Short {
     /// For the model, behind what was found.
     pub(crate) fn said(self) -> &'static str {
         match self {
-            Self::Time => "[… the search took too long: there may be more; search in less]",
-            Self::Entries => "[… too many files: there may be more; search in less]",
+            Self::Time => "[… the search took too long: there may be more; narrow the search]",
+            Self::Entries => "[… too many files: there may be more; narrow the search]",
             Self::Stopped => "[… the search was stopped: there may be more]",
         }
     }

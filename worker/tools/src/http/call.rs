@@ -241,6 +241,10 @@ impl Tool for HttpCall {
         self.traits
     }
 
+    fn kind(&self) -> &'static str {
+        "http"
+    }
+
     async fn call(&self, invocation: Invocation) -> Result<Output, ToolError> {
         tokio::select! {
             biased;

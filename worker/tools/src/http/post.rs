@@ -234,6 +234,88 @@ mod tests {
         }
     }
 
+    /// An endpoint that begins with this and goes on with more of it as long as someone takes it; how much was.
+    async fn endless(head: &'static str) -> (SocketAddr, Arc<std::sync::atomic::AtomicUsize>) {
+        let (listener, at) = listener().await;
+        let taken = Arc::<std::sync::atomic::AtomicUsize>::default();
+        let counted = taken.clone();
+        tokio::spawn(async move {
+            while let Ok((mut socket, _)) = listener.accept().await {
+                let mut bytes = vec![0; 4_096];
+                let _ = socket.read(&mut bytes).await;
+                let mut more = socket.write_all(head.as_bytes()).await.is_ok();
+                let piece = vec![b'x'; 65_536];
+                while more {
+                    more = socket.write_all(&piece).await.is_ok();
+                    counted.fetch_add(piece.len(), std::sync::atomic::Ordering::Relaxed);
+                }
+            }
+        });
+        (at, taken)
+    }
+
+    #[tokio::test]
+    async fn an_answer_without_an_end_is_not_read() {
+        let whole = "HTTP/1.1 200 OK\r\ncontent-length: 1000000000000\r\n\r\n";
+        let open = "HTTP/1.1 200 OK\r\n\r\n";
+        for head in [whole, open] {
+            let (at, taken) = endless(head).await;
+            let posted = poster(&["127.0.0.1"])
+                .post(message(format!("http://{at}")))
+                .await;
+            // It says that it has the message: that is all that it is asked.
+            assert!(
+                matches!(posted, Posted::Answered { status: 200, .. }),
+                "{head}: {posted:?}"
+            );
+            // What fits into the buffers of two sockets was sent, and nobody waits for the rest.
+            let taken = taken.load(std::sync::atomic::Ordering::Relaxed);
+            assert!(taken < 64 << 20, "{head}: {taken} bytes");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_head_without_an_end_is_no_answer() {
+        // One line that never ends: what it takes is bounded before the time is over.
+        let (at, taken) = endless("HTTP/1.1 200 OK\r\nx: ").await;
+        let posted = poster(&["127.0.0.1"])
+            .post(message(format!("http://{at}")))
+            .await;
+        assert!(matches!(posted, Posted::Failed { .. }), "{posted:?}");
+        let taken = taken.load(std::sync::atomic::Ordering::Relaxed);
+        assert!(taken < 64 << 20, "{taken} bytes");
+    }
+
+    #[tokio::test]
+    async fn what_is_no_answer_is_a_failure_and_what_is_behind_a_good_one_harms_nobody() {
+        for (answer, taken) in [
+            ("200 OK\r\n\r\n", false),
+            ("HTTP/9.9 200 OK\r\n\r\n", false),
+            ("HTTP/1.1 999999 OK\r\n\r\n", false),
+            ("HTTP/1.1 200 OK\r\ncontent-length: x\r\n\r\n", false),
+            ("{\"status\": 200}", false),
+            // Its body is not what its head says, which nobody reads.
+            ("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{{{{{{", true),
+            (
+                "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
+                true,
+            ),
+            (
+                "HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 3\r\n\r\nxxx",
+                true,
+            ),
+        ] {
+            let (at, _) = endpoint(answer, Duration::ZERO).await;
+            let poster = poster(&["127.0.0.1"]);
+            // The second one finds no connection that the first has left in disorder.
+            for _ in 0..2 {
+                let posted = poster.post(message(format!("http://{at}"))).await;
+                let is_taken = matches!(posted, Posted::Answered { status: 200, .. });
+                assert_eq!(is_taken, taken, "{answer}: {posted:?}");
+            }
+        }
+    }
+
     #[tokio::test]
     async fn who_is_busy_says_for_how_long() {
         let busy =

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use mainspring_runtime::telemetry::{self, TRACEPARENT};
+use mainspring_runtime::telemetry::{self, TRACEPARENT, spans};
+use mainspring_shared::error::Code;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, ClientCapabilities, ClientConfig, Implementation,
     JsonObject, MetaObject, PaginatedRequestParams, ProtocolVersion, RequestMetaObject, Tool,
@@ -15,6 +16,7 @@ use rmcp::{ClientCacheConfig, ClientHandler, RoleClient, serve_client};
 use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
+use tracing::Instrument as _;
 
 use super::fault::{Fault, describe};
 use super::process::Process;
@@ -149,6 +151,21 @@ impl Connection {
 
     /// Makes a call. Dropping the future tells the server that nobody waits for it any more.
     pub(super) async fn call(
+        &self,
+        tool: String,
+        call_id: &str,
+        arguments: JsonObject,
+    ) -> Result<CallToolResponse, Fault> {
+        let span = spans::call_mcp(&tool, call_id);
+        let called = self.call_traced(tool, call_id, arguments);
+        let answer = called.instrument(span.clone()).await;
+        if answer.is_err() {
+            spans::failed(&span, Code::ToolFailed);
+        }
+        answer
+    }
+
+    async fn call_traced(
         &self,
         tool: String,
         call_id: &str,

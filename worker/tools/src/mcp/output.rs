@@ -17,11 +17,9 @@ pub(super) fn read(response: CallToolResponse) -> Result<Output, ToolError> {
     match response {
         CallToolResponse::Complete(result) => complete(result),
         CallToolResponse::InputRequired(_) => Err(ToolError::reply(
-            "the tool asks for more than its arguments",
+            "the tool requests further input, which is not supported",
         )),
-        _ => Err(ToolError::reply(
-            "the tool answers in a way that is not understood",
-        )),
+        _ => Err(ToolError::reply("the tool responded in an unsupported way")),
     }
 }
 
@@ -119,7 +117,7 @@ fn note(what: &str, mime_type: Option<&str>, base64: &str) -> ContentPart {
 }
 
 fn unknown() -> ContentPart {
-    ContentPart::text("[something that is not understood]")
+    ContentPart::text("[content of an unsupported kind]")
 }
 
 #[cfg(test)]

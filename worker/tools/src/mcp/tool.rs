@@ -183,6 +183,10 @@ impl Tool for McpTool {
         self.traits
     }
 
+    fn kind(&self) -> &'static str {
+        "mcp"
+    }
+
     async fn call(&self, invocation: Invocation) -> Result<Output, ToolError> {
         tokio::select! {
             biased;

@@ -70,7 +70,7 @@ impl Act {
                 "Remembers something for later conversations: one fact that will still matter then, in \
                  a sentence that is clear on its own."
             }
-            Self::Forget => "Forgets an entry that is wrong or not wanted any more.",
+            Self::Forget => "Forgets an entry that is wrong or no longer wanted.",
         }
     }
 

@@ -37,7 +37,7 @@ impl Tool for ReadOutput {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: "read_output".into(),
-            description: "Reads the part of a tool's output that was cut. The note in the output \
+            description: "Reads the truncated part of a tool's output. The note in the output \
                           names the call. Offsets count characters from the start of the full \
                           output."
                 .into(),
@@ -70,7 +70,7 @@ impl Tool for ReadOutput {
         let Some(whole) = self.shared.output(invocation.session, &call_id).await? else {
             return Err(ToolError::Reply {
                 code: Code::CallNotFound,
-                message: format!("no output of {call_id:?} is kept for this conversation"),
+                message: format!("no output of {call_id:?} is stored for this conversation"),
             });
         };
         let chars = whole.chars().count();
@@ -78,9 +78,9 @@ impl Tool for ReadOutput {
         let page: String = whole.chars().skip(offset).take(limit).collect();
         let end = offset.saturating_add(page.chars().count());
         let head = if offset >= chars {
-            format!("[the output has {chars} characters: nothing is behind {offset}]")
+            format!("[the output has {chars} characters, none after {offset}]")
         } else if end < chars {
-            format!("[characters {offset} to {end} of {chars}; go on with offset {end}]")
+            format!("[characters {offset} to {end} of {chars}; continue with offset {end}]")
         } else {
             format!("[characters {offset} to {end} of {chars}, the end]")
         };

@@ -180,7 +180,7 @@ impl Recall {
             Some(found) => Ok(found.key),
             None => Err(ToolError::Reply {
                 code: Code::SessionNotFound,
-                message: format!("{text:?} is no conversation that this one started"),
+                message: format!("{text:?} is not a conversation that this one started"),
             }),
         }
     }
@@ -304,7 +304,7 @@ impl Recall {
         if offset > 0 || end < chars {
             let _ = write!(shown, " [characters {offset} to {end} of {chars}");
             if end < chars {
-                let _ = write!(shown, "; go on with offset {end}]");
+                let _ = write!(shown, "; continue with offset {end}]");
             } else {
                 shown.push_str(", the end]");
             }
@@ -381,7 +381,7 @@ fn listed(found: &VecDeque<Message>, rest: Option<i64>) -> String {
     if let Some(before) = rest {
         let _ = write!(
             text,
-            "; earlier ones were not looked at: go on with before_seq {before}"
+            "; earlier ones were not searched: continue with before_seq {before}"
         );
     }
     let each = (LIST_CHARS / found.len().max(1)).max(ROW_CHARS_MIN);

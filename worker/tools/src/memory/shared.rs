@@ -96,9 +96,7 @@ impl MemoryTools {
                 }
                 Err(error) => {
                     tracing::error!(%error, "an output could not be read");
-                    return Err(ToolError::reply(
-                        "what is kept of this output cannot be read",
-                    ));
+                    return Err(ToolError::reply("the stored output cannot be read"));
                 }
             }
         }

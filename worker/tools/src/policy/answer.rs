@@ -96,7 +96,7 @@ impl Point {
 /// The decision in the output of a policy at this point.
 pub(super) fn read(point: Point, output: &Output) -> Result<Answer, HookError> {
     let wrong =
-        |why: &dyn std::fmt::Display| HookError(format!("its answer is no decision: {why}"));
+        |why: &dyn std::fmt::Display| HookError(format!("its response is not a decision: {why}"));
     let value = match &output.value {
         Some(value) => value.clone(),
         None => {
@@ -109,7 +109,9 @@ pub(super) fn read(point: Point, output: &Output) -> Result<Answer, HookError> {
     };
     if let Some(name) = value.as_object().and_then(|it| it.keys().find(unknown)) {
         let point = point.as_str();
-        return Err(wrong(&format_args!("{point} knows no member {name:?}")));
+        return Err(wrong(&format_args!(
+            "{point} does not support the member {name:?}"
+        )));
     }
     serde_json::from_value(without_nul(value)).map_err(|error| wrong(&error))
 }
@@ -150,7 +152,7 @@ impl Answer {
             Action::Continue => Err(HookError("only an end can be continued".to_owned())),
             Action::Answer | Action::Retry | Action::Postpone | Action::Skip => {
                 let action = format!("{:?}", self.action).to_lowercase();
-                Err(HookError(format!("it cannot say {action} at this point")))
+                Err(HookError(format!("{action} is not allowed at this point")))
             }
         }
     }
@@ -164,9 +166,7 @@ impl Answer {
     pub(super) fn or_inject<T>(mut self) -> Decision<T> {
         match (self.action, words(self.inject.take(), "inject")?) {
             (Action::Allow, Some(text)) => Ok(Verdict::Say(vec![ContentPart::text(text)])),
-            (_, Some(_)) => Err(HookError(
-                "only with allow is something injected".to_owned(),
-            )),
+            (_, Some(_)) => Err(HookError("inject requires allow".to_owned())),
             (_, None) => self.verdict(),
         }
     }
@@ -184,7 +184,7 @@ impl Answer {
         let warmth = self.temperature.take();
         let changes = system.is_some() || tools.is_some() || most.is_some() || warmth.is_some();
         if changes && self.action != Action::Allow {
-            return Err(HookError("only with allow is a request changed".to_owned()));
+            return Err(HookError("changing the request requires allow".to_owned()));
         }
         if warmth.is_some_and(|warmth| !(0.0..=2.0).contains(&warmth)) {
             return Err(HookError("its temperature is not from 0 to 2".to_owned()));
@@ -251,7 +251,7 @@ impl Answer {
                 rounds: self.rounds,
             })),
             Action::Deny | Action::Answer | Action::Retry | Action::Postpone | Action::Skip => Err(
-                HookError("it has to say allow, or continue with a message".to_owned()),
+                HookError("expected allow, or continue with a message".to_owned()),
             ),
         }
     }
@@ -264,9 +264,7 @@ impl Answer {
                 Ok(Verdict::Instead(OnFired::After(wait)))
             }
             (Action::Postpone, None, Some(at)) => Ok(Verdict::Instead(OnFired::At(at))),
-            (Action::Postpone, ..) => {
-                Err(HookError("it has to say seconds, or until when".to_owned()))
-            }
+            (Action::Postpone, ..) => Err(HookError("expected seconds or until".to_owned())),
             (Action::Allow, ..) if self.input.is_some() => {
                 let text = needed(self.input, "input")?;
                 Ok(Verdict::Instead(OnFired::Input(vec![ContentPart::text(

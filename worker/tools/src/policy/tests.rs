@@ -520,11 +520,11 @@ async fn another_service_changes_what_a_model_is_asked() {
     assert_eq!((said, bare.tools.len()), (Ok(Verdict::Go), 0));
     for wrong in [
         "no tool \"read\"",
-        "no decision",
+        "not a decision",
         "temperature",
         "system_prompt is empty",
-        "only with allow",
-        "cannot say skip",
+        "requires allow",
+        "skip is not allowed",
     ] {
         let said = policy.before_model(place(), &mut request()).await;
         let error = said.expect_err(wrong);

@@ -143,11 +143,8 @@ fn begun(
             let work = async move {
                 let called = kit.call(&tool, declared.as_deref(), invocation);
                 let called = AssertUnwindSafe(called).catch_unwind().await;
-                let called = called.unwrap_or_else(|_| {
-                    Err(ToolError::reply(
-                        "the tool broke off by a defect of its own",
-                    ))
-                });
+                let called = called
+                    .unwrap_or_else(|_| Err(ToolError::reply("the tool crashed because of a bug")));
                 (id, answer(&own, id, called))
             };
             Ok(Some((id, work.boxed())))
@@ -182,7 +179,7 @@ impl Kit {
     async fn declared(&self, declared: &DeclaredTool) -> Result<Vec<Arc<dyn Tool>>, Away> {
         let none = || Away {
             which: "tools of another kind".to_owned(),
-            why: "the sandbox makes no calls of this kind".to_owned(),
+            why: "the sandbox does not support calls of this kind".to_owned(),
         };
         match (declared, &self.http) {
             (DeclaredTool::Http(tool), Some(http)) => Ok(vec![http.tool(tool)]),

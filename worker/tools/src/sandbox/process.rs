@@ -177,7 +177,7 @@ impl Handle {
             return Err(NotAsked::Over);
         }
         if self.frames.try_send(frame).is_err() {
-            let detail = "the sandbox of tools does not keep up with its calls";
+            let detail = "the tool sandbox cannot keep up with its calls";
             return Err(NotAsked::Refused(detail.to_owned()));
         }
         let waiting = Waiting {

@@ -144,7 +144,7 @@ impl Commands {
         let id = match written.await? {
             ListOutcome::Written { written, .. } => written.entry.unwrap_or_default(),
             ListOutcome::Refused(Refusal::AllPinned { max }) => {
-                let text = format!("{max} commands run already: stop one of them first");
+                let text = format!("{max} commands are already running: stop one of them first");
                 return Err(ToolError::reply(text));
             }
             ListOutcome::Refused(refusal) => return Err(ToolError::reply(refusal.to_string())),
@@ -171,7 +171,7 @@ impl Commands {
         let commands = self.clone();
         lifecycle.spawn(async move { commands.watch(started).await });
         Ok(Output::text(format!(
-            "Command {id} runs for at most {}. You are told when it ends.",
+            "Command {id} runs for at most {}. You will be notified when it ends.",
             Span(time)
         )))
     }
@@ -380,7 +380,8 @@ impl Commands {
         if self.lives(entry.author.as_deref()).await? {
             let text = &entry.text;
             return Ok(format!(
-                "Command {id}, running on another worker, which has its output until it ends: {text}"
+                "Command {id} is running on another worker; its output is available once it ends: \
+                 {text}"
             ));
         }
         let change = Change::Update {
@@ -393,7 +394,7 @@ impl Commands {
         let call_id = format!("{}_lost", entry.kind.as_deref().unwrap_or_default());
         self.write(key, &call_id, change).await?;
         Ok(format!(
-            "Command {id}, lost: its worker is gone, and it with it: {}",
+            "Command {id} was lost because its worker terminated: {}",
             entry.text
         ))
     }

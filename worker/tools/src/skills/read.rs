@@ -163,10 +163,10 @@ fn text(
         Some(text) => Ok(text),
         None => Err(ToolError::reply(match place {
             Some(place) => {
-                format!("{path} is no text: {bytes} bytes, which lie at {place}/{path}")
+                format!("{path} is a binary file ({bytes} bytes), available at {place}/{path}")
             }
             None => format!(
-                "{path} of the skill {} is no text: {bytes} bytes",
+                "{path} of the skill {} is a binary file ({bytes} bytes)",
                 record.name
             ),
         })),
@@ -177,12 +177,12 @@ fn text(
 fn page(text: &str, path: &str, offset: usize) -> String {
     let chars = text.chars().count();
     if offset > 0 && offset >= chars {
-        return format!("[{path} has {chars} characters: nothing is behind {offset}]");
+        return format!("[{path} has {chars} characters, none after {offset}]");
     }
     let page: String = text.chars().skip(offset).take(PAGE_CHARS).collect();
     let end = offset + page.chars().count();
     if end < chars {
-        format!("{page}\n[characters {offset} to {end} of {chars}; go on with offset {end}]")
+        format!("{page}\n[characters {offset} to {end} of {chars}; continue with offset {end}]")
     } else {
         page.trim_end().to_owned()
     }

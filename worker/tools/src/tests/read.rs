@@ -13,8 +13,7 @@ async fn text_of_any_language_is_read() {
         .await;
     assert_eq!(
         told,
-        "中文.txt: lines 1-2; go on with offset=3\n     1|第一行：這個檔案沒有任何英文字母。\n     \
-         2|第二行。\n"
+        "中文.txt: lines 1-2; continue with offset=3\n     1|第一行：這個檔案沒有任何英文字母。\n     2|第二行。\n"
     );
     let edit =
         json!({"path": "中文.txt", "old_text": "第一行", "new_text": "首行", "replace_all": true});

@@ -159,7 +159,7 @@ async fn searches_are_bounded_and_say_so() {
     let told = bed.call("grep", json!({"pattern": "hit"})).await;
     assert_eq!(told.matches("a:").count(), 50);
     assert!(
-        told.ends_with("[… there may be more: ask for more, or for less]\n"),
+        told.ends_with("[… results truncated: raise the limit or narrow the search]\n"),
         "{told}"
     );
     let told = bed

@@ -96,7 +96,7 @@ async fn a_command_that_takes_too_long_is_ended_whole() {
     assert_eq!(code, Code::ToolTimeout);
     assert_eq!(
         message,
-        "the command was ended after 2s; until then it said:\nstarted\n"
+        "the command timed out after 2s; its output until then:\nstarted\n"
     );
     all_gone(&bed).await;
 }
@@ -112,7 +112,7 @@ async fn the_model_may_ask_for_another_time_within_bounds() {
     let told = bed
         .refused("shell", json!({"command": "sleep 1000", "timeout": 1}))
         .await;
-    assert!(told.starts_with("the command was ended after 1s"), "{told}");
+    assert!(told.starts_with("the command timed out after 1s"), "{told}");
 }
 
 #[tokio::test]
@@ -150,7 +150,7 @@ async fn a_stopped_command_says_how_far_it_came() {
     assert_eq!(code, Code::ToolInterrupted);
     // It may have been stopped before it said so.
     assert!(
-        message.starts_with("the command was stopped; until then it said:\n"),
+        message.starts_with("the command was stopped; its output until then:\n"),
         "{message}"
     );
     all_gone(&bed).await;

@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 use super::Agent;
 use crate::agent::Delegation;
 use crate::skill::{AGENT_SKILLS_MAX, AgentSkill, SkillRef};
-use crate::workflow::nodes::Body;
 use crate::workflow::run::RunOptions;
 use crate::workflow::spec::Spec;
 use crate::workflow::validate::reader::{Members, Reader};
 
 /// The schema of the list.
 pub(super) fn schema() -> Value {
-    json!({"description": "Skills that its model may read, NAME or NAME@HASH; null for those of whoever started the run.",
+    json!({"description": "Skills that its model may read, NAME or NAME@HASH; null for those of \
+            the run's caller.",
         "anyOf": [{"type": "null"}, {"type": "array", "items": {"type": "string"}, "maxItems": AGENT_SKILLS_MAX}]})
 }
 
@@ -39,7 +39,7 @@ pub(super) fn read(reader: &mut Reader<'_>, members: Members<'_>) -> Option<Vec<
                 format!("{} is named twice", skill.name)
             }
             Ok(skill) if reader.granted.is_some_and(|granted| !has(granted, &skill)) => {
-                format!("whoever starts this has no skill {text:?}")
+                format!("the caller has no skill {text:?}")
             }
             Ok(skill) => {
                 skills.push(skill);
@@ -62,19 +62,10 @@ fn is(skill: &AgentSkill, wanted: &SkillRef) -> bool {
 impl Spec {
     /// The skills that its leaves name.
     pub fn skills(&self) -> BTreeSet<SkillRef> {
-        let leaves = self.nodes().iter().filter_map(|node| match &node.body {
-            Body::Agent(agent) => agent.spec.skills.as_ref(),
-            Body::Sequence(_)
-            | Body::Parallel(_)
-            | Body::Foreach(_)
-            | Body::Loop(_)
-            | Body::Branch(_)
-            | Body::Wait(_)
-            | Body::Approval(_)
-            | Body::Tool(_)
-            | Body::Workflow(_) => None,
-        });
-        leaves.flatten().cloned().collect()
+        let named = self
+            .agent_nodes()
+            .filter_map(|agent| agent.spec.skills.as_ref());
+        named.flatten().cloned().collect()
     }
 }
 

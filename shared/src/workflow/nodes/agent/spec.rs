@@ -86,7 +86,8 @@ impl Lifecycle {
 pub(in crate::workflow) static AGENT_SPEC: LazyLock<Object> = LazyLock::new(|| {
     let rounds = json!({"anyOf": [whole(1, MAX_ROUNDS_MAX.into(), Value::Null),
         {"type": "string", "pattern": "^\\s*[0-9.]+\\s*$"}], "default": MAX_ROUNDS_DEFAULT});
-    let tools = json!({"description": "Tools by name, or declared; null for those of whoever started the run.",
+    let tools = json!({"description": "Tools by name, or declared; null for those of the run's \
+                        caller.",
         "anyOf": [{"type": "null"}, {"type": "array", "items": {"type": ["string", "object"]}}]});
     let model = json!({"type": ["string", "null"], "description": "MODEL or PROVIDER/MODEL."});
     let pool = json!({"type": ["string", "null"], "description": "The workers that may run it."});
@@ -95,8 +96,8 @@ pub(in crate::workflow) static AGENT_SPEC: LazyLock<Object> = LazyLock::new(|| {
         .label("name", "A label to filter by.", "give the agent a name")
         .label(
             "system_prompt",
-            "Who it is and what it does, a template.",
-            "say who the agent is and what it does",
+            "Its system prompt: role and task, a template.",
+            "describe the agent's role and task",
         )
         .hinted(
             "tools",
@@ -128,7 +129,7 @@ pub(in crate::workflow) static AGENT_SPEC: LazyLock<Object> = LazyLock::new(|| {
         .with(
             "isolation",
             json!({"enum": ["none", "process"], "default": "none",
-                "description": "Where its tools run that reach beyond the database."}),
+                "description": "Where those of its tools run that reach beyond the database."}),
         )
         .hinted("skills", skills::schema(), skills::HINT)
 });
@@ -136,7 +137,7 @@ pub(in crate::workflow) static AGENT_SPEC: LazyLock<Object> = LazyLock::new(|| {
 const BUDGET_HINT: &str = "write {\"tokens\": …}";
 
 static BUDGET: LazyLock<Object> = LazyLock::new(|| {
-    object("What it may use in all.", &["tokens"]).hinted(
+    object("Its total limits.", &["tokens"]).hinted(
         "tokens",
         whole(1, i64::MAX as u64, Value::Null),
         BUDGET_HINT,
@@ -277,7 +278,7 @@ impl Lifecycle {
         }
         let wanted = wanted.map(|place| Self::ALL[place]).unwrap_or_default();
         if wanted == Self::Detached && reader.granted.is_some() {
-            let message = "an agent's run leaves no sessions behind";
+            let message = "leaves of a run started by an agent cannot be detached";
             let hint = "write \"linked\", or leave it out";
             reader.problem(members.pointer("lifecycle"), "lifecycle", message, hint);
         }
@@ -330,7 +331,7 @@ fn read_tools(reader: &mut Reader<'_>, members: Members<'_>) -> Option<Vec<ToolE
             }
             Err(error) => {
                 let hint = "write a tool's name, or an object with `type`";
-                reader.problem(at, "tool", format!("this is no tool: {error}"), hint);
+                reader.problem(at, "tool", format!("is not a tool: {error}"), hint);
             }
         }
     }

@@ -138,6 +138,7 @@ pub(super) fn healthy() -> Dump {
         pool: "default".to_owned(),
         concurrency: 1,
         ttl: Duration::from_secs(10),
+        protocol: mainspring_shared::store::PROTOCOL,
         tools: mainspring_shared::tool::Published::default(),
     };
     boots::register(&mut state, NOW, boot);

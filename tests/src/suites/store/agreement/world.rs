@@ -376,6 +376,7 @@ impl<'a> World<'a> {
             pool: "default".to_owned(),
             concurrency: 4,
             ttl: small::millis(small::TTL),
+            protocol: mainspring_shared::store::PROTOCOL,
             tools: mainspring_shared::tool::Published::default(),
         };
         both!(self, |store| store.at(self.at()).register_boot(new.clone()));

@@ -83,6 +83,7 @@ pub(super) async fn register(store: &dyn Inspect, base: u128) {
             pool: "default".to_owned(),
             concurrency: 4,
             ttl: millis(TTL),
+            protocol: mainspring_shared::store::PROTOCOL,
             tools: mainspring_shared::tool::Published::default(),
         };
         let registered = store.at(time(0)).register_boot(new).await;

@@ -167,6 +167,8 @@ macro_rules! installation_cases {
                 a_month_is_the_sum_of_its_days,
                 a_first_limit_begins_with_what_the_sends_of_the_month_cost,
                 money_is_a_tenants_own_and_goes_with_it,
+                tokens_are_set_aside_and_spent_beside_money,
+                a_limit_of_tokens_alone_begins_with_what_the_sends_of_the_month_took,
             }
             provider_keys {
                 a_key_takes_the_place_of_the_one_before,
@@ -285,13 +287,16 @@ macro_rules! installation_cases {
                 a_tenant_is_found_by_its_name,
                 a_repeated_request_creates_one_tenant,
                 a_tenant_is_renamed_to_a_name_that_is_free,
+                what_a_tenant_says_of_pools_is_kept_and_listed,
                 only_an_empty_tenant_is_deleted_and_its_keys_with_it,
                 a_key_is_found_by_its_id_as_it_was_created,
                 a_key_keeps_what_it_is_bound_to,
+                a_key_keeps_its_limits,
                 a_repeated_request_creates_one_key,
                 keys_are_listed_newest_first_and_only_their_tenants,
                 a_rotation_keeps_the_secret_before_for_its_overlap,
                 a_revoked_key_keeps_the_time_of_its_first_revocation,
+                a_key_is_forgotten_a_while_after_it_was_revoked_or_has_expired,
                 the_last_use_of_a_key_is_noted,
             }
             timers {

@@ -234,6 +234,7 @@ macro_rules! session_cases {
                 a_place_is_free_again_once_its_send_has_ended,
                 a_place_of_a_send_that_was_not_accepted_is_free_again,
                 the_places_of_a_tenant_are_its_own_and_go_with_it,
+                a_key_has_places_beside_those_of_its_tenant,
                 what_sends_used_is_summed_by_a_range_of_their_ids,
             }
             posts {

@@ -87,7 +87,7 @@ impl Run<'_> {
         Box::pin(async move {
             tokio::select! {
                 written = AssertUnwindSafe(writing).catch_unwind() => written.unwrap_or_else(|_| {
-                    Err(Fault::Service("it broke off by a defect of its own".to_owned()))
+                    Err(Fault::Service("it crashed because of a bug".to_owned()))
                 })?.fitting(&span),
                 () = clock.sleep(limit) => Err(Fault::Model(Error::TotalTimeout)),
             }
@@ -112,7 +112,7 @@ impl Run<'_> {
         let by_own =
             spec.strategy == FoldStrategy::Summary && self.kernel.parts.sources.fold.is_some();
         let by_model = matches!(spec.strategy, FoldStrategy::Summary | FoldStrategy::Agentic);
-        if set.is_empty() || !by_model || by_own || self.folding.failures >= TRIES {
+        if set.is_empty() || !by_model || by_own || self.folding.tried.failures >= TRIES {
             return None;
         }
         let name = spec.model.as_deref().or_else(|| load::model(&self.send));
@@ -122,7 +122,7 @@ impl Run<'_> {
 
     fn ask_whoever_folds(&mut self, span: &Arc<Span>) -> bool {
         let spec = &self.send.agent.context.fold;
-        if self.folding.failures >= TRIES {
+        if self.folding.tried.failures >= TRIES {
             return false;
         }
         let job = Job {

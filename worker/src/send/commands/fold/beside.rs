@@ -81,7 +81,7 @@ impl Run<'_> {
             }
             Err(fault) => {
                 tracing::warn!(send.id = %self.send.record.id, %fault, "no fold beside the send");
-                self.folding.failures += 1;
+                self.folding.tried.failures += 1;
                 self.pay_for_fault(&fault);
                 None
             }
@@ -116,7 +116,11 @@ impl Run<'_> {
     }
 
     async fn begin_at_rest(&mut self) -> Option<Beside> {
-        let (tokens, room) = self.folding.weighed.filter(|(at, room)| *at >= room.soft)?;
+        let (tokens, room) = self
+            .folding
+            .measured
+            .last
+            .filter(|(at, room)| *at >= room.soft)?;
         let by_model = matches!(
             self.send.agent.context.fold.strategy,
             FoldStrategy::Summary | FoldStrategy::Agentic | FoldStrategy::Http

@@ -210,7 +210,7 @@ impl File<'_> {
         }
         if anchors.is_empty() {
             return Err(format!(
-                "names {anchor:?}, which is on no line behind {}",
+                "names {anchor:?}, which no line after {} contains",
                 self.from
             ));
         }

@@ -69,7 +69,10 @@ impl Hits {
             let _ = writeln!(said, "no line matches {pattern}");
         }
         if self.full() {
-            let _ = writeln!(said, "[… there may be more: ask for more, or for less]");
+            let _ = writeln!(
+                said,
+                "[… results truncated: raise the limit or narrow the search]"
+            );
         }
         if large > 0 {
             let _ = writeln!(said, "[{large} files were too large to be searched]");

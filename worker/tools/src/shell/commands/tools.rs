@@ -113,10 +113,9 @@ impl Tool for Command {
             ),
             Act::Output => (
                 "command_output",
-                "Shows how a command that you started stands and what it said; without an id, all \
-                 of them.",
+                "Shows the status and output of a background command; without an id, of all of them.",
             ),
-            Act::Stop => ("command_stop", "Ends a command that you started."),
+            Act::Stop => ("command_stop", "Stops a background command."),
         };
         ToolSpec {
             name: name.into(),

@@ -2,7 +2,7 @@
 
 use mainspring_shared::id::TenantId;
 use mainspring_shared::store::{Inspect, ReserveMoney, SettleMoney, TenantPatch};
-use mainspring_shared::tenant::{Limits, Usd};
+use mainspring_shared::tenant::{Amount, Limits, Usd};
 use uuid::Uuid;
 
 use super::super::op::MoneyOp;
@@ -21,6 +21,8 @@ impl World<'_> {
                 let limits = Limits {
                     usd_per_day: usd(day),
                     usd_per_month: usd(month),
+                    tokens_per_day: month.map(|limit| 1 + 2 * u64::from(limit)),
+                    tokens_per_month: day.map(|limit| 1 + 3 * u64::from(limit)),
                     ..Limits::default()
                 };
                 let patch = TenantPatch {
@@ -40,8 +42,8 @@ impl World<'_> {
                     tenant: TENANT,
                     call: Uuid::from_u128(u128::from(call)),
                     boot: self.boot(boot),
-                    most: u64::from(most) * MICRO,
-                    least: u64::from(least.min(most)) * MICRO,
+                    most: Amount::new(u64::from(most) * MICRO, u64::from(most) + 20),
+                    least: Amount::new(u64::from(least.min(most)) * MICRO, u64::from(least)),
                 };
                 let items: Vec<_> = calls.into_iter().map(item).collect();
                 both!(self, |store| store
@@ -52,7 +54,8 @@ impl World<'_> {
                 let item = |(call, cost): (u8, Option<u8>)| SettleMoney {
                     tenant: TENANT,
                     call: Uuid::from_u128(u128::from(call)),
-                    cost: cost.map(|cost| u64::from(cost) * MICRO),
+                    cost: cost
+                        .map(|cost| Amount::new(u64::from(cost) * MICRO, 2 * u64::from(cost))),
                 };
                 let items: Vec<_> = calls.into_iter().map(item).collect();
                 both!(self, |store| store

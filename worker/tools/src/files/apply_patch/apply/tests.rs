@@ -56,7 +56,7 @@ fn an_anchor_says_behind_which_line() {
         Ok("fn a() {\n    // first\n    1\n}\nfn b() {\n    1\n}\n".to_owned())
     );
     let fault = patch(text, "@@ fn c\n-    1\n").expect_err("is nowhere");
-    assert!(fault.contains("on no line"), "{fault}");
+    assert!(fault.contains("which no line after"), "{fault}");
     let fault = patch(text, "@@ fn\n-    1\n").expect_err("is ambiguous");
     assert!(fault.contains("2 places, at lines 2, 5"), "{fault}");
 }

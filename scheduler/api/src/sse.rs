@@ -1,0 +1,144 @@
+//! Answers that are event streams.
+
+use std::convert::Infallible;
+use std::task::Poll;
+
+use axum::body::Body;
+use axum::http::{HeaderName, HeaderValue};
+use axum::response::sse::{Event, Sse};
+use axum::response::{IntoResponse, Response};
+use bytes::{Bytes, BytesMut};
+use futures::{Stream, StreamExt};
+
+const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+/// Bytes that are written at once at most, but for what one event has more.
+const PIECE: usize = 128 << 10;
+
+/// An event stream of these events, as many at a time as one read brought; where there are none, the
+/// connection is kept open by a comment.
+pub(super) fn answer<S>(reads: S) -> Response
+where
+    S: Stream<Item = Vec<Event>> + Send + 'static,
+{
+    let events = reads.flat_map(|events| {
+        let beat = events.is_empty().then_some(Event::DEFAULT_KEEP_ALIVE);
+        let events = events.into_iter().chain(beat);
+        futures::stream::iter(events.map(Ok::<Event, Infallible>))
+    });
+    let mut response = Sse::new(events).into_response().map(in_pieces);
+    let headers = response.headers_mut();
+    // A proxy that collects what it passes on would delay every event.
+    headers.insert(ACCEL_BUFFERING, HeaderValue::from_static("no"));
+    response
+}
+
+/// The same body, with all that is ready in one piece: the library gives a frame for each event, and a reader
+/// behind a thousand steps would cost thousands of small writes.
+fn in_pieces(body: Body) -> Body {
+    let mut frames = body.into_data_stream().fuse();
+    Body::from_stream(futures::stream::poll_fn(move |context| {
+        let mut piece = Piece::default();
+        loop {
+            match frames.poll_next_unpin(context) {
+                Poll::Ready(Some(Ok(frame))) => piece.push(frame),
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error))),
+                Poll::Ready(None) if piece.is_empty() => return Poll::Ready(None),
+                Poll::Pending if piece.is_empty() => return Poll::Pending,
+                Poll::Ready(None) | Poll::Pending => break,
+            }
+            if piece.len() >= PIECE {
+                break;
+            }
+        }
+        Poll::Ready(Some(Ok(piece.into_bytes())))
+    }))
+}
+
+/// What is written at once. A frame that is alone is not copied.
+#[derive(Debug, Default)]
+struct Piece {
+    first: Bytes,
+    all: BytesMut,
+}
+
+impl Piece {
+    fn push(&mut self, frame: Bytes) {
+        if self.is_empty() {
+            self.first = frame;
+            return;
+        }
+        if self.all.is_empty() {
+            self.all.extend_from_slice(&self.first);
+        }
+        self.all.extend_from_slice(&frame);
+    }
+
+    fn len(&self) -> usize {
+        self.all.len().max(self.first.len())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.first.is_empty()
+    }
+
+    fn into_bytes(self) -> Bytes {
+        if self.all.is_empty() {
+            self.first
+        } else {
+            self.all.freeze()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+    use futures::stream;
+
+    use super::*;
+
+    fn event(id: &str, data: &str) -> Event {
+        Event::default().id(id).event("round.completed").data(data)
+    }
+
+    async fn pieces(response: Response) -> Vec<String> {
+        let pieces = response.into_body().into_data_stream();
+        let pieces = pieces.map(|piece| piece.expect("no reader fails"));
+        let text = |piece: Bytes| String::from_utf8(piece.to_vec()).expect("utf-8");
+        pieces.map(text).collect().await
+    }
+
+    #[tokio::test]
+    async fn one_read_is_one_piece_and_nothing_is_a_comment() {
+        let reads = [vec![event("3.0", "{\"a\":1}"), event("3.1", "2")], vec![]];
+        // Something is waited for between two reads.
+        let reads = stream::iter(reads).then(|read| async {
+            tokio::task::yield_now().await;
+            read
+        });
+        let response = answer(reads);
+        let header = |name| response.headers()[name].to_str().expect("ASCII").to_owned();
+        assert_eq!(header(CONTENT_TYPE), "text/event-stream");
+        assert_eq!(header(CACHE_CONTROL), "no-cache");
+        assert_eq!(header(ACCEL_BUFFERING), "no");
+        assert_eq!(
+            pieces(response).await,
+            [
+                "id: 3.0\nevent: round.completed\ndata: {\"a\":1}\n\n\
+                 id: 3.1\nevent: round.completed\ndata: 2\n\n",
+                ":\n\n",
+            ]
+        );
+    }
+
+    #[tokio::test]
+    async fn what_is_ready_at_once_is_cut_into_large_pieces() {
+        let data = format!("\"{}\"", "x".repeat(PIECE / 4));
+        let events: Vec<Event> = (0..10).map(|n| event(&format!("{n}.0"), &data)).collect();
+        let pieces = pieces(answer(stream::iter([events]))).await;
+        assert_eq!(pieces.len(), 3);
+        assert_eq!(pieces.concat().matches("id: ").count(), 10);
+        assert!(pieces.iter().all(|piece| piece.len() < PIECE * 5 / 4 + 100));
+    }
+}

@@ -1,0 +1,154 @@
+//! What belongs to another tenant does not exist, whatever is asked for.
+
+use std::collections::BTreeSet;
+
+use mainspring_shared::id::SessionKey;
+use mainspring_shared::send::WaitingOn;
+use serde_json::{Value, json};
+
+use super::{Having, NONE, finds_nothing, made, operations, publish};
+use crate::access::{ask, locked, tenant};
+use crate::webhooks::sealing;
+use crate::world::{Scheduler, World};
+
+/// Lists of what a tenant has beside what the paths name.
+const LISTS: [&str; 10] = [
+    "/v1/sessions",
+    "/v1/sends",
+    "/v1/timers",
+    "/v1/runs",
+    "/v1/memories",
+    "/v1/agents",
+    "/v1/skills",
+    "/v1/webhooks",
+    "/v1/pauses",
+    "/v1/provider-keys",
+];
+
+fn key_of(tenant: &str, session: &str) -> SessionKey {
+    SessionKey {
+        tenant: tenant.parse().expect("a tenant's id"),
+        session: session.parse().expect("a session's id"),
+    }
+}
+
+/// A call that waits for someone, in the session that it has.
+async fn waiting(world: &World, tenant: &str, having: &Having) -> String {
+    let claimed = world.claim_of(key_of(tenant, &having.0[0].1)).await;
+    world.ask(&claimed, WaitingOn::Human, false).await
+}
+
+/// The delivery of a send that ended, in a session of its own.
+async fn delivered(
+    world: &World,
+    api: &Scheduler,
+    tenant: &str,
+    key: &str,
+    webhook: &str,
+) -> String {
+    let session = made(api, key, "/v1/sessions", &json!({ "agent": "other" })).await;
+    let sends = format!("/v1/sessions/{session}/sends");
+    made(api, key, &sends, &json!({ "input": "hi" })).await;
+    let claimed = world.claim_of(key_of(tenant, &session)).await;
+    world.complete(&claimed, 0, "done").await;
+    let list = format!("/v1/webhooks/{webhook}/deliveries");
+    loop {
+        let page = ask(api, key, "GET", &list, &NONE).await.ok(200);
+        // Tried once, so that it is not looked at while it is being tried.
+        if page["data"][0]["answer"] == 500 {
+            return page["data"][0]["id"].as_str().expect("an id").to_owned();
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn stored(api: &Scheduler, key: &str) -> String {
+    let call = api.call("POST", "/v1/blobs");
+    let call = call.header("authorization", &format!("Bearer {key}"));
+    let call = call.header("content-type", "text/plain");
+    let answer = call.body(b"a secret of blue's").send().await.ok(201);
+    answer["sha256"].as_str().expect("a hash").to_owned()
+}
+
+/// All that a tenant sees of its own by requests that name something, and of its lists.
+async fn seen(api: &Scheduler, key: &str, having: &Having) -> Vec<(String, String)> {
+    let mut seen = Vec::new();
+    let reads = operations().into_iter().filter(|(method, path)| {
+        // Streams go on, a context is asked of a worker, and a tenant is its operator's to see: what they show is in
+        // what others show.
+        let is_left = path.ends_with("/events") || path.ends_with("/context");
+        method == "GET" && !is_left && !path.starts_with("/v1/tenants/")
+    });
+    let named = reads.filter_map(|(_, path)| having.fill(&path));
+    for path in named.chain(LISTS.map(str::to_owned)) {
+        let answer = ask(api, key, "GET", &path, &NONE).await;
+        let mut text = answer.text.clone();
+        if path.ends_with("/deliveries") {
+            // It is tried again by itself.
+            let page: Value = answer.ok(200);
+            let items = page["data"].as_array().expect("a list").iter();
+            let items = items.map(|it| format!("{} {}", it["id"], it["type"]));
+            text = items.collect::<Vec<_>>().join("\n");
+        }
+        seen.push((path, format!("{} {text}", answer.status)));
+    }
+    seen
+}
+
+#[tokio::test]
+async fn another_tenants_things_are_not_found_by_any_request() {
+    let world = sealing().await;
+    let api = locked(&world).await;
+    let (blue_id, blue) = tenant(&api, "blue", &["admin"]).await;
+    let (_, red) = tenant(&api, "red", &["admin"]).await;
+    publish(&api, &blue, "other").await;
+    let mut having = Having::of(&api, &blue, "other", "2").await;
+    let live = json!({ "version": 1 });
+    let alias = "/v1/agents/other/aliases/live";
+    ask(&api, &blue, "PUT", alias, &live).await.ok(200);
+    let call = waiting(&world, &blue_id, &having).await;
+    let webhook = having.inner("/v1/webhooks/{id}");
+    let delivery = delivered(&world, &api, &blue_id, &blue, webhook).await;
+    let api_key = json!({ "name": "app", "scopes": ["read"] });
+    let api_key = made(&api, &blue, "/v1/keys", &api_key).await;
+    let provider = json!({ "key": "sk-0123456789-blue" });
+    let set = ask(&api, &blue, "PUT", "/v1/provider-keys/main", &provider).await;
+    assert_eq!(set.ok(200)["hint"], "blue");
+    having.0.extend([
+        ("{call_id}", call),
+        ("{delivery_id}", delivery),
+        ("/v1/keys/{id}", api_key),
+        ("/v1/provider-keys/{provider}", "main".to_owned()),
+        ("/v1/blobs/{sha256}", stored(&api, &blue).await),
+        ("/v1/tenants/{id}", blue_id.clone()),
+    ]);
+    // What no tenant has an id for is left out, and nothing else.
+    let unnamed = operations().into_iter().filter_map(|(_, path)| {
+        let is_left = path.contains('{') && having.fill(&path).is_none();
+        is_left.then(|| path.trim_start_matches("/v1").to_owned())
+    });
+    let unnamed: BTreeSet<String> = unnamed
+        .filter_map(|path| path.split('/').nth(1).map(str::to_owned))
+        .collect();
+    let system = ["errors", "pools", "providers", "scaling", "tools"];
+    assert_eq!(unnamed, BTreeSet::from(system.map(str::to_owned)));
+
+    let before = seen(&api, &blue, &having).await;
+    // All of it is there: only of the call that waits there is no output yet.
+    let absent = before.iter().filter(|(_, text)| !text.starts_with("200 "));
+    let absent: Vec<_> = absent
+        .map(|(path, _)| path.rsplit('/').next().unwrap_or_default())
+        .collect();
+    assert_eq!(absent, ["output"]);
+    finds_nothing(&api, &red, &having, false).await;
+    let after = seen(&api, &blue, &having).await;
+    for (before, after) in before.iter().zip(&after) {
+        assert_eq!(before, after);
+    }
+    assert_eq!(before.len(), after.len());
+    // The key that red asked to be revoked still works.
+    let keys = ask(&api, &blue, "GET", "/v1/keys", &NONE).await.ok(200);
+    let app = keys["data"].as_array().expect("a list").iter();
+    let app: Vec<_> = app.filter(|key| key["name"] == "app").collect();
+    assert_eq!((app.len(), &app[0]["revoked_at"]), (1, &NONE), "{keys}");
+}

@@ -1,0 +1,127 @@
+//! Pools of workers that tenants may name.
+
+use serde_json::{Value, json};
+
+use crate::access::{ROOT, ask, locked, tenant};
+use crate::client::Answer;
+use crate::runs::two_steps;
+use crate::world::{Scheduler, World};
+
+const SCOPES: [&str; 3] = ["read", "send", "manage"];
+
+/// Says which pools a tenant may name.
+async fn allow(api: &Scheduler, id: &str, pools: &Value) {
+    let patch = json!({ "pools": pools });
+    let path = format!("/v1/tenants/{id}");
+    let changed = ask(api, ROOT, "PATCH", &path, &patch).await.ok(200);
+    assert_eq!(&changed["pools"], pools);
+    let shown = ask(api, ROOT, "GET", &path, &Value::Null).await.ok(200);
+    assert_eq!(&shown["pools"], pools);
+}
+
+async fn session(api: &Scheduler, key: &str, agent: Value) -> Answer {
+    let body = json!({ "agent": agent });
+    ask(api, key, "POST", "/v1/sessions", &body).await
+}
+
+fn refused(answer: &Answer, pointer: &str, why: &str) {
+    let problem = answer.problem(400, "request.invalid");
+    assert_eq!(problem["errors"][0]["pointer"], pointer, "{problem}");
+    let detail = problem["errors"][0]["detail"].as_str().expect("a detail");
+    assert!(detail.contains(why), "{detail}");
+}
+
+#[tokio::test]
+async fn a_tenant_names_the_pools_that_it_may_and_no_others() {
+    let world = World::new().await;
+    let api = locked(&world).await;
+    let (id, key) = tenant(&api, "blue", &SCOPES).await;
+    allow(&api, &id, &json!({ "allowed": ["gpu"], "own": ["blue"] })).await;
+    let in_pool = |pool: &str| json!({ "pool": pool });
+    for pool in ["gpu", "blue"] {
+        session(&api, &key, in_pool(pool)).await.ok(201);
+    }
+    let why = "one of the tenant's pools (blue, gpu)";
+    refused(
+        &session(&api, &key, in_pool("red")).await,
+        "/agent/pool",
+        why,
+    );
+    // Neither does an agent that names none, nor one of whose tools.
+    refused(&session(&api, &key, json!({})).await, "/agent/pool", why);
+    let tool = json!({ "type": "mcp", "server": "a", "pool": "red" });
+    let with_tool = json!({ "tools": [tool] });
+    refused(&session(&api, &key, with_tool).await, "/agent/pool", why);
+    let send = json!({ "input": "x", "session": { "agent": in_pool("red") } });
+    let sent = ask(&api, &key, "POST", "/v1/sends", &send).await;
+    refused(&sent, "/session/agent/pool", why);
+    let agent = json!({ "name": "reviewer", "spec": in_pool("red") });
+    let published = ask(&api, &key, "POST", "/v1/agents", &agent).await;
+    refused(&published, "/spec/pool", why);
+    let made = session(&api, &key, in_pool("gpu")).await.ok(201);
+    let path = format!("/v1/sessions/{}", made["id"].as_str().expect("an id"));
+    let patch = json!({ "agent": in_pool("red") });
+    let changed = ask(&api, &key, "PATCH", &path, &patch).await;
+    refused(&changed, "/agent/pool", why);
+    // What is lifted is lifted.
+    allow(&api, &id, &json!({})).await;
+    session(&api, &key, in_pool("red")).await.ok(201);
+}
+
+#[tokio::test]
+async fn the_leaves_of_a_run_name_the_pools_that_its_tenant_may() {
+    let world = World::new().await;
+    let api = locked(&world).await;
+    let (id, key) = tenant(&api, "blue", &SCOPES).await;
+    allow(&api, &id, &json!({ "allowed": ["gpu"] })).await;
+    let run = async |options: Value| {
+        let body = json!({ "spec": two_steps(), "input": "tea", "options": options });
+        ask(&api, &key, "POST", "/v1/runs", &body).await
+    };
+    let why = "one of the tenant's pools (gpu)";
+    refused(&run(json!({})).await, "/spec", why);
+    refused(&run(json!({ "pool": "red" })).await, "/options/pool", why);
+    run(json!({ "pool": "gpu" })).await.ok(202);
+    // A timer's runs name none either, nor does a step that is a tool or a question.
+    let timer = async |run: Value| {
+        let body = json!({ "after": "1h", "run": run });
+        ask(&api, &key, "POST", "/v1/timers", &body).await
+    };
+    let red = json!({ "spec": two_steps(), "input": "tea", "options": { "pool": "red" } });
+    refused(&timer(red).await, "/run/options/pool", why);
+    let steps = json!({ "spec": two_steps(), "input": "tea" });
+    refused(&timer(steps).await, "/run/spec", why);
+    for root in [
+        json!({ "type": "tool", "id": "clock", "tool": "current_time" }),
+        json!({ "type": "approval", "id": "gate", "message": "go on?" }),
+    ] {
+        let body = json!({ "spec": { "name": "one", "root": root } });
+        let answer = ask(&api, &key, "POST", "/v1/runs", &body).await;
+        refused(&answer, "/spec", why);
+    }
+}
+
+#[tokio::test]
+async fn what_is_one_tenants_own_is_named_by_no_other_one() {
+    let world = World::new().await;
+    let api = locked(&world).await;
+    let (blue, of_blue) = tenant(&api, "blue", &SCOPES).await;
+    let (red, of_red) = tenant(&api, "red", &SCOPES).await;
+    allow(&api, &blue, &json!({ "own": ["blue"] })).await;
+    let agent = || json!({ "pool": "blue" });
+    session(&api, &of_blue, agent()).await.ok(201);
+    session(&api, &of_blue, json!({})).await.ok(201);
+    let why = "belongs to another tenant";
+    let answer = session(&api, &of_red, agent()).await;
+    refused(&answer, "/agent/pool", why);
+    // Not even the operator's own tenant, which is one like others.
+    refused(&session(&api, ROOT, agent()).await, "/agent/pool", why);
+    let free = json!({ "pool": "gpu" });
+    session(&api, &of_red, free).await.ok(201);
+    // Being allowed it is not enough; both may own it.
+    allow(&api, &red, &json!({ "allowed": ["blue", "default"] })).await;
+    let answer = session(&api, &of_red, agent()).await;
+    refused(&answer, "/agent/pool", why);
+    allow(&api, &red, &json!({ "own": ["blue"] })).await;
+    session(&api, &of_red, agent()).await.ok(201);
+}

@@ -1,0 +1,123 @@
+//! Which pools of workers a tenant may name: what it is allowed, and none that is another tenant's own.
+//!
+//! It is looked at when an agent is published, when a session gets its agent and when a run is created. The default pool
+//! is nobody's own, so that for tenants that are allowed any nothing is read as long as they name no other one.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use mainspring_shared::agent::{AgentSpec, DEFAULT_POOL};
+use mainspring_shared::id::TenantId;
+use mainspring_shared::tenant::Pools;
+use mainspring_shared::workflow::run::RunOptions;
+use mainspring_shared::workflow::spec::Spec;
+
+use crate::app::App;
+use crate::error::Error;
+
+/// How long what was read is believed.
+const BELIEVED: Duration = Duration::from_secs(5);
+
+type All = Arc<Vec<(TenantId, Pools)>>;
+
+/// What tenants say of pools, as it was read last.
+#[derive(Debug, Default)]
+pub struct KnownPools {
+    /// Tenants that may name some pools only, of those that sent requests.
+    bounded: RwLock<BTreeSet<TenantId>>,
+    read: Mutex<Option<(Duration, All)>>,
+}
+
+impl KnownPools {
+    /// Takes note of what a tenant that sends requests may name.
+    pub fn note(&self, tenant: TenantId, pools: &Pools) {
+        if self.is_bounded(tenant) == pools.is_bounded() {
+            return;
+        }
+        let mut bounded = self.bounded.write().unwrap_or_else(PoisonError::into_inner);
+        if pools.is_bounded() {
+            bounded.insert(tenant);
+        } else {
+            bounded.remove(&tenant);
+        }
+    }
+
+    /// Somebody changed them.
+    pub fn changed(&self, tenant: TenantId, pools: &Pools) {
+        self.note(tenant, pools);
+        *self.read.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    fn is_bounded(&self, tenant: TenantId) -> bool {
+        let bounded = self.bounded.read().unwrap_or_else(PoisonError::into_inner);
+        bounded.contains(&tenant)
+    }
+
+    fn known(&self) -> Option<(Duration, All)> {
+        let read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        read.clone()
+    }
+
+    async fn all(&self, app: &App) -> Result<All, Error> {
+        let now = app.clock.monotonic();
+        if let Some((at, all)) = self.known()
+            && now.saturating_sub(at) < BELIEVED
+        {
+            return Ok(all);
+        }
+        let all = Arc::new(app.store.tenant_pools().await?);
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        *read = Some((now, Arc::clone(&all)));
+        Ok(all)
+    }
+}
+
+/// Why a tenant may not name a pool; none where it may.
+async fn fault(app: &App, tenant: TenantId, pool: &str) -> Result<Option<String>, Error> {
+    if pool == DEFAULT_POOL && !app.known.pools.is_bounded(tenant) {
+        return Ok(None);
+    }
+    let all = app.known.pools.all(app).await?;
+    Ok(Pools::fault(&all, tenant, pool))
+}
+
+/// Refuses an agent whose sends would run in a pool that its tenant may not name. `at` is a pointer to it.
+pub async fn admit_agent(
+    app: &App,
+    tenant: TenantId,
+    agent: &AgentSpec,
+    at: &str,
+) -> Result<(), Error> {
+    match fault(app, tenant, agent.pool()).await? {
+        None => Ok(()),
+        Some(why) => Err(Error::invalid(format!("{at}/pool"), why)),
+    }
+}
+
+/// The same of the leaves of a run.
+pub async fn admit_run(
+    app: &App,
+    tenant: TenantId,
+    (spec, options): (&Spec, &RunOptions),
+    at: &str,
+) -> Result<(), Error> {
+    // It is that of all leaves.
+    if let Some(pool) = &options.pool {
+        return match fault(app, tenant, pool).await? {
+            None => Ok(()),
+            Some(why) => Err(Error::invalid(format!("{at}/options/pool"), why)),
+        };
+    }
+    let named = options.agents.values();
+    let named = named.map(|pinned| pinned.spec.pool());
+    let written = spec.pools().into_iter();
+    let written = written.map(|pool| pool.unwrap_or(DEFAULT_POOL));
+    for pool in named.chain(written).collect::<BTreeSet<&str>>() {
+        if let Some(why) = fault(app, tenant, pool).await? {
+            let why = format!("the pool of one of its leaves {why}");
+            return Err(Error::invalid(format!("{at}/spec"), why));
+        }
+    }
+    Ok(())
+}

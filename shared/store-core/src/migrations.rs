@@ -1,0 +1,28 @@
+//! The schema as a text.
+
+use std::fmt::Write as _;
+
+/// What brings an empty database up to date: the statements that make the record of what was applied, in the form of sqlx, and each
+/// migration (version, title, statements, checksum) with its entry there.
+#[must_use]
+pub fn ddl<'m>(
+    record: &str,
+    migrations: impl Iterator<Item = (i64, &'m str, &'m str, &'m [u8])>,
+) -> String {
+    let mut text = record.to_owned();
+    for (version, title, sql, checksum) in migrations {
+        let sql = sql.trim_end();
+        // Writing to a string cannot fail.
+        let checksum = checksum.iter().fold(String::new(), |mut hex, byte| {
+            let _ = write!(hex, "{byte:02x}");
+            hex
+        });
+        let _ = write!(
+            text,
+            "\n-- {version:04} {title}\n\n{sql}\n\n\
+             INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)\n\
+             VALUES ({version}, '{title}', TRUE, X'{checksum}', 0);\n"
+        );
+    }
+    text
+}

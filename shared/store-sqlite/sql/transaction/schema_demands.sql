@@ -1,0 +1,2 @@
+-- What the schema demands of programs: the version that the oldest of them brings, and what they speak at least.
+SELECT oldest, protocol FROM schema_compatibility;

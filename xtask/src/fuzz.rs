@@ -1,0 +1,121 @@
+//! Requests that a program makes up from the API's description, as many as one asks for.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, bail, ensure};
+use serde_json::Value;
+
+use crate::packages::{binary, installed, python_environment, target};
+use crate::process::run;
+use crate::{clients, tools};
+
+/// Made with exactly this: another version makes up other requests.
+const PYTHON: [&str; 1] = ["schemathesis==4.32.5"];
+
+/// Cases unless it is told how many.
+const CASES: u64 = 50_000;
+
+/// What must not happen: a 5xx, and an answer whose status, type, headers or body the description does not have.
+const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,\
+    response_headers_conformance,response_schema_conformance";
+
+/// What is left out: streams, which do not end by themselves, and bodies of lines, which it cannot make up.
+const LEFT_OUT: [&str; 2] = ["/events", ":import"];
+
+/// How many cases, and of which program.
+#[derive(Debug)]
+pub(crate) struct Options<'a> {
+    cases: u64,
+    /// The one to start; it is built where none is given.
+    binary: Option<&'a Path>,
+    /// Where an earlier run began, which the same one repeats.
+    seed: Option<&'a str>,
+}
+
+impl<'a> Options<'a> {
+    /// Reads `--cases N`, `--binary FILE` and `--seed N`.
+    pub(crate) fn parse(words: &[&'a str]) -> anyhow::Result<Self> {
+        let mut options = Self {
+            cases: CASES,
+            binary: None,
+            seed: None,
+        };
+        for pair in words.chunks(2) {
+            match *pair {
+                ["--cases", number] => options.cases = number.parse().context("--cases N")?,
+                ["--binary", file] => options.binary = Some(file.as_ref()),
+                ["--seed", seed] => options.seed = Some(seed),
+                _ => bail!("fuzz takes --cases N, --binary FILE and --seed N, not {pair:?}"),
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// Makes up requests for every operation and sends them to a server of its own. Fails with what answered badly.
+pub(crate) fn check(options: &Options<'_>) -> anyhow::Result<()> {
+    let binary = match options.binary {
+        Some(binary) => binary.to_owned(),
+        None => binary()?,
+    };
+    let work = target()?.join("fuzz");
+    std::fs::create_dir_all(&work)?;
+    let python = installed(&work, "python", &PYTHON, |folder| {
+        python_environment(folder, &PYTHON)
+    })?;
+    let each = each(options.cases, operations()?);
+    let server = clients::serve(&binary)?;
+    let mut fuzzer = Command::new(python.join("bin/schemathesis"));
+    fuzzer.arg("run").arg("docs/openapi.json");
+    fuzzer.arg("--url").arg(&server.url);
+    fuzzer.args(["--checks", CHECKS, "--max-examples", &each.to_string()]);
+    let left_out = format!("({})$", LEFT_OUT.join("|"));
+    fuzzer.args(["--exclude-path-regex", &left_out]);
+    fuzzer.args(["--request-timeout", "60", "--continue-on-failure"]);
+    // Nothing is kept between runs, least of all among the sources, and advice is for whoever wrote the description.
+    fuzzer.args(["--generation-database", "none", "--warnings", "off"]);
+    if let Some(seed) = options.seed {
+        fuzzer.args(["--seed", seed]);
+    }
+    run(&mut fuzzer)?;
+    tools::say("fuzz: no 5xx, and no answer that the description does not have");
+    Ok(())
+}
+
+/// Cases of each operation, so that there are as many in all; those that the description's bounds ask for, and those
+/// that follow its links, come on top.
+fn each(cases: u64, operations: u64) -> u64 {
+    cases.div_ceil(operations.max(1)).max(1)
+}
+
+/// How many operations are asked.
+fn operations() -> anyhow::Result<u64> {
+    let description: Value = serde_json::from_slice(&std::fs::read("docs/openapi.json")?)?;
+    let paths = description["paths"].as_object().context("paths")?;
+    let is_asked = |path: &str| !LEFT_OUT.iter().any(|end| path.ends_with(end));
+    let asked = paths.iter().filter(|(path, _)| is_asked(path));
+    let count: usize = asked
+        .filter_map(|(_, methods)| methods.as_object())
+        .map(|methods| methods.keys().filter(|name| *name != "parameters").count())
+        .sum();
+    ensure!(count > 0, "docs/openapi.json has no operations");
+    Ok(count as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_operation_has_its_share_of_the_cases() {
+        assert_eq!(
+            (each(50_000, 100), each(101, 100), each(0, 100)),
+            (500, 2, 1)
+        );
+        let options = Options::parse(&["--cases", "7"]).expect("good options");
+        assert_eq!((options.cases, options.seed), (7, None));
+        Options::parse(&["--cases"]).expect_err("how many");
+        Options::parse(&["--what", "1"]).expect_err("what is that");
+    }
+}
