@@ -8,7 +8,8 @@ use std::time::Duration;
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use mainspring_shared::id::{BootId, TenantId};
 use mainspring_shared::store::placements::Elsewhere;
-use mainspring_shared::store::{Error, NewBoot, Result};
+use mainspring_shared::store::{Error, NewBoot, Result, scope, scoped};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 use crate::catalogue::{Catalogue, Known};
@@ -172,9 +173,7 @@ impl PlacedStore {
         let mut running: FuturesUnordered<_> = calls
             .into_iter()
             .map(|(index, call)| {
-                let place = self.places[index].clone();
-                // In a task of its own: a step that nobody waits for any more is carried out all the same.
-                let task = tokio::spawn(async move { place.ask(call).await });
+                let task = self.started(index, call);
                 async move { (index, task.await) }
             })
             .collect();
@@ -206,13 +205,28 @@ impl PlacedStore {
         T: Send + 'static,
         Fut: Future<Output = Result<T>> + Send + 'static,
     {
-        let place = self.places[index].clone();
-        let task = tokio::spawn(async move { place.ask(call).await });
+        let task = self.started(index, call);
         let Ok(answer) = timeout(PATIENCE, task).await else {
             self.places[index].failed();
             return Err(self.away(index));
         };
         answer.unwrap_or_else(|_| Err(self.away(index)))
+    }
+
+    /// Asks a database in a task of its own, for the same tenant as its caller: a step that nobody waits for any more is
+    /// carried out all the same.
+    fn started<T, Fut>(&self, index: usize, call: Fut) -> JoinHandle<Result<T>>
+    where
+        T: Send + 'static,
+        Fut: Future<Output = Result<T>> + Send + 'static,
+    {
+        let (place, tenant) = (self.places[index].clone(), scope());
+        tokio::spawn(async move {
+            match tenant {
+                Some(tenant) => scoped(tenant, place.ask(call)).await,
+                None => place.ask(call).await,
+            }
+        })
     }
 
     fn away(&self, index: usize) -> Error {

@@ -9,12 +9,16 @@ use mainspring_shared::store::placements::Placements as _;
 use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
     AcceptOutcome, AuditKind, AuditOptions, AuditPiece, AuditPlace, ListPauses, NewPause, Renewal,
-    SweepReady, TenantPatch, UpdateTenantOutcome,
+    SweepReady, TenantPatch, UpdateTenantOutcome, scoped,
 };
 use mainspring_shared::tenant::Limits;
+use mainspring_store_postgres::Settings;
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 
-use crate::world::{NAMES, TTL, accept, answer, claim, cold, moment, new_boot, to, with_world};
+use crate::world::{
+    NAMES, TTL, accept, answer, claim, cold, moment, new_boot, settings, to, together, with_world,
+    with_world_of,
+};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_group_of_three_tenants_has_a_part_on_each_database() {
@@ -262,6 +266,57 @@ async fn an_audit_in_pieces_goes_over_every_database() {
             from = next;
         }
         assert!(count >= expected, "{count} of {expected}");
+    })
+    .await;
+}
+
+/// Databases that keep tenants apart by themselves.
+fn walled(url: &str) -> Settings {
+    Settings {
+        row_security: true,
+        ..settings(url)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_acts_for_one_tenant_reads_the_whole_catalogue_and_no_rows_of_others() {
+    with_world_of("walled", walled, async |world| {
+        let mut keys = Vec::new();
+        for (name, place) in [("first", "b"), ("second", "b"), ("third", "c")] {
+            let tenant = world.tenant(name).await;
+            keys.push(world.session(tenant).await);
+            world.take(tenant, place).await;
+        }
+        let [first, second, third] = keys[..] else {
+            panic!("three sessions");
+        };
+        // It reads the catalogue for a request of the tenant whose row is the newest.
+        let fresh = together(&world.stores);
+        let read = scoped(third.tenant, fresh.get_session(third)).await;
+        assert!(read.expect("reads").is_some());
+        for key in [first, second] {
+            let read = fresh.get_session(key).await.expect("reads");
+            assert!(read.is_some(), "{key} is found where it is");
+        }
+        // On its own behalf a tenant writes past the fence, which sees that it is not away.
+        let sends = [first, second].map(|key| (key.tenant, to(key)));
+        let mut ids = Vec::new();
+        for (tenant, item) in sends {
+            ids.push((tenant, item.id));
+            let boot = BootId(item.id.0);
+            let accepted = scoped(tenant, fresh.accept_sends(boot, vec![item])).await;
+            let accepted = accepted.expect("accepts");
+            assert!(
+                matches!(accepted[..], [AcceptOutcome::Accepted(_)]),
+                "{accepted:?}"
+            );
+        }
+        // The wall stands in steps that are split by databases, too: both are on one.
+        let seen = scoped(first.tenant, fresh.get_sends(ids.clone())).await;
+        let seen: Vec<bool> = seen.expect("reads").iter().map(Option::is_some).collect();
+        assert_eq!(seen, [true, false]);
+        let seen = fresh.get_sends(ids).await.expect("reads");
+        assert!(seen.iter().all(Option::is_some));
     })
     .await;
 }

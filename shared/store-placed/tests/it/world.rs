@@ -83,6 +83,15 @@ pub(crate) fn settings(url: &str) -> Settings {
 
 /// Runs a test over three databases of its own.
 pub(crate) async fn with_world(name: &str, test: impl AsyncFnOnce(&World)) {
+    with_world_of(name, settings, test).await;
+}
+
+/// The same, opened with other settings.
+pub(crate) async fn with_world_of(
+    name: &str,
+    settings: fn(&str) -> Settings,
+    test: impl AsyncFnOnce(&World),
+) {
     let Some(server) = server() else {
         return skipped(name);
     };
@@ -93,7 +102,7 @@ pub(crate) async fn with_world(name: &str, test: impl AsyncFnOnce(&World)) {
     }
     let urls: Vec<String> = databases.iter().map(|it| format!("{base}/{it}")).collect();
     let ended = AssertUnwindSafe(async {
-        let world = World::open(urls).await;
+        let world = World::open(urls, settings).await;
         test(&world).await;
         world.close().await;
     });
@@ -124,7 +133,7 @@ pub(crate) fn together(stores: &BTreeMap<&'static str, PostgresStore>) -> Placed
 }
 
 impl World {
-    async fn open(urls: Vec<String>) -> Self {
+    async fn open(urls: Vec<String>, settings: fn(&str) -> Settings) -> Self {
         let mut stores = BTreeMap::new();
         for (name, url) in NAMES.into_iter().zip(&urls) {
             let opened = PostgresStore::open(&settings(url)).await;
