@@ -75,6 +75,12 @@ async fn renew(
     let renew =
         |place: Arc<Place>| async move { place.store.renew_boot(boot, ttl, in_flight).await };
     let answers = store.each(RENEWS, renew).await.some()?;
+    let is_told =
+        |it: &Renewal| matches!(it, Renewal::Renewed { signals, .. } if !signals.is_empty());
+    if answers.iter().any(|(_, answer)| is_told(answer)) {
+        // A process at work on one send may ask for nothing else, and its tenant may have gone elsewhere since.
+        store.catalogue.find(TenantId::DEFAULT).await?;
+    }
     let mut renewed_at = None;
     let mut signals = Vec::new();
     let mut dead = Vec::new();

@@ -16,8 +16,8 @@ use mainspring_store_postgres::Settings;
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 
 use crate::world::{
-    NAMES, TTL, accept, answer, claim, cold, moment, new_boot, settings, to, together, with_world,
-    with_world_of,
+    NAMES, TTL, accept, answer, claim, cold, id, moment, new_boot, settings, to, together,
+    with_world, with_world_of,
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -122,7 +122,17 @@ async fn a_process_has_its_lease_everywhere_and_where_it_died_a_new_one() {
         let ended = world.placed.complete_sends(vec![answer(&claimed)]).await;
         let ended = ended.expect("answers").remove(0);
         assert_eq!(ended, mainspring_shared::store::CompleteOutcome::LeaseLost);
-        claim(&world.placed, boot, key).await;
+        let claimed = claim(&world.placed, boot, key).await;
+        // It is told of a cancel by a renewal, also where that is all that it asks.
+        let running = vec![(tenant, claimed.send.record.id)];
+        let cancelled = world.placed.cancel_sends(BootId(id()), running).await;
+        cancelled.expect("cancels");
+        let renewed = together(&world.stores).renew_boot(boot, TTL, 1).await;
+        let Renewal::Renewed { signals, .. } = renewed.expect("renews") else {
+            panic!("it lives");
+        };
+        assert_eq!(signals.len(), 1);
+        assert_eq!(signals[0].0, key);
 
         // One that is not entered on a database, which was away when it began, is with a renewal.
         let late = new_boot();
