@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use mainspring_tests::faults::{
-    Caller, Cluster, Effect, Recipe, any_of, between, dose, monotonic, pause, say,
+    Caller, Cluster, Effect, Recipe, any_of, between, dose, leaves, monotonic, pause, say,
 };
 use serde_json::{Value, json};
 
@@ -25,12 +25,12 @@ const TOKENS_MAX: usize = 64;
 const DOLLAR: f64 = 1e9;
 
 /// How much there is of it: leaves, how many of them at once, and what the tenant may spend, in dollars: less than all
-/// of them cost, and much more than a few deaths do.
+/// of them cost, and much more than a few deaths do. Leaves that are asked for are all ready at once.
 fn amount() -> (usize, usize, f64) {
-    if dose() < WHOLE {
-        (80, 16, 0.04)
-    } else {
-        (1_000, 24, 0.9)
+    match leaves() {
+        Some(leaves) => (leaves, leaves, leaves as f64 * 0.000_9),
+        None if dose() < WHOLE => (80, 16, 0.04),
+        None => (1_000, 24, 0.9),
     }
 }
 
