@@ -22,6 +22,7 @@ use crate::services::notify::Notifier;
 use crate::services::pools::KnownPools;
 use crate::services::registration::Registration;
 use crate::services::spending::KnownSpending;
+use crate::services::time::KnownTime;
 use crate::services::watch::Watch;
 use crate::services::webhooks::WebhookParts;
 
@@ -104,6 +105,8 @@ pub struct Known {
     pub spending: KnownSpending,
     /// Which pools of workers tenants may name.
     pub pools: KnownPools,
+    /// What time it is for the database.
+    pub(crate) time: KnownTime,
 }
 
 impl fmt::Debug for App {
