@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::loops::auditor::Lately;
 use crate::services::accept::Acceptor;
 use crate::services::keepers::Keepers;
-use crate::services::limits::KnownLimits;
+use crate::services::limits::{KnownAgents, KnownLimits};
 use crate::services::notify::Notifier;
 use crate::services::pools::KnownPools;
 use crate::services::registration::Registration;
@@ -101,6 +101,8 @@ pub struct Known {
     pub(crate) lately: Lately,
     /// What tenants may have at a time.
     pub limits: KnownLimits,
+    /// Which agents have limits.
+    pub agents: KnownAgents,
     /// What tenants with limits have spent.
     pub spending: KnownSpending,
     /// Which pools of workers tenants may name.
