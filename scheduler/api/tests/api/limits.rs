@@ -410,11 +410,11 @@ async fn an_agent_has_no_more_open_sends_than_its_own_limit() {
     let world = World::new().await;
     let (api, elsewhere) = (locked(&world).await, locked(&world).await);
     let (id, key) = tenant(&api, "blue", &["read", "send", "manage"]).await;
+    limit(&api, &id, &json!({ "sends_open": 5 })).await;
     publish(&api, &key, "support", &json!({ "sends_open": 2 }))
         .await
         .ok(201);
     publish(&api, &key, "triage", &json!({})).await.ok(201);
-    limit(&api, &id, &json!({ "sends_open": 5 })).await;
     let shown = ask(&api, &key, "GET", "/v1/agents/support", &NONE).await;
     assert_eq!(shown.ok(200)["limits"], json!({ "sends_open": 2 }));
     let to = |agent: &str| json!({ "input": "x", "session": { "agent": agent } });
@@ -444,20 +444,25 @@ async fn an_agent_has_no_more_open_sends_than_its_own_limit() {
         }
     }
     // What was refused has taken none of the tenant's places: three are open.
+    let mut last = NONE;
     for _ in 0..2 {
-        send(&elsewhere, &to("triage")).await.ok(202);
+        last = send(&elsewhere, &to("triage")).await.ok(202);
     }
     send(&api, &to("triage")).await.problem(429, "limit.sends");
     // What ends makes room.
-    let cancel = format!("/v1/sends/{}/cancel", first["id"].as_str().expect("an id"));
-    ask(&api, &key, "POST", &cancel, &NONE).await;
+    let cancel = async |send: &Value| {
+        let path = format!("/v1/sends/{}/cancel", send["id"].as_str().expect("an id"));
+        ask(&api, &key, "POST", &path, &NONE).await;
+    };
+    cancel(&first).await;
     send(&api, &to("support")).await.ok(202);
     // Another version of the agent has the same limit, and a lifted one is none.
     let next = json!({ "name": "support", "spec": { "system_prompt": "Do well." } });
     ask(&api, &key, "POST", "/v1/agents", &next).await.ok(201);
-    limit(&api, &id, &json!({})).await;
+    cancel(&last).await;
     let refused = send(&api, &to("support")).await;
-    refused.problem(429, "limit.sends");
+    let problem = refused.problem(429, "limit.sends").to_string();
+    assert!(problem.contains("the agent may have"), "{problem}");
     let lifted =
         json!({ "name": "support", "spec": { "system_prompt": "Do well." }, "limits": {} });
     ask(&api, &key, "POST", "/v1/agents", &lifted).await.ok(200);
