@@ -18,6 +18,7 @@ mod keys;
 mod lists;
 mod memories;
 mod migrate;
+mod moves;
 mod pauses;
 mod progress;
 mod provider_keys;
@@ -47,7 +48,7 @@ use std::future::Future;
 use crate::config::Config;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::args::{Command, ConfigCommand, Format, SkillsCommand};
+use crate::args::{Command, ConfigCommand, Format, SkillsCommand, TenantsCommand};
 use crate::client::Client;
 use crate::failure::{Exit, Failure};
 use crate::{output, settings};
@@ -91,6 +92,11 @@ pub(crate) fn run(
             asking(provider_keys::run(args, format, Client::new(config)?))
         }
         Command::Webhooks(args) => asking(webhooks::run(args, format, Client::new(config)?)),
+        Command::Tenants(TenantsCommand::Move { tenant, to, abort }) => {
+            let to = to.as_deref().filter(|_| !abort);
+            asking(moves::run(tenant, to, format, config))
+        }
+        Command::Tenants(TenantsCommand::Places) => asking(moves::list(format, config)),
         Command::Tenants(args) => asking(tenants::run(args, format, Client::new(config)?)),
         Command::Erase { name, no_wait } => asking(erase::run(name, !no_wait, format, config)),
         Command::Pause(args) => asking(pauses::pause(args, format, Client::new(config)?)),

@@ -1,6 +1,7 @@
 //! Everything that a user can decide about a process: the settings of all components.
 
 mod blobs;
+mod databases;
 mod memory;
 mod model;
 mod oidc;
@@ -29,6 +30,7 @@ pub(crate) use validate::{Backend, Purpose};
 
 const HTTP: &[&str] = &["http", "https"];
 const DATABASE: &[&str] = &["postgres", "postgresql", "sqlite", "mysql"];
+const POSTGRES: &[&str] = &["postgres", "postgresql"];
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_hours(1);
@@ -67,6 +69,8 @@ settings! {
         database_streamers: u32 = 2 => Key::integer("database_streamers", 1, 1_000);
         /// Connections for lists, counts and the audit.
         database_readers: u32 = 2 => Key::integer("database_readers", 1, 1_000);
+        /// Further Postgres databases that have tenants of their own, each with its name behind a `#`.
+        databases: Vec<Secret> = Vec::new() => Key::urls("databases", POSTGRES);
         /// The schema of Postgres in which the tables are; that of the connection when none.
         database_schema: Option<String> => Key::text("database_schema");
         /// Whether Postgres itself keeps tenants apart in what requests ask.

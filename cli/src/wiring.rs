@@ -1,6 +1,7 @@
 //! The parts list, and the only place that names backends.
 
 mod bounds;
+mod databases;
 mod memories;
 mod models;
 mod oidc;
@@ -25,6 +26,7 @@ use mainspring_store_postgres::{PostgresStore, SchemaPolicy, Settings, TooManyCo
 use mainspring_store_sqlite::{MigratePolicy, SqliteOptions};
 
 pub(crate) use self::bounds::{scheduler_config, worker_config};
+pub(crate) use self::databases::{mover, others as other_databases};
 pub(crate) use self::memories::memories;
 pub(crate) use self::models::providers;
 pub(crate) use self::oidc::verifier as issuers;
@@ -47,6 +49,9 @@ pub(crate) fn entropy() -> Arc<dyn Entropy> {
 /// Opens the configured store for a process that serves.
 pub(crate) async fn store(config: &Config, migrate: Migrate) -> Result<Arc<dyn Store>, Failure> {
     let opened: store::Result<Arc<dyn Store>> = match config.backend() {
+        Backend::Postgres if !config.databases.is_empty() => {
+            return databases::store(config, migrate).await;
+        }
         Backend::Postgres => {
             let settings = postgres(config, migrate);
             if settings.trusts_any_server() {
@@ -125,11 +130,18 @@ pub(crate) async fn vacuum(config: &Config) -> Result<(u64, u64), Failure> {
 /// The statements that make the schema.
 pub(crate) fn ddl(config: &Config) -> String {
     match config.backend() {
-        Backend::Postgres if config.row_security => {
-            let walls = mainspring_store_postgres::row_security_ddl();
-            format!("{}\n{walls}", mainspring_store_postgres::ddl())
+        Backend::Postgres => {
+            let mut text = mainspring_store_postgres::ddl();
+            if config.row_security {
+                text.push('\n');
+                text.push_str(&mainspring_store_postgres::row_security_ddl());
+            }
+            if !config.databases.is_empty() {
+                text.push('\n');
+                text.push_str(&mainspring_store_postgres::fence_ddl());
+            }
+            text
         }
-        Backend::Postgres => mainspring_store_postgres::ddl(),
         Backend::Sqlite => mainspring_store_sqlite::ddl(),
         Backend::Mysql => mainspring_store_mysql::ddl(),
     }
@@ -147,6 +159,7 @@ fn postgres(config: &Config, migrate: Migrate) -> Settings {
         streamers: config.database_streamers,
         readers: config.database_readers,
         row_security: config.row_security,
+        fenced: !config.databases.is_empty(),
         namespace: config.database_schema.clone(),
         ..Settings::new(url)
     }

@@ -26,6 +26,7 @@ mod memories;
 mod money;
 mod paid;
 mod pauses;
+pub mod placements;
 mod provider_keys;
 mod reads;
 mod runs;

@@ -13,6 +13,7 @@ const WALLS: &[(&str, &[&str])] = &[
         "sqlx*",
         &[
             "mainspring-store-mysql",
+            "mainspring-store-placed",
             "mainspring-store-postgres",
             "mainspring-store-sqlite",
         ],
@@ -82,6 +83,8 @@ fn may_know(name: &str) -> Option<&'static [&'static str]> {
         "mainspring-store-mysql" | "mainspring-store-sqlite" => {
             Some(&["mainspring-shared", "mainspring-store-core"])
         }
+        // It is over several of them.
+        "mainspring-store-placed" => Some(&["mainspring-shared", "mainspring-store-postgres"]),
         // The runtime, the backends, and whatever joins them.
         _ => Some(&["mainspring-shared"]),
     }

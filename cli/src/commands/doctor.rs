@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::config::{Backend, Config, Provider, ProviderKind, Purpose};
+use crate::config::{Backend, Config, Migrate, Provider, ProviderKind, Purpose};
 use mainspring_providers::probe;
 use mainspring_runtime::Choice as _;
 use mainspring_shared::agent::{DEFAULT_POOL, Priority};
@@ -91,6 +91,7 @@ pub(crate) async fn run(args: &DoctorArgs, format: Format, config: &Config) -> R
     let clock = wiring::clock();
     let mut findings = configuration(config);
     findings.extend(database(config, clock.as_ref()).await);
+    findings.extend(other_databases(config, clock.as_ref()).await);
     findings.extend(blobs(config).await);
     findings.extend(redis(config, &clock).await);
     findings.extend(providers(config, &clock, args).await);
@@ -184,6 +185,36 @@ async fn database(config: &Config, clock: &dyn Clock) -> Vec<Finding> {
             findings
         }
     }
+}
+
+/// The databases besides the home, each as it alone says.
+async fn other_databases(config: &Config, clock: &dyn Clock) -> Vec<Finding> {
+    if config.databases.is_empty() {
+        return Vec::new();
+    }
+    let mut findings = Vec::new();
+    for (name, store) in wiring::other_databases(config, Migrate::Verify).await {
+        let before = clock.now();
+        let info = match &store {
+            Ok(store) => store
+                .check()
+                .await
+                .map_err(|error| wiring::store_failure(config, &error)),
+            Err(failure) => Err(Failure::new(failure.exit, failure.message.clone())),
+        };
+        match info {
+            Ok(info) => {
+                let detail = format!("{name}: {}, schema {}", info.server, info.schema);
+                findings.push(Finding::good("database", detail));
+                findings.push(skew(before, info.now, clock.now()));
+            }
+            Err(failure) => {
+                let next = "its tenants wait; the others do not";
+                findings.push(Finding::bad("database", failure.message, next));
+            }
+        }
+    }
+    findings
 }
 
 /// The schema's version, and whether everything of it is there.

@@ -25,6 +25,14 @@ pub(crate) async fn run(args: &MigrateArgs, config: &Config) -> Result<(), Failu
         "{database}: the schema is at version {} ({})",
         info.schema, info.server
     ));
+    for (name, store) in wiring::other_databases(config, Migrate::Create).await {
+        let info = store?.check().await;
+        let info = info.map_err(|error| wiring::store_failure(config, &error))?;
+        output::note(&format!(
+            "{name}: the schema is at version {} ({})",
+            info.schema, info.server
+        ));
+    }
     Ok(())
 }
 

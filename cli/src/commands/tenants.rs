@@ -63,6 +63,8 @@ pub(crate) async fn run(
                 Format::Json | Format::Jsonl => output::object(format, &used),
             }
         }
+        // They need the databases, and no server.
+        TenantsCommand::Move { .. } | TenantsCommand::Places => Ok(()),
         TenantsCommand::Delete { id } => {
             let request = Request::new(Method::DELETE, format!("/v1/tenants/{id}"));
             client.ask(request).await.map(drop)

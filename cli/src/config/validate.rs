@@ -97,6 +97,9 @@ impl Config {
             let detail = "only works with Postgres: unset it, or use postgres://";
             add("config.unsupported", "row_security", detail);
         }
+        if let Some(detail) = self.wrong_databases() {
+            add("config.unsupported", "databases", detail);
+        }
         if self.retry.base > self.retry.cap {
             add(
                 "config.invalid_value",

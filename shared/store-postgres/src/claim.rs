@@ -8,6 +8,7 @@ use mainspring_shared::lease::Lease;
 use mainspring_shared::message::Message;
 use mainspring_shared::session::fold;
 use mainspring_shared::session::projection::{Projected, Projection};
+use mainspring_shared::store::placements::Elsewhere;
 use mainspring_shared::store::{
     ClaimOutcome, ClaimSession, Claimed, Counters, Error, Lost, Result, Resumed, StartedSend,
 };
@@ -54,7 +55,11 @@ impl Doubtful {
                 .bind(vec![Lost::Nothing.number(); tokens.len()])
         })
         .await;
-        if given.is_err() {
+        // Those of a tenant that went elsewhere went along: their owner finds them there, and gives them back.
+        if given
+            .as_ref()
+            .is_err_and(|error| !Elsewhere::is_cause_of(error))
+        {
             let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             kept.extend(grants);
             kept.truncate(DOUBTFUL_MAX);
@@ -80,7 +85,9 @@ pub(crate) async fn claim(
     let mut outcomes = match claimed {
         Ok(outcomes) => outcomes,
         Err(error) => {
-            doubtful.remember(items.iter().map(|item| (item.key, item.token.0)));
+            if !Elsewhere::is_cause_of(&error) {
+                doubtful.remember(items.iter().map(|item| (item.key, item.token.0)));
+            }
             return Err(error);
         }
     };

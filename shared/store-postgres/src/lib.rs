@@ -45,6 +45,11 @@ mod audit_pieces;
 mod dump;
 mod erase;
 
+// Several databases: what keeps them apart, and how a tenant gets from one to another.
+mod fence;
+mod moving;
+mod placements;
+
 // What they share: groups of items, transactions over several rows, rows and columns, failures.
 mod columns;
 mod folds;
@@ -62,7 +67,9 @@ mod runs;
 mod schema;
 mod silence;
 
+pub use fence::ddl as fence_ddl;
 pub use migrate::ddl;
+pub use moving::{Copied, MovedTable};
 pub use retry::TooManyConnections;
 pub use row_security::ddl as row_security_ddl;
 pub use settings::{SchemaPolicy, Settings};

@@ -8,6 +8,7 @@ use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row, SqlStr};
 
+use crate::fence;
 use crate::memories;
 use crate::retry::{Fault, is_undefined_table, refused, sql};
 use crate::row_security;
@@ -109,6 +110,13 @@ pub(crate) async fn prepare(settings: &Settings) -> Result<bool> {
         Ok(used) if settings.row_security => {
             let walled = row_security::prepare(&mut connection, settings.schema).await;
             walled.map(|()| used)
+        }
+        pgvector => pgvector,
+    };
+    let pgvector = match pgvector {
+        Ok(used) if settings.fenced => {
+            let fenced = fence::prepare(&mut connection, settings.schema).await;
+            fenced.map(|()| used)
         }
         pgvector => pgvector,
     };

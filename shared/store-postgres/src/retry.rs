@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mainspring_shared::store::placements::Elsewhere;
 use mainspring_shared::store::{Connections, Contended, Denial, Error, Result, scope};
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgArguments, PgRow};
@@ -131,6 +132,7 @@ impl From<Fault> for Error {
             Fault::Row(error) => error,
             Fault::Driver(error) => match kind(&error) {
                 Kind::Full => unavailable(TooManyConnections),
+                Kind::Elsewhere => Elsewhere.into(),
                 Kind::Conflict | Kind::Lost | Kind::Away => unavailable(error),
                 Kind::Denied(why) => denied(why, &error),
                 Kind::BadData | Kind::Refused => refused(error),
@@ -164,6 +166,8 @@ enum Kind {
     Away,
     /// The server has no connection left for anyone, or for this user.
     Full,
+    /// The rows are of a tenant that is not on this database: what its own triggers say.
+    Elsewhere,
     BadData,
     Denied(Denial),
     Refused,
@@ -185,6 +189,7 @@ fn kind(error: &sqlx::Error) -> Kind {
         "57014" | "25006" => Kind::Away,
         code if code.starts_with("08") => Kind::Lost,
         "53300" => Kind::Full,
+        "MS001" => Kind::Elsewhere,
         "28000" | "28P01" => Kind::Denied(Denial::Login),
         "3D000" => Kind::Denied(Denial::Database),
         "42501" => Kind::Denied(Denial::Rights),
@@ -306,6 +311,7 @@ impl Attempts {
             | Kind::Lost
             | Kind::Away
             | Kind::Full
+            | Kind::Elsewhere
             | Kind::Denied(_)
             | Kind::Refused => Err(Fault::Driver(error).into()),
         }

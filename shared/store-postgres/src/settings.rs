@@ -39,6 +39,8 @@ pub struct Settings {
     /// Whether the server itself keeps tenants apart in what is asked on behalf of one
     /// ([`scoped`](mainspring_shared::store::scoped)): by policies on every table, under a role of their own.
     pub row_security: bool,
+    /// Whether the database is one of several, and refuses what is written for tenants of another one.
+    pub fenced: bool,
     /// Connections for what commits synchronously.
     pub writers: u32,
     /// Connections for claims, sweeps and reads by key.
@@ -70,6 +72,7 @@ impl Settings {
             schema: SchemaPolicy::default(),
             pgvector: true,
             row_security: false,
+            fenced: false,
             writers: 8,
             claimers: 4,
             streamers: 2,
@@ -120,6 +123,7 @@ impl fmt::Debug for Settings {
             .field("schema", &self.schema)
             .field("pgvector", &self.pgvector)
             .field("row_security", &self.row_security)
+            .field("fenced", &self.fenced)
             .field("writers", &self.writers)
             .field("claimers", &self.claimers)
             .field("streamers", &self.streamers)

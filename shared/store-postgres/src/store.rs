@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use mainspring_shared::store::{Result, Watched};
 use mainspring_shared::time::Timestamp;
+use sqlx::postgres::PgConnectOptions;
 
 use crate::claim::Doubtful;
 use crate::migrate;
@@ -19,6 +20,8 @@ pub struct PostgresStore {
     pub(crate) watched: Arc<Watched>,
     /// Whether the database compares vectors by itself.
     pub(crate) pgvector: bool,
+    /// For connections of a move's own.
+    pub(crate) server: PgConnectOptions,
     /// In place of the database's clock.
     pub(crate) at: Option<Timestamp>,
 }
@@ -33,6 +36,20 @@ impl PostgresStore {
         Ok(Self {
             pgvector,
             pools: pools(settings)?,
+            server: settings.server()?,
+            doubtful: Arc::default(),
+            watched: Arc::new(Watched::among_others()),
+            at: None,
+        })
+    }
+
+    /// Opens the store without a look at the database, which may be away: of what it has, nothing is known. For one of
+    /// several whose others are there.
+    pub fn open_unseen(settings: &Settings) -> Result<Self> {
+        Ok(Self {
+            pgvector: false,
+            pools: pools(settings)?,
+            server: settings.server()?,
             doubtful: Arc::default(),
             watched: Arc::new(Watched::among_others()),
             at: None,

@@ -73,7 +73,7 @@ impl Tenants for PostgresStore {
     async fn update_tenant(&self, id: TenantId, patch: TenantPatch) -> Result<UpdateTenantOutcome> {
         let at = self.at;
         repeatable!(&self.pools.writers, |connection| update(
-            connection, at, id, &patch
+            connection, at, id, &patch, true
         ))
     }
 
@@ -231,11 +231,13 @@ async fn named(
     Ok(found.map(TenantId))
 }
 
-async fn update(
+/// Changes a tenant, and what follows from its limits unless its sends are on another database.
+pub(crate) async fn update(
     connection: &mut PgConnection,
     at: Option<Timestamp>,
     id: TenantId,
     patch: &TenantPatch,
+    is_here: bool,
 ) -> std::result::Result<UpdateTenantOutcome, Fault> {
     let mut tx = connection.begin().await?;
     sql!("tenants/lock").execute(&mut *tx).await?;
@@ -256,7 +258,7 @@ async fn update(
         .bind(patch.retention.as_ref().map(json))
         .bind(patch.pools.as_ref().map(stored_pools));
     let changed = one(&mut tx, change, tenant).await?;
-    if let Some(limits) = &patch.limits {
+    if let Some(limits) = patch.limits.as_ref().filter(|_| is_here) {
         seats::follow(&mut tx, at, id, SeatLimits::of(limits)).await?;
         money::follow(&mut tx, id, limits).await?;
     }

@@ -10,6 +10,7 @@ mod model;
 mod money;
 mod mysql;
 mod pause;
+mod places;
 mod removals;
 mod restore;
 mod runs;

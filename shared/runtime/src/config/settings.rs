@@ -97,6 +97,10 @@ setting! {
     Secret: |value| text(value).map(|text: String| Secret::new(text));
     Duration: |value| Some(value.as_str()?.parse::<Span>().ok()?.0);
     Vec<String>: |value| value.as_array()?.iter().map(text).collect();
+    Vec<Secret>: |value| {
+        let texts: Option<Vec<String>> = value.as_array()?.iter().map(text).collect();
+        Some(texts?.into_iter().map(Secret::new).collect())
+    };
 }
 
 impl<T: Setting> Setting for Option<T> {

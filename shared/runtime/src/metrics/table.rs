@@ -163,6 +163,11 @@ pub const METRICS: &[Metric] = &[
         "Callers waiting for a connection to the database.",
     ),
     counter(
+        "mainspring_place_failures_total",
+        &["place"],
+        "Calls to one of several databases that failed because it was unavailable.",
+    ),
+    counter(
         "mainspring_bus_dropped_total",
         &[],
         "Notifications dropped because Redis was unavailable or the buffer was full; listeners learn of the gap.",

@@ -4,6 +4,7 @@
 WITH expired AS MATERIALIZED (
     SELECT m.tenant, m.memory_id FROM memories m
     WHERE m.expires_at <= $1::bigint
+      AND NOT EXISTS (SELECT FROM tenants_away w WHERE w.tenant = m.tenant)
       AND NOT EXISTS (
           SELECT FROM tenants t
           WHERE t.tenant = m.tenant AND t.retention LIKE '%"hold":true%'

@@ -4,6 +4,7 @@ WITH due AS MATERIALIZED (
     SELECT m.tenant, m.memory_id
     FROM memories m
     WHERE m.embed_at <= $1::bigint
+      AND NOT EXISTS (SELECT FROM tenants_away w WHERE w.tenant = m.tenant)
     ORDER BY m.embed_at
     LIMIT $3::bigint
     FOR UPDATE SKIP LOCKED

@@ -5,10 +5,13 @@ WITH clock AS MATERIALIZED (
 )
 SELECT a.tenant, a.call_id
 FROM money_aside a CROSS JOIN clock c
-WHERE a.at < c.now - $2::bigint
-   OR NOT EXISTS (
-       SELECT FROM boots b
-       WHERE b.boot_id = a.boot_id AND b.dead_at IS NULL AND b.lease_until >= c.now
-   )
+WHERE (
+    a.at < c.now - $2::bigint
+    OR NOT EXISTS (
+        SELECT FROM boots b
+        WHERE b.boot_id = a.boot_id AND b.dead_at IS NULL AND b.lease_until >= c.now
+    )
+)
+AND NOT EXISTS (SELECT FROM tenants_away w WHERE w.tenant = a.tenant)
 ORDER BY a.tenant, a.call_id
 LIMIT $3::bigint

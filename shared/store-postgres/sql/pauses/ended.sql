@@ -6,5 +6,6 @@ FROM pauses p
 JOIN pause_waits w ON w.pause_tenant = p.tenant AND w.kind = p.kind AND w.name = p.name
 LEFT JOIN sends s ON s.tenant = w.tenant AND s.send_id = w.send_id
 WHERE p.resumed_at IS NOT NULL AND s.status IS DISTINCT FROM 'running'
+  AND NOT EXISTS (SELECT FROM tenants_away a WHERE a.tenant = w.tenant)
 LIMIT $1::bigint
 FOR UPDATE OF w SKIP LOCKED

@@ -22,6 +22,7 @@ mine AS MATERIALIZED (
         )
     )
     AND r.dsl_version <= $4::integer
+    AND NOT EXISTS (SELECT FROM tenants_away w WHERE w.tenant = r.tenant)
     AND NOT EXISTS (
         SELECT FROM unnest($5::integer[], $6::uuid[]) AS a (tenant, run_id)
         WHERE a.tenant = r.tenant AND a.run_id = r.run_id

@@ -7,6 +7,7 @@ WITH due AS MATERIALIZED (
         {s.send}
     FROM sends s
     WHERE s.finished_at IS NOT NULL AND s.reports_to IS NOT NULL AND s.reported_at IS NULL
+      AND NOT EXISTS (SELECT FROM tenants_away w WHERE w.tenant = s.tenant)
     ORDER BY s.finished_at, s.send_id
     LIMIT $1::bigint OFFSET $2::bigint
     FOR NO KEY UPDATE OF s SKIP LOCKED

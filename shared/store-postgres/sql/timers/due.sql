@@ -7,6 +7,7 @@ WITH due AS MATERIALIZED (
         {t.timer}
     FROM timers t
     WHERE t.fire_at <= $1::bigint
+      AND NOT EXISTS (SELECT FROM tenants_away w WHERE w.tenant = t.tenant)
     ORDER BY t.fire_at, t.tenant, t.timer_id
     LIMIT $2::bigint OFFSET $3::bigint
     FOR UPDATE SKIP LOCKED

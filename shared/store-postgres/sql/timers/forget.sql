@@ -11,6 +11,7 @@ WHERE k.ctid = ANY (ARRAY(
         SELECT FROM timer_occurrences o
         WHERE o.tenant = t.tenant AND o.timer_id = t.timer_id
     )
+    AND NOT EXISTS (SELECT FROM tenants_away w WHERE w.tenant = t.tenant)
     ORDER BY t.ended_at
     LIMIT $3::bigint
     FOR UPDATE SKIP LOCKED

@@ -7,6 +7,7 @@ WHERE k.ctid = ANY (ARRAY(
         SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint)
             - $2::bigint
     )
+    AND NOT EXISTS (SELECT FROM tenants_away w WHERE w.tenant = o.tenant)
     ORDER BY o.fired_at, o.n
     LIMIT $3::bigint
     FOR UPDATE SKIP LOCKED

@@ -9,5 +9,6 @@ CROSS JOIN LATERAL (
     LIMIT 1
 ) f
 WHERE w.disabled_at IS NULL AND f.due_at <= $1::bigint
+  AND NOT EXISTS (SELECT FROM tenants_away a WHERE a.tenant = w.tenant)
 ORDER BY f.due_at, w.tenant, w.webhook_id
 LIMIT $2::bigint

@@ -4,6 +4,7 @@ WITH old AS MATERIALIZED (
     SELECT d.tenant, d.webhook_id, d.event_id FROM webhook_deliveries d
     WHERE d.settled_at < coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint)
         - $2::bigint
+      AND NOT EXISTS (SELECT FROM tenants_away w WHERE w.tenant = d.tenant)
     ORDER BY d.settled_at
     LIMIT $3::bigint
     FOR UPDATE SKIP LOCKED

@@ -7,8 +7,16 @@ use sqlx::Row;
 use crate::file::beside;
 use crate::steps::*;
 
-/// What goes otherwise: bytes with their blobs, the rest with the tenant's name.
-const OTHERWISE: [&str; 4] = ["blobs", "blob_chunks", "seat_limits", "tenants"];
+/// What goes otherwise: bytes with their blobs, the rest with the tenant's name; and what says where a tenant is, which stays
+/// with its number.
+const OTHERWISE: [&str; 6] = [
+    "blobs",
+    "blob_chunks",
+    "placements",
+    "seat_limits",
+    "tenants",
+    "tenants_away",
+];
 
 macro_rules! names {
     ($($table:literal by $key:literal),+ $(,)?) => {

@@ -1,0 +1,175 @@
+//! What a process knows of the catalogue, and for how long it relies on that.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use mainspring_shared::id::TenantId;
+use mainspring_shared::store::placements::{BELIEVED, BELIEVED_MOVING, Phase, Placement};
+use mainspring_shared::store::{Error, Result};
+use tokio::time::{Instant, timeout};
+
+use crate::place::{Away, Place};
+
+/// How long the home may take to say what is new.
+const ANSWERS_IN: Duration = Duration::from_secs(2);
+
+/// Where a tenant is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Known {
+    /// The database, by its place among all.
+    pub(crate) place: usize,
+    /// How far its move is.
+    pub(crate) phase: Phase,
+}
+
+impl Known {
+    const AT_HOME: Self = Self {
+        place: 0,
+        phase: Phase::Settled,
+    };
+}
+
+/// The tenant is on a database that this process does not know.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{tenant} is on the database {name}, which is not in this process's configuration")]
+struct UnknownPlace {
+    tenant: TenantId,
+    name: String,
+}
+
+/// The catalogue as it was read last.
+#[derive(Debug)]
+pub(crate) struct Catalogue {
+    home: Arc<Place>,
+    names: Vec<String>,
+    state: Mutex<State>,
+    /// One reads for all.
+    reading: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    rows: BTreeMap<TenantId, Placement>,
+    /// Of the last change that was read.
+    version: i64,
+    moving: usize,
+    /// Until when it is relied on; none before it was read at all.
+    until: Option<Instant>,
+}
+
+impl State {
+    fn add(&mut self, rows: Vec<Placement>) {
+        for row in rows {
+            self.version = self.version.max(row.version);
+            self.rows.insert(row.tenant, row);
+        }
+        let moving = self.rows.values().filter(|row| row.phase.is_frozen());
+        self.moving = moving.count();
+    }
+
+    fn believed(&self) -> Duration {
+        if self.moving > 0 {
+            BELIEVED_MOVING
+        } else {
+            BELIEVED
+        }
+    }
+}
+
+impl Catalogue {
+    /// Of these databases, the first of which is the home.
+    pub(crate) fn new(places: &[Arc<Place>]) -> Self {
+        Self {
+            home: places[0].clone(),
+            names: places.iter().map(|place| place.name.clone()).collect(),
+            state: Mutex::default(),
+            reading: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// Where a tenant is.
+    pub(crate) async fn find(&self, tenant: TenantId) -> Result<Known> {
+        if !self.is_believed() {
+            self.read(false).await?;
+        }
+        self.known(tenant)
+    }
+
+    /// Where a tenant is, read anew: a database has said that it is not there.
+    pub(crate) async fn find_again(&self, tenant: TenantId) -> Result<Known> {
+        self.read(true).await?;
+        self.known(tenant)
+    }
+
+    /// Where a tenant is as far as is known, without a look.
+    pub(crate) fn known(&self, tenant: TenantId) -> Result<Known> {
+        let state = self.state();
+        let Some(row) = state.rows.get(&tenant) else {
+            return Ok(Known::AT_HOME);
+        };
+        let place = self.names.iter().position(|name| *name == row.place);
+        let place = place.ok_or_else(|| Error::Unavailable {
+            source: Box::new(UnknownPlace {
+                tenant,
+                name: row.place.clone(),
+            }),
+        })?;
+        let phase = row.phase;
+        Ok(Known { place, phase })
+    }
+
+    /// The rows that were read.
+    pub(crate) fn rows(&self) -> Vec<Placement> {
+        self.state().rows.values().cloned().collect()
+    }
+
+    /// Reads what is new, and fails where the home does not answer and never did.
+    pub(crate) async fn read(&self, anew: bool) -> Result<()> {
+        let _reading = self.reading.lock().await;
+        // Someone else has read it while this one waited for its turn.
+        if !anew && self.is_believed() {
+            return Ok(());
+        }
+        let after = self.state().version;
+        let begin = Instant::now();
+        let read = self.home.ask(self.changed(after)).await;
+        let mut state = self.state();
+        match read {
+            Ok(rows) => {
+                state.add(rows);
+                state.until = Some(begin + state.believed());
+                Ok(())
+            }
+            // What was known goes on: writes for a tenant that went elsewhere are refused there.
+            Err(error) if state.until.is_some() => {
+                tracing::debug!(%error, "the catalogue cannot be read");
+                state.until = Some(begin + state.believed());
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The rows that were changed after a version.
+    async fn changed(&self, after: i64) -> Result<Vec<Placement>> {
+        let placements = self.home.placements.clone();
+        // In a task of its own, which is the system's: whoever asks may act for one tenant, and would see the row of that
+        // one alone.
+        let rows = tokio::spawn(async move { placements.placements(after).await });
+        match timeout(ANSWERS_IN, rows).await {
+            Ok(Ok(rows)) => rows,
+            Ok(Err(_)) | Err(_) => Err(Away(self.home.name.clone()).into()),
+        }
+    }
+
+    /// Whether what was read is relied on still.
+    pub(crate) fn is_believed(&self) -> bool {
+        let until = self.state().until;
+        until.is_some_and(|until| Instant::now() < until)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,6 @@
+-- Notes that a tenant is not on this database, because of the move with the version $2 or a later one.
+-- Index: tenants_away_pkey.
+INSERT INTO tenants_away AS a (tenant, version, arriving)
+VALUES ($1::integer, $2::bigint, $3::boolean)
+ON CONFLICT (tenant) DO UPDATE SET version = excluded.version, arriving = excluded.arriving
+WHERE a.version <= excluded.version

@@ -1,0 +1,384 @@
+//! The steps by which a tenant gets from one database to another. Each may be repeated; in which order they come, and what
+//! follows where one was the last of a process, is the mover's business.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::TryStreamExt as _;
+use mainspring_shared::id::TenantId;
+use mainspring_shared::store::placements::Elsewhere;
+use mainspring_shared::store::{Error, Result};
+use sqlx::postgres::PgConnection;
+use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection, Executor as _, Row as _};
+use tokio::time::Instant;
+
+use crate::fence::{fenced_tables, moved_tables};
+use crate::retry::{Fault, execute, fetch, refused, repeatable, sql};
+use crate::rows::Fields;
+use crate::store::PostgresStore;
+
+/// Rows with keys that the other database may have itself: those of requests for API keys stay at home.
+const MERGED: &str = "idempotency_keys";
+
+/// How often the end of older transactions is looked for.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What was copied of a tenant.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Copied {
+    /// By table, those without rows left out.
+    pub tables: Vec<MovedTable>,
+    /// Bytes on the wire.
+    pub bytes: u64,
+}
+
+impl Copied {
+    /// All rows.
+    pub fn rows(&self) -> u64 {
+        self.tables.iter().map(|table| table.rows).sum()
+    }
+}
+
+/// What was copied of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MovedTable {
+    /// The table.
+    pub table: &'static str,
+    /// Its rows of the tenant.
+    pub rows: u64,
+}
+
+impl PostgresStore {
+    /// Refuses whatever is written for a tenant here from now on, because of the move with this version. What had begun
+    /// before may still be under way: see [`drained`](Self::drained).
+    pub async fn leave(&self, tenant: TenantId, version: i64, arriving: bool) -> Result<()> {
+        let leave = || {
+            let leave = sql!("placements/leave").bind(tenant.0).bind(version);
+            leave.bind(arriving)
+        };
+        execute(&self.pools.writers, leave).await.map(drop)
+    }
+
+    /// Waits until every transaction has ended that was writing when it was called; false where one has not within the
+    /// time. Steps take milliseconds, and the server ends what is stuck within seconds.
+    pub async fn drained(&self, within: Duration) -> Result<bool> {
+        let (next, mut oldest) = self.horizon().await?;
+        let mut left = within;
+        while oldest < next {
+            let Some(less) = left.checked_sub(LOOK) else {
+                return Ok(false);
+            };
+            left = less;
+            tokio::time::sleep_until(Instant::now() + LOOK).await;
+            oldest = self.horizon().await?.1;
+        }
+        Ok(true)
+    }
+
+    async fn horizon(&self) -> Result<(i64, i64)> {
+        let rows = fetch(&self.pools.claimers, || sql!("placements/horizon")).await?;
+        let row = rows
+            .first()
+            .ok_or_else(|| refused(sqlx::Error::RowNotFound))?;
+        let mut fields = Fields::new(row, "pg_snapshot");
+        Ok((fields.take("next")?, fields.take("oldest")?))
+    }
+
+    /// Takes what is written for a tenant here again, as far as the move with this version decides on that.
+    pub async fn arrive(&self, tenant: TenantId, version: i64) -> Result<()> {
+        let arrive = || sql!("placements/arrive").bind(tenant.0).bind(version);
+        execute(&self.pools.writers, arrive).await.map(drop)
+    }
+
+    /// Copies what a tenant has from another database, where nothing is written for it, in one transaction here. What an
+    /// earlier attempt left is removed before, and what was copied is compared: the same rows with the same content. Fails
+    /// where the move with this version does not decide on the tenant here any more.
+    pub async fn copy_tenant(
+        &self,
+        source: &Self,
+        tenant: TenantId,
+        version: i64,
+    ) -> Result<Copied> {
+        let mut from = source.line().await?;
+        let mut to = self.line().await?;
+        let copied = copy(&mut from, &mut to, tenant, version).await;
+        // Whatever became of it is decided: a failure to say goodbye changes nothing.
+        let _ = from.close().await;
+        let _ = to.close().await;
+        Ok(copied?)
+    }
+
+    /// Enters at a database what the home knows of a tenant. False where it knows none.
+    pub async fn put_tenant(&self, home: &Self, tenant: TenantId) -> Result<bool> {
+        let read = || sql!("placements/tenant").bind(tenant.0);
+        let rows = fetch(&home.pools.claimers, read).await?;
+        let Some(row) = rows.first() else {
+            return Ok(false);
+        };
+        let mut fields = Fields::new(row, "tenants");
+        let limits: String = fields.take("limits")?;
+        let weight: i32 = fields.take("weight")?;
+        let retention: Option<String> = fields.take("retention")?;
+        let pools: Option<String> = fields.take("pools")?;
+        let created_at: i64 = fields.take("created_at")?;
+        let erasing_at: Option<i64> = fields.take("erasing_at")?;
+        let erased_at: Option<i64> = fields.take("erased_at")?;
+        let erasure: Option<String> = fields.take("erasure")?;
+        let put = || {
+            sql!("placements/put_tenant")
+                .bind(tenant.0)
+                .bind(tenant.to_string())
+                .bind(limits.clone())
+                .bind(weight)
+                .bind(retention.clone())
+                .bind(pools.clone())
+                .bind(created_at)
+                .bind(erasing_at)
+                .bind(erased_at)
+                .bind(erasure.clone())
+        };
+        execute(&self.pools.writers, put).await?;
+        Ok(true)
+    }
+
+    /// Removes at most `limit` rows of each table of a tenant that is away, and says how many: none once nothing is left,
+    /// or where the move with this version does not decide on the tenant here any more.
+    pub async fn erase_moved(&self, tenant: TenantId, version: i64, limit: u32) -> Result<u64> {
+        let mut removed = 0;
+        for table in fenced_tables() {
+            let pool = &self.pools.writers;
+            removed += repeatable!(pool, |connection| erase_page(
+                connection, table, tenant, version, limit
+            ))?;
+        }
+        Ok(removed)
+    }
+
+    /// A connection of a move's own: what it does takes longer than steps do.
+    async fn line(&self) -> Result<PgConnection> {
+        let server = self.server.clone();
+        let server = server.options([("idle_in_transaction_session_timeout", "10min")]);
+        Ok(server.connect().await.map_err(Fault::from)?)
+    }
+}
+
+async fn erase_page(
+    connection: &mut PgConnection,
+    table: &str,
+    tenant: TenantId,
+    version: i64,
+    limit: u32,
+) -> std::result::Result<u64, Fault> {
+    let mut tx = connection.begin().await?;
+    if !holds(&mut tx, tenant, version).await? {
+        return Ok(0);
+    }
+    let delete = format!(
+        "DELETE FROM {table} d WHERE d.ctid = ANY (ARRAY(\
+         SELECT r.ctid FROM {table} r WHERE r.tenant = $1::integer LIMIT $2::bigint))"
+    );
+    let delete = sqlx::query(AssertSqlSafe(delete));
+    let delete = delete.bind(tenant.0).bind(i64::from(limit));
+    let done = delete.execute(&mut *tx).await?;
+    tx.commit().await?;
+    Ok(done.rows_affected())
+}
+
+/// Whether the move decides on the tenant here, and nobody else until the transaction ends, which may write for it.
+async fn holds(
+    tx: &mut PgConnection,
+    tenant: TenantId,
+    version: i64,
+) -> std::result::Result<bool, Fault> {
+    let hold = sql!("placements/hold").bind(tenant.0).bind(version);
+    let held = hold.fetch_optional(&mut *tx).await?;
+    sql!("placements/pass").execute(&mut *tx).await?;
+    Ok(held.is_some())
+}
+
+async fn copy(
+    from: &mut PgConnection,
+    to: &mut PgConnection,
+    tenant: TenantId,
+    version: i64,
+) -> std::result::Result<Copied, Fault> {
+    let mut to = to.begin().await?;
+    if !holds(&mut to, tenant, version).await? {
+        return Err(Fault::Row(Elsewhere.into()));
+    }
+    let mut from = from.begin().await?;
+    // One state of everything.
+    let state = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY";
+    from.execute(state).await?;
+    let mut copied = Copied::default();
+    for table in moved_tables() {
+        let columns = columns(&mut from, &mut to, table).await?;
+        let (rows, bytes) = if table == MERGED {
+            merge_table(&mut from, &mut to, table, &columns, tenant).await?
+        } else {
+            copy_table(&mut from, &mut to, table, &columns, tenant).await?
+        };
+        copied.bytes += bytes;
+        if rows > 0 {
+            copied.tables.push(MovedTable { table, rows });
+        }
+    }
+    to.commit().await?;
+    from.rollback().await?;
+    Ok(copied)
+}
+
+/// The columns that both databases have: with the extension for vectors, one may have another one.
+#[derive(Debug)]
+struct Columns {
+    names: Vec<String>,
+    /// One that the database numbers by itself.
+    numbered: Option<String>,
+}
+
+impl Columns {
+    fn list(&self) -> String {
+        self.names.join(", ")
+    }
+}
+
+async fn columns(
+    from: &mut PgConnection,
+    to: &mut PgConnection,
+    table: &str,
+) -> std::result::Result<Columns, Fault> {
+    let mut numbered = None;
+    let mut lists = Vec::with_capacity(2);
+    for connection in [from, to] {
+        let rows = sql!("placements/columns").bind(table.to_owned());
+        let rows = rows.fetch_all(connection).await?;
+        let mut names = Vec::with_capacity(rows.len());
+        for row in &rows {
+            let (name, identity): (String, String) = (row.try_get(0)?, row.try_get(1)?);
+            let name = format!("\"{name}\"");
+            if !identity.is_empty() {
+                numbered = Some(name.clone());
+            }
+            names.push(name);
+        }
+        lists.push(names);
+    }
+    let other = lists.pop().unwrap_or_default();
+    let mut names = lists.pop().unwrap_or_default();
+    names.retain(|name| other.contains(name));
+    Ok(Columns { names, numbered })
+}
+
+/// Copies a table; returns its rows and their bytes.
+async fn copy_table(
+    from: &mut PgConnection,
+    to: &mut PgConnection,
+    table: &str,
+    columns: &Columns,
+    tenant: TenantId,
+) -> std::result::Result<(u64, u64), Fault> {
+    let clear = format!("DELETE FROM {table} d WHERE d.tenant = $1::integer");
+    let clear = sqlx::query(AssertSqlSafe(clear)).bind(tenant.0);
+    clear.execute(&mut *to).await?;
+    let (rows, bytes) = pour(from, to, table, table, columns, tenant).await?;
+    if rows == 0 {
+        return Ok((0, bytes));
+    }
+    if let Some(numbered) = &columns.numbered {
+        // Later numbers are greater, here as there.
+        let follow = format!(
+            "SELECT setval(pg_get_serial_sequence('{table}', '{}'), greatest(\
+             (SELECT max(t.{numbered}) FROM {table} t), nextval(pg_get_serial_sequence('{table}', '{}'))))",
+            numbered.trim_matches('"'),
+            numbered.trim_matches('"'),
+        );
+        to.execute(AssertSqlSafe(follow)).await?;
+    }
+    let there = digest(from, table, columns, tenant);
+    let here = digest(to, table, columns, tenant);
+    let (there, here) = futures::try_join!(there, here)?;
+    if there != here {
+        return Err(Fault::Row(differs(table, tenant, &there, &here)));
+    }
+    Ok((rows, bytes))
+}
+
+/// Copies the rows of a table that are not there.
+async fn merge_table(
+    from: &mut PgConnection,
+    to: &mut PgConnection,
+    table: &str,
+    columns: &Columns,
+    tenant: TenantId,
+) -> std::result::Result<(u64, u64), Fault> {
+    let aside =
+        format!("CREATE TEMPORARY TABLE moved ON COMMIT DROP AS SELECT * FROM {table} LIMIT 0");
+    to.execute(AssertSqlSafe(aside)).await?;
+    let poured = pour(from, to, table, "moved", columns, tenant).await?;
+    let list = columns.list();
+    let merge =
+        format!("INSERT INTO {table} ({list}) SELECT {list} FROM moved ON CONFLICT DO NOTHING");
+    to.execute(AssertSqlSafe(merge)).await?;
+    Ok(poured)
+}
+
+async fn pour(
+    from: &mut PgConnection,
+    to: &mut PgConnection,
+    table: &str,
+    into: &str,
+    columns: &Columns,
+    tenant: TenantId,
+) -> std::result::Result<(u64, u64), Fault> {
+    let list = columns.list();
+    let read = format!(
+        "COPY (SELECT {list} FROM {table} WHERE tenant = {}) TO STDOUT (FORMAT binary)",
+        tenant.0
+    );
+    let write = format!("COPY {into} ({list}) FROM STDIN (FORMAT binary)");
+    let mut rows = from.copy_out_raw(&read).await?;
+    let mut sink = to.copy_in_raw(&write).await?;
+    let mut bytes = 0_u64;
+    loop {
+        match rows.try_next().await {
+            Ok(None) => break,
+            Ok(Some(chunk)) => {
+                let chunk: Bytes = chunk;
+                bytes += chunk.len() as u64;
+                sink.send(chunk).await?;
+            }
+            Err(error) => {
+                sink.abort("the other database failed").await?;
+                return Err(error.into());
+            }
+        }
+    }
+    Ok((sink.finish().await?, bytes))
+}
+
+/// How many rows a table has of a tenant, and a sum over what is in them.
+async fn digest(
+    connection: &mut PgConnection,
+    table: &str,
+    columns: &Columns,
+    tenant: TenantId,
+) -> std::result::Result<(i64, String), Fault> {
+    let list = columns.list();
+    let query = format!(
+        "SELECT count(*), coalesce(sum(hashtextextended(ROW({list})::text, 0)::numeric), 0)::text \
+         FROM {table} WHERE tenant = $1::integer"
+    );
+    let query = sqlx::query(AssertSqlSafe(query)).bind(tenant.0);
+    let row = query.fetch_one(connection).await?;
+    Ok((row.try_get(0)?, row.try_get(1)?))
+}
+
+fn differs(table: &str, tenant: TenantId, there: &(i64, String), here: &(i64, String)) -> Error {
+    let detail = format!(
+        "{tenant} has {} rows with the sum {} in {table}, and {} with {} in their copy",
+        there.0, there.1, here.0, here.1
+    );
+    Error::Refused {
+        source: detail.into(),
+    }
+}
