@@ -43,19 +43,22 @@ pub(crate) enum TenantsCommand {
         #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=92))]
         days: u32,
     },
-    /// Moves a tenant to another database while it is in use, or goes on with a move that was cut off. Asks no server: the
-    /// databases are those of the configuration
+    /// Moves a tenant to another database while it is in use, or continues such a move
+    ///
+    /// Connects to the databases of the configuration, not to a server.
     Move {
         /// The tenant, or its name
         tenant: String,
         /// The database, by its name in `databases`; `home` for that of `database_url`
         #[arg(long, value_name = "NAME", required_unless_present = "abort")]
         to: Option<String>,
-        /// Gives up a move that has not arrived, so that the tenant takes writes again where it was
+        /// Cancels a move that has not arrived: the tenant accepts writes again where it was
         #[arg(long, conflicts_with = "to")]
         abort: bool,
     },
-    /// Shows which tenants are not at home, and how far their moves are. Asks no server
+    /// Shows tenants that are not at home, and the state of their moves
+    ///
+    /// Connects to the databases of the configuration, not to a server.
     Places,
     /// Deletes a tenant without sessions and runs, and revokes its keys
     Delete {
