@@ -554,7 +554,14 @@ impl Script {
                 });
             }
             "panic" => panic!("scripted"),
-            "empty" => return Ok(reply("", Vec::new(), Finish::Stop)),
+            // `empty N`: the first N answers to it.
+            "empty" => {
+                let times = argument.split_whitespace().next();
+                let times = times.and_then(|times| times.parse().ok());
+                if times.is_none_or(|times: usize| self.calls(&user) <= times) {
+                    return Ok(reply("", Vec::new(), Finish::Stop));
+                }
+            }
             "refuse" => return Ok(reply("no", Vec::new(), Finish::Refused)),
             "tools" if rounds < number as usize => {
                 let call = |name: &str| ToolCall {
