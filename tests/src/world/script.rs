@@ -431,6 +431,13 @@ impl Script {
                     let calls = cut.get("calls").map(planned).unwrap_or_default();
                     reply(text, calls, Finish::Length)
                 }
+                // So many answers say nothing.
+                Value::Object(rest) if rest.contains_key("empty") => {
+                    let times = rest["empty"].as_u64().expect("a count");
+                    let says = self.calls(&user) as u64 > times;
+                    let text = if says { "said at last" } else { "" };
+                    reply(text, Vec::new(), Finish::Stop)
+                }
                 Value::Object(slow) => {
                     let ms = slow["ms"].as_u64().expect("milliseconds");
                     self.clock.sleep(Duration::from_millis(ms)).await;
@@ -554,14 +561,7 @@ impl Script {
                 });
             }
             "panic" => panic!("scripted"),
-            // `empty N`: the first N answers to it.
-            "empty" => {
-                let times = argument.split_whitespace().next();
-                let times = times.and_then(|times| times.parse().ok());
-                if times.is_none_or(|times: usize| self.calls(&user) <= times) {
-                    return Ok(reply("", Vec::new(), Finish::Stop));
-                }
-            }
+            "empty" => return Ok(reply("", Vec::new(), Finish::Stop)),
             "refuse" => return Ok(reply("no", Vec::new(), Finish::Refused)),
             "tools" if rounds < number as usize => {
                 let call = |name: &str| ToolCall {

@@ -258,6 +258,6 @@ async fn published_skills_of_a_vendor_load_unchanged() {
         assert_eq!(in_scripts.count(), expected, "{}", skill.name);
     }
     // Licences, texts and programs.
-    assert_eq!(resources, 12);
+    assert_eq!(resources, 11);
     world.audit().await;
 }
