@@ -22,6 +22,9 @@ class Model:
     def __init__(self):
         self.lock = threading.Lock()
         self.calls = self.read = self.said = self.refused = self.folds = self.overhead = 0
+        # Cleared, it lets everybody wait who asks; `asked` says that somebody does.
+        self.open, self.asked = threading.Event(), threading.Event()
+        self.open.set()
         model = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -29,6 +32,8 @@ class Model:
 
             def do_POST(self):
                 body = self.rfile.read(int(self.headers["Content-Length"]))
+                model.asked.set()
+                model.open.wait()
                 try:
                     model.answer(self, json.loads(body))
                 except (BrokenPipeError, ConnectionResetError):

@@ -20,6 +20,7 @@ from model import Model, WINDOW, tokens
 HERE = Path(__file__).resolve().parent
 MONTHS = int(os.environ.get("MONTHS", "3"))
 DAYS = int(os.environ.get("DAYS", "30"))
+KILLS = float(os.environ.get("KILLS", "0.1"))  # on so many of the days
 PEOPLE = {
     "ann": ["my dog is called Rex", "I am allergic to nuts", "my train leaves at seven"],
     "bob": ["my boat is called Bello", "I drink green tea only", "my sister lives in Oslo"],
@@ -113,6 +114,12 @@ class System:
             sys.exit(f"a send is not completed: {json.dumps(send, indent=1)}")
         return send
 
+    def resumed(self, send):
+        """Whether another life has taken this send over."""
+        with urllib.request.urlopen(f"{self.url}/v1/sends/{send['id']}/events", timeout=60) as events:
+            told = events.read().decode()
+        return any(part.startswith("event: send.resumed") and "takeover" in part for part in parts_of(told))
+
     def everything(self, path):
         """All pages of a list."""
         rows, page = [], self.ask("GET", path + ("&" if "?" in path else "?") + "limit=200")
@@ -123,6 +130,12 @@ class System:
                 return rows
             mark = "&" if "?" in path else "?"
             page = self.ask("GET", f"{path}{mark}limit=200&cursor={cursor}")
+
+
+def parts_of(stream):
+    """The events of a stream, each without its id."""
+    for event in stream.split("\n\n"):
+        yield "\n".join(line for line in event.split("\n") if not line.startswith("id:"))
 
 
 def told(person, month, day):
@@ -164,7 +177,7 @@ def talk(system, model):
     for person in PEOPLE:
         body = {"agent": AGENT, "metadata": {"user_id": person}}
         sessions[person] = system.ask("POST", "/v1/sessions", body, f"session-{person}")["id"]
-    timers = []
+    timers, taken_over = [], 0
     for month in range(MONTHS):
         # At the end of the month each of them is asked by a timer how it was. A month takes seconds here.
         for person, session in sessions.items():
@@ -172,15 +185,25 @@ def talk(system, model):
             timers.append(system.ask("POST", "/v1/timers", timer, f"timer-{person}-{month}")["id"])
         for day in range(DAYS):
             sends = []
+            is_killed = random.random() < KILLS
+            in_call = is_killed and random.random() < 0.5
+            if in_call:
+                # It dies while it waits for the model; otherwise at any time.
+                model.asked.clear()
+                model.open.clear()
             for person, session in sessions.items():
                 body = {"input": told(person, month, day)}
                 key = f"{person}-{month}-{day}"
                 sends.append(system.ask("POST", f"/v1/sessions/{session}/sends", body, key))
-            if random.random() < 0.1:
-                time.sleep(random.uniform(0, 0.05))
+            if in_call and not model.asked.wait(20):
+                sys.exit("nobody asks the model")
+            if is_killed:
+                time.sleep(0 if in_call else random.uniform(0, 0.05))
                 system.kill()
+                model.open.set()
             for send in sends:
                 system.finish(send)
+                taken_over += is_killed and system.resumed(send)
     fired = 0
     for timer in timers:
         for _ in range(100):
@@ -205,8 +228,10 @@ def talk(system, model):
                     wrong.append(f"{person} and {fact!r}")
         messages = system.everything(f"/v1/sessions/{session}/messages")
         users = sum(message["role"] == "user" for message in messages)
-        if users != MONTHS * (DAYS + 1) + 1:
-            wrong.append(f"{users} inputs of {person}")
+        answers = sum(message["role"] == "assistant" and not message.get("tool_calls") for message in messages)
+        if users != MONTHS * (DAYS + 1) + 1 or answers != users:
+            wrong.append(f"{users} inputs of {person}, {answers} answers")
+        print(f"{person}: {users} inputs, all answered" if answers == users else f"{person}: {answers} answers")
         shown = system.everything(f"/v1/sessions/{session}/messages?folded=true")
         folds += sum(row["role"] == "fold" for row in shown)
         sent, too_long = naive(messages, model.overhead)
@@ -215,7 +240,7 @@ def talk(system, model):
     if audit.returncode:
         wrong.append(audit.stdout + audit.stderr)
 
-    print(f"{MONTHS} months, {len(timers)} timers, {system.kills} times killed with signal 9")
+    print(f"{MONTHS} months, {len(timers)} timers, {system.kills} times killed with signal 9, {taken_over} sends taken over")
     print(f"tokens read by the model: {model.read:,} in {model.calls} calls, {model.folds} of them for summaries")
     print(f"with everything sent each time: {everything:,}, and {over} requests would not have fitted")
     print(f"that is {model.read / everything:.2f} of it")

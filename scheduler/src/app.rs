@@ -17,11 +17,12 @@ use crate::error::Error;
 use crate::loops::auditor::Lately;
 use crate::services::accept::Acceptor;
 use crate::services::keepers::Keepers;
-use crate::services::limits::KnownLimits;
+use crate::services::limits::{KnownAgents, KnownLimits};
 use crate::services::notify::Notifier;
 use crate::services::pools::KnownPools;
 use crate::services::registration::Registration;
 use crate::services::spending::KnownSpending;
+use crate::services::time::KnownTime;
 use crate::services::watch::Watch;
 use crate::services::webhooks::WebhookParts;
 
@@ -100,10 +101,14 @@ pub struct Known {
     pub(crate) lately: Lately,
     /// What tenants may have at a time.
     pub limits: KnownLimits,
+    /// Which agents have limits.
+    pub agents: KnownAgents,
     /// What tenants with limits have spent.
     pub spending: KnownSpending,
     /// Which pools of workers tenants may name.
     pub pools: KnownPools,
+    /// What time it is for the database.
+    pub(crate) time: KnownTime,
 }
 
 impl fmt::Debug for App {

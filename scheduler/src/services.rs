@@ -21,5 +21,6 @@ pub mod runs;
 pub mod skills;
 pub mod spending;
 pub mod stream;
+pub(crate) mod time;
 pub mod watch;
 pub mod webhooks;

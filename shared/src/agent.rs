@@ -30,8 +30,8 @@ pub use self::delegation::{Delegation, NotGranted};
 pub use self::isolation::Isolation;
 pub use self::memory::{ExtractMode, MemorySpec, RecallMode};
 pub use self::named::{
-    AgentKey, AgentName, AgentQuery, AgentRef, AgentVersion, AgentVersionView, Alias, NameFault,
-    NamedAgent, NamedAgentView, Pick,
+    AgentKey, AgentLimits, AgentName, AgentQuery, AgentRef, AgentVersion, AgentVersionView, Alias,
+    NameFault, NamedAgent, NamedAgentView, Pick,
 };
 pub use self::output::{OutputFault, OutputSpec};
 pub use self::prompt::{

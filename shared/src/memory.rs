@@ -10,6 +10,7 @@ pub mod rank;
 pub mod words;
 
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -252,6 +253,20 @@ pub trait Embedder: Send + Sync + Debug {
 
     /// What a call for these texts is expected to cost: what is paid for one whose end nobody heard.
     fn expected(&self, texts: &[String]) -> PaidCall;
+
+    /// What asks with a key, of which tenants may bring their own; none where there is no key to bring.
+    fn keyed(&self) -> Option<&dyn KeyedEmbedder> {
+        None
+    }
+}
+
+/// An [`Embedder`] that asks a provider with a key.
+pub trait KeyedEmbedder: Sync {
+    /// The provider's configured name.
+    fn provider(&self) -> &str;
+
+    /// The same with this key.
+    fn with_key(&self, key: &str) -> Result<Arc<dyn Embedder>, MemoryError>;
 }
 
 /// What came of a wish for vectors.

@@ -28,8 +28,8 @@ pub use binding::{AGENTS_MAX, Binding, Narrowed, Outside, PAIRS_MAX};
 pub use erasure::{ErasureProgress, TenantErasure};
 pub use money::{
     Amount, LedgerLimits, LedgerRoom, LedgerSpent, MONEY_ASIDE_MS, MONEY_DAYS_KEPT, MoneyLimits,
-    MoneyRoom, MoneySpan, MoneySpent, money_day, money_day_begin, money_month, nano_usd,
-    stored_nano,
+    MoneyRoom, MoneySpan, MoneySpent, money_day, money_day_begin, money_minute, money_minute_begin,
+    money_minute_of, money_month, nano_usd, stored_nano,
 };
 pub use pools::Pools;
 pub use retention::Retention;
@@ -129,6 +129,10 @@ pub struct Limits {
     /// The same of a calendar month.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens_per_month: Option<u64>,
+    /// US dollars that the model calls that it begins in a minute may cost; others wait. Unlimited when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<f64>)]
+    pub usd_per_minute: Option<Usd>,
     /// US dollars that its model calls of a day, in UTC, may cost; unlimited when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<f64>)]

@@ -42,10 +42,17 @@ pub use verdict::{Report, settle};
 
 /// How long faults are injected in each test: `MAINSPRING_FAULT_SECONDS`, else a few seconds.
 pub fn dose() -> Duration {
-    let seconds = std::env::var_os("MAINSPRING_FAULT_SECONDS")
-        .and_then(|text| text.into_string().ok())
-        .and_then(|text| text.parse().ok());
-    Duration::from_secs(seconds.unwrap_or(5))
+    Duration::from_secs(asked("MAINSPRING_FAULT_SECONDS").unwrap_or(5))
+}
+
+/// How many leaves run at once where a test is about many: `MAINSPRING_FAULT_LEAVES`, if that is set.
+pub fn leaves() -> Option<usize> {
+    asked("MAINSPRING_FAULT_LEAVES")
+}
+
+/// What a variable of the environment says, if it says anything of the kind.
+fn asked<T: std::str::FromStr>(name: &str) -> Option<T> {
+    std::env::var_os(name)?.into_string().ok()?.parse().ok()
 }
 
 /// Goes on after a while, in true time: the processes under test have no other.

@@ -39,6 +39,7 @@ use crate::hook::{At, Judged};
 use crate::llm::{Chunk, InBackground, Reply, Request, Traced, estimate_tokens};
 use crate::memory::QUERY_CHARS_MAX;
 use crate::metrics;
+use crate::patience::Outage;
 use crate::send::size_at_most;
 use crate::{Kernel, Parts};
 
@@ -196,7 +197,7 @@ async fn attempt(kernel: &Arc<Kernel>, owed: Extraction, token: Uuid, parent: Op
         }
     });
     let has_written = !work.found.saved.is_empty() || !work.found.changed.is_empty();
-    match parts.store.end_extraction(end(work)).await {
+    match store(kernel, end(work)).await {
         Ok(true) if !has_written => {}
         Ok(true) => parts.sources.memories.has_saved(),
         Ok(false) => {
@@ -204,6 +205,23 @@ async fn attempt(kernel: &Arc<Kernel>, owed: Extraction, token: Uuid, parent: Op
         }
         Err(error) => {
             tracing::warn!(send.id = %owed.send_id, %error, "an extraction was not stored");
+        }
+    }
+}
+
+/// Stores the end of an attempt. An outage is waited out for as long as another attempt may follow: what this one
+/// cost is known to nobody else. Repeated, it is stored once.
+async fn store(kernel: &Kernel, end: EndExtraction) -> store::Result<bool> {
+    let parts = &kernel.parts;
+    let give_up = parts.clock.monotonic() + parts.config.extract_timeout * 2;
+    let mut outage = Outage::default();
+    loop {
+        match parts.store.end_extraction(end.clone()).await {
+            Err(store::Error::Unavailable { .. }) if parts.clock.monotonic() < give_up => {}
+            ended => return ended,
+        }
+        if !outage.pause(parts, kernel.lifecycle.aborting()).await {
+            return parts.store.end_extraction(end).await;
         }
     }
 }

@@ -18,7 +18,8 @@ use mainspring_shared::session::projection::Projected;
 use mainspring_shared::session::window::from_seq;
 use mainspring_shared::store::{
     CallChange, CallStep, ClaimOutcome, ClaimSession, Claimed, CompleteOutcome, CompleteSend,
-    Counters, Lost, ReadInbox, ReadMessages, ReleaseSession, SendTotals, StartedSend, Then,
+    Counters, FoldAtRest, Lost, ReadInbox, ReadMessages, ReleaseSession, SendTotals, StartedSend,
+    Then,
 };
 use mainspring_shared::tool::{answers, cancelled_call};
 use tokio_util::sync::CancellationToken;
@@ -29,6 +30,7 @@ pub(crate) use self::window::{read_messages, read_window};
 use crate::admit::{Control, Handed};
 use crate::boot::Life;
 use crate::cache::Cached;
+use crate::fold::resting;
 use crate::metrics::Claim;
 use crate::partial_answer::PartialAnswer;
 use crate::patience::Outage;
@@ -263,7 +265,7 @@ async fn give_back(kernel: &Kernel, key: SessionKey, lease: Lease) {
 
 /// Ends the send whose run panicked: asked again it would most likely panic again. The session's
 /// lease is this process's and would be renewed with all others, so it is given back here.
-async fn end_panicked(kernel: &Kernel, key: SessionKey, lease: Lease) {
+async fn end_panicked(kernel: &Arc<Kernel>, key: SessionKey, lease: Lease) {
     tracing::error!(session.id = %key.session, "a run panicked; its send ends");
     if let Some(CompleteOutcome::Completed(completed)) = fail(kernel, key, lease).await {
         metrics::send_ended(completed.status);
@@ -275,7 +277,7 @@ async fn end_panicked(kernel: &Kernel, key: SessionKey, lease: Lease) {
     }
 }
 
-async fn fail(kernel: &Kernel, key: SessionKey, lease: Lease) -> Option<CompleteOutcome> {
+async fn fail(kernel: &Arc<Kernel>, key: SessionKey, lease: Lease) -> Option<CompleteOutcome> {
     let control = kernel.running.control(key)?;
     let (send_id, lease) = (control.send, control.reach.lease(lease));
     let ids = vec![(key.tenant, send_id)];
@@ -336,7 +338,22 @@ async fn fail(kernel: &Kernel, key: SessionKey, lease: Lease) -> Option<Complete
         // The next send is for a run whose state is not in doubt.
         then: Then::Release,
     };
-    kernel.writes.complete(item, began).await.ok()
+    let beside = item.usage.iter().filter(|row| !row.is_of_round());
+    let beside: Vec<_> = beside.cloned().collect();
+    let ended = kernel.writes.complete(item, began).await.ok();
+    if !matches!(ended, Some(CompleteOutcome::Completed(_))) && !beside.is_empty() {
+        // The next owner repeats the round's call, and none of these.
+        let unpaid = FoldAtRest {
+            key,
+            send_id,
+            boot: lease.boot,
+            context_version: 0,
+            fold: None,
+            usage: beside,
+        };
+        resting::spawn_pay(kernel, unpaid);
+    }
+    ended
 }
 
 /// The answers that the last message of the transcript asks for, where it is one of this send's with

@@ -127,7 +127,7 @@ impl Bench {
         let root = with_key(&cluster.scheduler.url(), ROOT_KEY);
         // More than it can take, so that each is counted and none is in the way.
         let limits = json!({ "requests_per_second": 100_000, "sends_open": 100_000, "tokens_per_minute": 1_000_000_000_u64,
-            "usd_per_day": 100_000, "usd_per_month": 1_000_000, "bytes": 1_u64 << 40 });
+            "usd_per_minute": 100_000, "usd_per_day": 100_000, "usd_per_month": 1_000_000, "bytes": 1_u64 << 40 });
         let key = new_tenant(&cluster.scheduler.url(), "limited", limits).await?;
         let theirs = with_key(&cluster.scheduler.url(), &key);
         let open = many_sessions(&root, SESSIONS, CLIENTS, &agent).await?;

@@ -134,6 +134,9 @@ pub(crate) struct LimitsArgs {
     /// Tokens that its model calls may use per calendar month; 0 for no limit
     #[arg(long, value_name = "N")]
     pub(crate) tokens_per_month: Option<u64>,
+    /// US dollars that model calls that begin in a minute may cost; others wait; 0 for no limit
+    #[arg(long, value_name = "USD", value_parser = dollars)]
+    pub(crate) usd_per_minute: Option<f64>,
     /// US dollars that its model calls may cost per day; 0 for no limit
     #[arg(long, value_name = "USD", value_parser = dollars)]
     pub(crate) usd_per_day: Option<f64>,

@@ -124,6 +124,7 @@ fn body(name: Option<&String>, terms: &TermsArgs) -> Value {
         ),
         ("tokens_per_day", limits.tokens_per_day.map(Value::from)),
         ("tokens_per_month", limits.tokens_per_month.map(Value::from)),
+        ("usd_per_minute", limits.usd_per_minute.map(Value::from)),
         ("usd_per_day", limits.usd_per_day.map(Value::from)),
         ("usd_per_month", limits.usd_per_month.map(Value::from)),
         ("bytes", limits.bytes.map(Value::from)),

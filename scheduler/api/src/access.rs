@@ -265,7 +265,7 @@ impl Gatekeeper {
             return self.identified(app, issuers.verify(text).await?).await;
         }
         let token: Token = text.parse().map_err(|_| refused())?;
-        let now = app.clock.now();
+        let now = app.database_time().await;
         let mut found = self.keys.find(app, token.id).await?;
         // It may have been rotated since it was looked up.
         let is_other =
@@ -338,7 +338,7 @@ impl Gatekeeper {
         let start = (body.into_data_stream(), self, app);
         let pieces = futures::stream::unfold(start, move |(mut pieces, keeper, app)| async move {
             let piece = pieces.next().await?;
-            let now = app.clock.now();
+            let now = app.database_time().await;
             let mut ended = until.is_some_and(|until| now >= until);
             if let Some(key) = key {
                 // An unavailable database is no reason to end a stream.

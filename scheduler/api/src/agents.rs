@@ -14,7 +14,7 @@ use mainspring_scheduler::services::agents::admit_agent;
 use mainspring_scheduler::services::pools;
 use mainspring_scheduler::services::skills::pin;
 use mainspring_shared::agent::{
-    AgentKey, AgentName, AgentSpec, AgentVersion, AgentVersionView, Alias, NamedAgent,
+    AgentKey, AgentLimits, AgentName, AgentSpec, AgentVersion, AgentVersionView, Alias, NamedAgent,
     NamedAgentView,
 };
 use mainspring_shared::error::Code;
@@ -28,6 +28,7 @@ use utoipa_axum::routes;
 
 use super::problem::Problem;
 use super::respond::{self, Begin, List};
+use super::tenants::sends;
 use super::validate::Checks;
 use crate::access::Caller;
 use crate::extract::{
@@ -94,10 +95,13 @@ pub(super) struct NewAgentBody {
     name: AgentName,
     /// What it is to be. Its `name` may be left out.
     spec: AgentSpec,
+    /// Its limits, for all its versions; absent ones stay as they are, `{}` removes them.
+    #[serde(default)]
+    limits: Option<AgentLimits>,
 }
 
 impl JsonBody for NewAgentBody {
-    type Checked = (AgentName, AgentSpec);
+    type Checked = (AgentName, AgentSpec, Option<AgentLimits>);
 
     fn checked(mut self, checks: &mut Checks) -> Self::Checked {
         checks.own_agent("/spec", &self.spec);
@@ -106,7 +110,10 @@ impl JsonBody for NewAgentBody {
         if own.is_some_and(|own| own != self.name.as_str()) {
             checks.refuse("/spec/name", "is not the agent's name; leave it out");
         }
-        (self.name, self.spec)
+        if let Some(limits) = &self.limits {
+            sends(checks, "sends_open", limits.sends_open);
+        }
+        (self.name, self.spec, self.limits)
     }
 }
 
@@ -126,14 +133,20 @@ pub(super) async fn publish(
     json: Json<NewAgentBody>,
 ) -> Result<Response, Problem> {
     let idempotency = json.idempotency("POST /v1/agents")?;
-    let (name, mut spec) = json.value;
+    let (name, mut spec, limits) = json.value;
     let tenant = caller.tenant;
     admit_agent(caller.binding(), &name)?;
+    let is_limited = limits.is_some();
+    if is_limited && caller.binding().is_some() {
+        let detail = "a bound API key cannot set limits of agents";
+        return Err(Error::new(Code::AuthBinding, detail).into());
+    }
     pools::admit_agent(&app, tenant, &spec, "/spec").await?;
     pin(app.store.as_ref(), tenant, &mut spec, "/spec").await?;
     let item = PublishAgent {
         key: AgentKey { tenant, name },
         spec,
+        limits,
         idempotency,
     };
     let (version, added, replayed) = match app.store.publish_agent(item).await? {
@@ -141,6 +154,11 @@ pub(super) async fn publish(
         PublishOutcome::Replayed { version, added } => (version, added, true),
         PublishOutcome::Mismatch => return Err(Error::mismatch().into()),
     };
+    if is_limited {
+        // Here it applies at once, elsewhere within seconds.
+        let agents = app.store.limited_agents(tenant).await?;
+        app.known.agents.note(tenant, agents);
+    }
     let status = if added {
         StatusCode::CREATED
     } else {

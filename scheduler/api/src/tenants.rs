@@ -255,6 +255,7 @@ fn limits(checks: &mut Checks, limits: &Limits) {
         }
     }
     for (amount, name) in [
+        (limits.usd_per_minute, "usd_per_minute"),
         (limits.usd_per_day, "usd_per_day"),
         (limits.usd_per_month, "usd_per_month"),
     ] {

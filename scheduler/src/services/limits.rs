@@ -1,9 +1,11 @@
-//! Limits of tenants: the open sends that they and their keys have at a time, and who is asked about the others.
+//! Limits of tenants: the open sends that they, their keys and their agents have at a time, and who is asked about the
+//! others.
 //!
 //! Requests pass a gate that looks a tenant's limits up, at most some seconds ago, and notes them here. What no
 //! request asks for (leaves of runs, children, sends of timers) is not held to them. For a tenant without a
 //! limit none of this costs a statement.
 
+mod agents;
 mod ahead;
 mod places;
 
@@ -21,7 +23,8 @@ use crate::app::App;
 use crate::error::{Error, Quota};
 use crate::services::spending;
 
-pub(crate) use self::places::{PlaceOwner, PlaceTaker, Places};
+pub use self::agents::KnownAgents;
+pub(crate) use self::places::{PlaceHolder, PlaceOwner, PlaceTaker, Places};
 
 /// What a client is asked to wait whose tenant has no place for a send: some end every moment, and nobody knows
 /// which.
@@ -84,33 +87,53 @@ pub(crate) async fn take_places(
     let Admission::Within(max) = admit(app, tenant, items, &mut places).await? else {
         return Ok(places);
     };
-    // The key first: what it has no place for takes none of the tenant's.
-    let wanted = [
-        key.map(|key| (PlaceOwner::key(tenant, key.key), key.max)),
-        max.map(|max| (PlaceOwner::tenant(tenant), max)),
-    ];
-    let mut left = items;
-    for (of, max) in wanted.into_iter().flatten() {
-        let sends: Vec<SendId> = left.iter().map(|item| item.id).collect();
-        let taken = app.acceptor.places.take(of, max, sends.clone()).await;
-        let (had, others) = match taken {
-            Ok(taken) => left.split_at(taken.min(left.len())),
-            Err(error) => {
-                places.give_back(app, &[]).await;
-                return Err(error);
-            }
-        };
-        places.took(of, &sends[..had.len()]);
-        match new_among(app, others).await {
-            Ok(refused) => places.refuse(refused, &too_many(of, max)),
-            Err(error) => {
-                places.give_back(app, &[]).await;
-                return Err(error);
-            }
+    match narrow_all(app, &mut places, items, (tenant, key, max)).await {
+        Ok(()) => Ok(places),
+        Err(error) => {
+            places.give_back(app, &[]).await;
+            Err(error)
         }
-        left = had;
     }
-    Ok(places)
+}
+
+/// Takes the places of a key, of agents and of a tenant. What an earlier one has no place for takes none of a later one's.
+async fn narrow_all(
+    app: &App,
+    places: &mut Places,
+    items: &[AcceptSend],
+    (tenant, key, max): (TenantId, Option<KeySends>, Option<u32>),
+) -> Result<(), Error> {
+    let mut left: Vec<&AcceptSend> = items.iter().collect();
+    if let Some(KeySends { key, max }) = key {
+        left = narrow(app, places, (PlaceOwner::key(tenant, key), max), left).await?;
+    }
+    for of in agents::limited(app, tenant, left.iter().copied()).await? {
+        let is_its = |item: &&AcceptSend| of.sends.contains(&item.id);
+        let its: Vec<&AcceptSend> = left.iter().copied().filter(is_its).collect();
+        let owner = PlaceOwner::agent(tenant, &of.agent);
+        let had = narrow(app, places, (owner, of.max), its).await?;
+        left.retain(|item| !is_its(item) || had.iter().any(|one| one.id == item.id));
+    }
+    if let Some(max) = max {
+        narrow(app, places, (PlaceOwner::tenant(tenant), max), left).await?;
+    }
+    Ok(())
+}
+
+/// Takes places of one owner for as many of the first of these sends as there are; which those are.
+async fn narrow<'a>(
+    app: &App,
+    places: &mut Places,
+    (of, max): (PlaceOwner, u32),
+    left: Vec<&'a AcceptSend>,
+) -> Result<Vec<&'a AcceptSend>, Error> {
+    let sends: Vec<SendId> = left.iter().map(|item| item.id).collect();
+    let taken = app.acceptor.places.take(of, max, sends.clone()).await?;
+    let (had, others) = left.split_at(taken.min(left.len()));
+    places.took(of, &sends[..had.len()]);
+    let refused = new_among(app, others.iter().copied()).await?;
+    places.refuse(refused, &too_many(of, max));
+    Ok(had.to_vec())
 }
 
 /// Takes places for one send, of which nobody has heard yet: it may get another id.
@@ -129,28 +152,40 @@ pub(crate) async fn take_place(
     if let Some(max) = max {
         let of = PlaceOwner::tenant(tenant);
         if !taker.take_one(tenant, max, &mut item.id).await? {
-            let refused = new_among(app, std::slice::from_ref(item)).await?;
+            let refused = new_among(app, std::iter::once(&*item)).await?;
             places.refuse(refused, &too_many(of, max));
             return Ok(places);
         }
         places.took(of, &[item.id]);
     }
-    if let Some(KeySends { key, max }) = key {
-        let of = PlaceOwner::key(tenant, key);
-        let taken = match taker.take(of, max, vec![item.id]).await {
-            Ok(0) => new_among(app, std::slice::from_ref(item)).await.map(Some),
-            taken => taken.map(|_| None),
-        };
-        match taken {
-            Ok(Some(refused)) => places.refuse(refused, &too_many(of, max)),
-            Ok(None) => places.took(of, &[item.id]),
-            Err(error) => {
-                places.give_back(app, &[]).await;
-                return Err(error);
-            }
+    match take_others(app, item, key, &mut places).await {
+        Ok(()) => Ok(places),
+        Err(error) => {
+            places.give_back(app, &[]).await;
+            Err(error)
         }
     }
-    Ok(places)
+}
+
+/// Takes the places of a send that its key and its agent have.
+async fn take_others(
+    app: &App,
+    item: &AcceptSend,
+    key: Option<KeySends>,
+    places: &mut Places,
+) -> Result<(), Error> {
+    let tenant = item.target.key().tenant;
+    if let Some(KeySends { key, max }) = key {
+        let of = PlaceOwner::key(tenant, key);
+        if narrow(app, places, (of, max), vec![item]).await?.is_empty() {
+            return Ok(());
+        }
+    }
+    for of in agents::limited(app, tenant, std::iter::once(item)).await? {
+        let owner = PlaceOwner::agent(tenant, &of.agent);
+        narrow(app, places, (owner, of.max), vec![item]).await?;
+    }
+    Ok(())
 }
 
 /// What the limits of a tenant say to its sends.
@@ -172,7 +207,7 @@ async fn admit(
         return Ok(Admission::Within(None));
     };
     if let Some(why) = spending::refusal(app, tenant, &limits).await? {
-        places.refuse(new_among(app, items).await?, &why);
+        places.refuse(new_among(app, items.iter()).await?, &why);
         return Ok(Admission::Refused);
     }
     Ok(Admission::Within(limits.sends_open))
@@ -221,7 +256,10 @@ async fn open_sends(app: &App, tenant: TenantId, max: u32) -> Result<u32, Error>
 }
 
 /// Which of some sends repeat no earlier request.
-async fn new_among(app: &App, items: &[AcceptSend]) -> Result<Vec<SendId>, Error> {
+async fn new_among(
+    app: &App,
+    items: impl Iterator<Item = &AcceptSend>,
+) -> Result<Vec<SendId>, Error> {
     let mut new = Vec::new();
     for item in items {
         let repeats = match &item.idempotency {
@@ -236,9 +274,10 @@ async fn new_among(app: &App, items: &[AcceptSend]) -> Result<Vec<SendId>, Error
 }
 
 fn too_many(of: PlaceOwner, max: u32) -> Error {
-    let (whose, name) = match of.key {
-        None => ("tenant", "sends-open"),
-        Some(_) => ("API key", "key-sends-open"),
+    let (whose, name) = match of.holder {
+        PlaceHolder::Tenant => ("tenant", "sends-open"),
+        PlaceHolder::Key(_) => ("API key", "key-sends-open"),
+        PlaceHolder::Agent(_) => ("agent", "agent-sends-open"),
     };
     let detail = format!("the {whose} may have at most {max} open sends");
     let quota = Quota {

@@ -16,7 +16,8 @@ use mainspring_shared::error::Code;
 use mainspring_shared::id::TenantId;
 use mainspring_shared::store::{TenantUsage, TenantUsageQuery};
 use mainspring_shared::tenant::{
-    Amount, LedgerSpent, Limits, MoneySpan, Usd, money_day, money_day_begin, money_month,
+    Amount, LedgerSpent, Limits, MoneySpan, Usd, money_day, money_day_begin, money_minute,
+    money_minute_begin, money_month,
 };
 use mainspring_shared::time::Timestamp;
 
@@ -74,6 +75,7 @@ pub(crate) async fn refusal(
             let window = Window {
                 span: "minute",
                 name: "tokens",
+                money: "usd-minute",
                 length: MINUTE,
                 left: reset,
             };
@@ -96,6 +98,7 @@ async fn ledger_refusal(
     limits: &Limits,
 ) -> Result<Option<Error>, Error> {
     let spans = [
+        (MoneySpan::Minute, limits.usd_per_minute, None),
         (MoneySpan::Day, limits.usd_per_day, limits.tokens_per_day),
         (
             MoneySpan::Month,
@@ -114,13 +117,14 @@ async fn ledger_refusal(
         if let Some(max) = usd
             && Usd::of_nano(spent.nano_usd) >= max
         {
-            let reset = Window::of(span, app.clock.now()).left;
-            return Ok(Some(no_money(span.as_str(), max, reset)));
+            let window = Window::of(span, app.database_time().await);
+            return Ok(Some(no_money(max, window)));
         }
         if let Some(max) = tokens
             && spent.tokens >= max
         {
-            return Ok(Some(no_tokens(max, Window::of(span, app.clock.now()))));
+            let window = Window::of(span, app.database_time().await);
+            return Ok(Some(no_tokens(max, window)));
         }
     }
     Ok(None)
@@ -128,19 +132,21 @@ async fn ledger_refusal(
 
 /// What the sends of today or of this month cost and took.
 async fn of_usage(app: &App, tenant: TenantId, span: MoneySpan) -> Result<Amount, Error> {
-    let today = today(app, tenant).await?;
     match span {
-        MoneySpan::Day => Ok(today),
-        MoneySpan::Month => Ok(today.and(month(app, tenant).await?)),
+        // Of a minute only the ledger says anything.
+        MoneySpan::Minute => Ok(Amount::default()),
+        MoneySpan::Day => today(app, tenant).await,
+        MoneySpan::Month => Ok(today(app, tenant).await?.and(month(app, tenant).await?)),
     }
 }
 
 /// A time over which is counted.
 #[derive(Debug, Clone, Copy)]
 struct Window {
-    /// What it is called, and what its limit of tokens is.
+    /// What it is called, and what its limits of tokens and of money are.
     span: &'static str,
     name: &'static str,
+    money: &'static str,
     length: Duration,
     /// How much of it is left.
     left: Duration,
@@ -148,16 +154,22 @@ struct Window {
 
 impl Window {
     fn of(span: MoneySpan, now: Timestamp) -> Self {
-        let (name, from, until) = match span {
+        let (name, money, from, until) = match span {
+            MoneySpan::Minute => {
+                let begin = money_minute_begin(money_minute(now));
+                ("tokens", "usd-minute", begin, begin.after(MINUTE))
+            }
             MoneySpan::Day => {
                 let day = money_day(now);
-                ("tokens-day", money_day_begin(day), money_day_begin(day + 1))
+                let (begin, end) = (money_day_begin(day), money_day_begin(day + 1));
+                ("tokens-day", "usd-day", begin, end)
             }
-            MoneySpan::Month => ("tokens-month", now.month(), next_month(now)),
+            MoneySpan::Month => ("tokens-month", "usd-month", now.month(), next_month(now)),
         };
         Self {
             span: span.as_str(),
             name,
+            money,
             length: until.since(from),
             left: until.since(now),
         }
@@ -213,7 +225,7 @@ async fn turn(app: &App, tenant: TenantId) -> OwnedMutexGuard<()> {
 
 /// What the sends of today cost.
 async fn today(app: &App, tenant: TenantId) -> Result<Amount, Error> {
-    let day = money_day(app.clock.now());
+    let day = money_day(app.database_time().await);
     let now = app.clock.monotonic();
     let known = || {
         let known = with(app, tenant, |known| known.today);
@@ -234,7 +246,7 @@ async fn today(app: &App, tenant: TenantId) -> Result<Amount, Error> {
 
 /// What the sends of this month before today cost.
 async fn month(app: &App, tenant: TenantId) -> Result<Amount, Error> {
-    let today = app.clock.now();
+    let today = app.database_time().await;
     let day = money_day(today);
     let now = app.clock.monotonic();
     let known = || {
@@ -269,7 +281,7 @@ async fn tokens(app: &App, tenant: TenantId) -> Result<(u64, Duration), Error> {
         None
     };
     if turn.is_some() && is_old() {
-        let yesterday = money_day_begin(money_day(app.clock.now()) - 1);
+        let yesterday = money_day_begin(money_day(app.database_time().await) - 1);
         let sum = since(app, tenant, yesterday).await?;
         let tokens = tokens_of(&sum.usage);
         let without = sum.without.as_ref().map_or(tokens, tokens_of);
@@ -349,7 +361,7 @@ async fn used(
 
 /// What the sends cost that were accepted from a day on. Whoever calls this has the tenant's turn.
 async fn since(app: &App, tenant: TenantId, from: Timestamp) -> Result<Sum, Error> {
-    let (now, time) = (app.clock.now(), app.clock.monotonic());
+    let (now, time) = (app.database_time().await, app.clock.monotonic());
     let yesterday = money_day_begin(money_day(now) - 1);
     let known = with(app, tenant, |known| {
         known.settled.retain(|from, _| *from >= yesterday);
@@ -371,12 +383,23 @@ fn next_month(now: Timestamp) -> Timestamp {
     money_day_begin(money_month(now) + DAYS).month()
 }
 
-fn no_money(span: &str, max: Usd, reset: Duration) -> Error {
+fn no_money(max: Usd, window: Window) -> Error {
+    let span = window.span;
     let detail = format!(
         "the tenant has spent the {} US dollars that it may spend in a {span}",
         max.dollars()
     );
-    Error::new(Code::LimitMoney, detail).after(reset)
+    let quota = Quota {
+        name: window.money,
+        unit: Some("micro-usd"),
+        quota: max.0,
+        window: Some(window.length),
+        left: 0,
+        reset: window.left,
+    };
+    Error::new(Code::LimitMoney, detail)
+        .after(window.left)
+        .with_quota(quota)
 }
 
 fn no_tokens(max: u64, window: Window) -> Error {

@@ -11,7 +11,8 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::AgentSpec;
-use crate::id::TenantId;
+use crate::id::{KeyId, TenantId};
+use crate::stored::Extra;
 use crate::time::Timestamp;
 
 /// Characters of a name or an alias at most.
@@ -196,6 +197,35 @@ pub struct AgentKey {
     pub name: AgentName,
 }
 
+impl AgentName {
+    /// What the places of its open sends are kept under, like those of a key: no key has such an id.
+    pub fn holder(&self) -> KeyId {
+        let digest = Sha256::new().chain_update(b"agent\0").chain_update(&self.0);
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(&digest.finalize()[..16]);
+        KeyId(uuid::Builder::from_custom_bytes(bytes).into_uuid())
+    }
+}
+
+/// Limits of a published agent, in any version, in addition to those of its tenant.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct AgentLimits {
+    /// Maximum unfinished sends of this agent created by requests; unlimited when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sends_open: Option<u32>,
+    /// What this release does not know of it.
+    #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
+    #[schema(ignore)]
+    pub extra: Extra,
+}
+
+impl AgentLimits {
+    /// As they are to be stored; none where nothing is limited.
+    pub fn stored(&self) -> Option<&Self> {
+        (*self != Self::default()).then_some(self)
+    }
+}
+
 /// An agent that was published under a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedAgent {
@@ -207,8 +237,10 @@ pub struct NamedAgent {
     pub aliases: BTreeMap<Alias, i32>,
     /// When it was published first.
     pub created_at: Timestamp,
-    /// When a version was added, an alias changed, or it was archived or restored.
+    /// When a version was added, an alias or a limit changed, or it was archived or restored.
     pub updated_at: Timestamp,
+    /// What it may use.
+    pub limits: AgentLimits,
     /// Since when nothing new may use it.
     pub archived_at: Option<Timestamp>,
 }
@@ -279,12 +311,15 @@ pub struct NamedAgentView {
     /// When it was published first.
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
-    /// When a version was added, an alias changed, or it was archived or restored.
+    /// When a version was added, an alias or a limit changed, or it was archived or restored.
     #[schema(value_type = String, format = DateTime)]
     pub updated_at: Timestamp,
     /// When it was archived; null while it can be used.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub archived_at: Option<Timestamp>,
+    /// Its limits.
+    #[serde(default)]
+    pub limits: AgentLimits,
 }
 
 impl From<NamedAgent> for NamedAgentView {
@@ -296,6 +331,7 @@ impl From<NamedAgent> for NamedAgentView {
             created_at: agent.created_at,
             updated_at: agent.updated_at,
             archived_at: agent.archived_at,
+            limits: agent.limits,
         }
     }
 }

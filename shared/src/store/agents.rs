@@ -4,14 +4,16 @@ use async_trait::async_trait;
 
 use super::sends::IdempotencyKey;
 use super::{Page, Result};
-use crate::agent::{AgentKey, AgentName, AgentQuery, AgentSpec, AgentVersion, Alias, NamedAgent};
+use crate::agent::{
+    AgentKey, AgentLimits, AgentName, AgentQuery, AgentSpec, AgentVersion, Alias, NamedAgent,
+};
 use crate::id::TenantId;
 
 /// Agents that are published under names, their versions and aliases.
 #[async_trait]
 pub trait Agents: Send + Sync {
     /// Publishes a spec as the newest version of an agent, which is created or restored if need be. A
-    /// spec that equals the newest version's adds none. With an idempotency key a repeat publishes
+    /// spec that equals the newest version's adds none. Limits are the agent's, whatever its version. With an idempotency key a repeat publishes
     /// nothing.
     async fn publish_agent(&self, item: PublishAgent) -> Result<PublishOutcome>;
 
@@ -26,6 +28,9 @@ pub trait Agents: Send + Sync {
 
     /// Agents by name.
     async fn list_agents(&self, query: ListAgents) -> Result<Page<NamedAgent>>;
+
+    /// A tenant's agents that have limits, archived ones too, by name.
+    async fn limited_agents(&self, tenant: TenantId) -> Result<Vec<(AgentName, AgentLimits)>>;
 
     /// A version, whether the agent is archived or not; `None` when unknown.
     async fn get_agent_version(&self, key: AgentKey, n: i32) -> Result<Option<AgentVersion>>;
@@ -58,6 +63,9 @@ macro_rules! agents_methods {
             read list_agents(
                 query: $crate::store::ListAgents
             ) -> $crate::store::Page<$crate::agent::NamedAgent>;
+            read limited_agents(
+                tenant: $crate::id::TenantId
+            ) -> Vec<($crate::agent::AgentName, $crate::agent::AgentLimits)>;
             read get_agent_version(
                 key: $crate::agent::AgentKey,
                 n: i32
@@ -80,6 +88,8 @@ pub struct PublishAgent {
     pub key: AgentKey,
     /// What it is to be.
     pub spec: AgentSpec,
+    /// What it may use from now on; as before when absent.
+    pub limits: Option<AgentLimits>,
     /// What makes a repeat harmless.
     pub idempotency: Option<IdempotencyKey>,
 }

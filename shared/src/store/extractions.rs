@@ -27,8 +27,9 @@ pub trait Extractions: Send + Sync {
     /// Takes extractions that are due: of sends that completed. Those of other sends that ended go.
     async fn claim_extractions(&self, claim: ClaimExtractions) -> Result<Vec<Extraction>>;
 
-    /// Ends an attempt at an extraction: its entries and what it cost are stored with its end. False,
-    /// and nothing is stored, when the attempt is no longer the extraction's, or its session was deleted.
+    /// Ends an attempt at an extraction: its entries and what it cost are stored with its end. False when the
+    /// attempt is no longer the extraction's: then only what it cost is stored, once, and nothing where its
+    /// session was deleted.
     async fn end_extraction(&self, item: EndExtraction) -> Result<bool>;
 }
 

@@ -9,10 +9,10 @@ use super::Result;
 use crate::id::{BootId, TenantId};
 use crate::tenant::{Amount, LedgerSpent, MoneySpan};
 
-/// The money and the tokens of tenants with a limit of what their calls may cost or take in a day or a month.
-/// Where one of the two is limited both are kept, and "money" below is both.
+/// The money and the tokens of tenants with a limit of what their calls may cost or take in a day or a month, or cost
+/// in a minute. Where one of the two is limited both are kept, and "money" below is both.
 ///
-/// All of it happens under the lock of the tenant's row, and days are those of the database's clock. What is
+/// All of it happens under the lock of the tenant's row, and days and minutes are those of the database's clock. What is
 /// spent is kept by day, from the first call under a limit on; of the month until then it is what the usage of
 /// sends says. A limit that is lifted forgets what was spent and what is set aside.
 #[async_trait]
@@ -22,7 +22,7 @@ pub trait Money: Send + Sync {
     /// aside: whoever makes no call settles it.
     async fn reserve_money(&self, items: Vec<ReserveMoney>) -> Result<Vec<ReserveMoneyOutcome>>;
 
-    /// Enters what calls cost on the days on which their money was set aside, and gives that back. What is
+    /// Enters what calls cost on the days and in the minute in which their money was set aside, and gives that back. What is
     /// settled already stays as it is, so that a repeat changes nothing.
     async fn settle_money(&self, items: Vec<SettleMoney>) -> Result<()>;
 

@@ -75,6 +75,23 @@ impl UsageRow {
         }
     }
 
+    /// The row under which the session pays for a call beside the rounds whose worker lost the lease: the send's own sum,
+    /// which its next worker writes, leaves it out. It is the same one for the same call. A row behind the end of a send
+    /// is its own.
+    #[must_use]
+    pub fn at_rest(&self) -> Self {
+        let first = match (self.round, self.purpose()) {
+            (EXTRACT_ROUND, _) | (_, Purpose::Round | Purpose::Extract) => return self.clone(),
+            (_, Purpose::Embed) => EMBED_FIRST,
+            (_, Purpose::Fold) => AT_REST_FIRST,
+        };
+        Self {
+            round: EXTRACT_ROUND,
+            attempt: first | (self.attempt & (first - 1)),
+            ..self.clone()
+        }
+    }
+
     /// What its model was asked for.
     pub fn purpose(&self) -> Purpose {
         match self.round {

@@ -56,8 +56,8 @@ pub trait Sessions: Send + Sync {
 
     /// Stores what a fold cost that was written while nothing of its session was under way, and
     /// attaches it, unless a worker has the session or what is shown of it changed since it was begun.
-    /// A repeat is paid for once, and attaches nothing. Nothing is stored for a session that is deleted,
-    /// or a send that is gone.
+    /// The cost is stored whoever has the session. A repeat is paid for once, and attaches nothing. Nothing is
+    /// stored for a session that is deleted, or a send that is gone.
     async fn fold_at_rest(&self, item: FoldAtRest) -> Result<FoldedAtRest>;
 
     /// A session; `None` when unknown or deleted.
@@ -151,7 +151,9 @@ pub struct FoldAtRest {
     pub context_version: i64,
     /// The fold; none where none could be written, and only its cost is to be stored.
     pub fold: Option<NewFold>,
-    /// What it cost: rows of [`EXTRACT_ROUND`](super::EXTRACT_ROUND), as of all calls behind the end of a send.
+    /// What it cost: rows of [`EXTRACT_ROUND`](super::EXTRACT_ROUND), as of all calls behind the end of a send. Those of
+    /// a worker that lost its lease are the ones that it had for the send's steps: where a step has stored one, it is
+    /// paid for, and otherwise it is stored as [`UsageRow::at_rest`] says.
     pub usage: Vec<UsageRow>,
 }
 

@@ -1,4 +1,4 @@
-//! Money and tokens: what the model calls of a tenant may cost and take in a day and in a month, exactly.
+//! Money and tokens: what the model calls of a tenant may cost and take in a minute, a day and a month, exactly.
 //!
 //! Before a call, the most that it can cost is set aside under the lock of the tenant's row, and only where it
 //! fits besides what is spent and what other calls have set aside. So no limit is passed, however many calls
@@ -19,6 +19,9 @@ pub const MONEY_ASIDE_MS: i64 = 24 * 60 * 60 * 1_000;
 
 /// Milliseconds of a day.
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
+
+/// Milliseconds of a minute.
+const MINUTE_MS: i64 = 60 * 1_000;
 
 /// More dollars than any call costs.
 const USD_MAX: f64 = 1e6;
@@ -84,20 +87,22 @@ pub struct LedgerSpent {
 }
 
 impl LedgerSpent {
-    /// What the calls of the day or the month that have ended are.
+    /// What the calls of the minute, the day or the month that have ended are.
     pub const fn of(&self, span: MoneySpan) -> Amount {
         match span {
+            MoneySpan::Minute => Amount::new(self.money.minute, self.tokens.minute),
             MoneySpan::Day => Amount::new(self.money.day, self.tokens.day),
             MoneySpan::Month => Amount::new(self.money.month, self.tokens.month),
         }
     }
 
-    /// The same with more set aside.
+    /// The same with more set aside, for calls that begin now.
     #[must_use]
-    pub const fn with_aside(mut self, more: Amount) -> Self {
-        self.money.aside = self.money.aside.saturating_add(more.nano_usd);
-        self.tokens.aside = self.tokens.aside.saturating_add(more.tokens);
-        self
+    pub const fn with_aside(self, more: Amount) -> Self {
+        Self {
+            money: self.money.with_aside(more.nano_usd),
+            tokens: self.tokens.with_aside(more.tokens),
+        }
     }
 }
 
@@ -121,6 +126,8 @@ impl LedgerLimits {
         let of = Self {
             money: MoneyLimits::of(limits).unwrap_or_default(),
             tokens: MoneyLimits {
+                // Sends are refused by what was used in the last minute: no call waits.
+                minute: None,
                 day: limits.tokens_per_day.map(tokens),
                 month: limits.tokens_per_month.map(tokens),
             },
@@ -147,6 +154,8 @@ impl LedgerLimits {
 /// What a tenant's calls may cost, in billionths of a dollar, or take, in tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MoneyLimits {
+    /// By the calls that begin in a minute of the database's clock; unlimited when absent.
+    pub minute: Option<u64>,
     /// In a day, in UTC; unlimited when absent.
     pub day: Option<u64>,
     /// In a calendar month; unlimited when absent.
@@ -156,6 +165,10 @@ pub struct MoneyLimits {
 /// What counts against the limits at a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MoneySpent {
+    /// What those calls that began in this minute and have ended cost; kept where a minute is limited.
+    pub minute: u64,
+    /// What those that began in this minute and are under way have set aside.
+    pub minute_aside: u64,
     /// What the calls of the day cost.
     pub day: u64,
     /// What those of the month cost, the day's included.
@@ -165,9 +178,19 @@ pub struct MoneySpent {
     pub aside: u64,
 }
 
+impl MoneySpent {
+    const fn with_aside(mut self, more: u64) -> Self {
+        self.minute_aside = self.minute_aside.saturating_add(more);
+        self.aside = self.aside.saturating_add(more);
+        self
+    }
+}
+
 /// A span of time that a limit is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MoneySpan {
+    /// A minute of the database's clock.
+    Minute,
     /// A day in UTC.
     Day,
     /// A calendar month in UTC.
@@ -178,6 +201,7 @@ impl MoneySpan {
     /// The word for it.
     pub const fn as_str(self) -> &'static str {
         match self {
+            Self::Minute => "minute",
             Self::Day => "day",
             Self::Month => "month",
         }
@@ -200,6 +224,7 @@ impl MoneyLimits {
     pub fn of(limits: &Limits) -> Option<Self> {
         let nano = |usd: Usd| usd.nano().min(i64::MAX as u64);
         let of = Self {
+            minute: limits.usd_per_minute.map(nano),
             day: limits.usd_per_day.map(nano),
             month: limits.usd_per_month.map(nano),
         };
@@ -207,7 +232,8 @@ impl MoneyLimits {
     }
 
     /// Whether there is room for a call that costs `most` at most, and is of no use for less than `least`. Where
-    /// what is spent leaves less than `most`, it gets what is left, once that is not set aside for others.
+    /// what is spent leaves less than `most`, it gets what is left, once that is not set aside for others. A minute is
+    /// soon over: what is spent of it has a call wait, for all of the minute's money where it costs as much.
     pub fn room(&self, spent: MoneySpent, most: u64, least: u64) -> MoneyRoom {
         let limits = [
             (MoneySpan::Day, self.day, spent.day),
@@ -222,7 +248,17 @@ impl MoneyLimits {
             }
             left = left.min(here);
         }
-        let wanted = most.min(left);
+        let mut wanted = most.min(left);
+        if let Some(limit) = self.minute {
+            if limit < least {
+                return MoneyRoom::Spent(MoneySpan::Minute, limit);
+            }
+            wanted = wanted.min(limit);
+            let taken = spent.minute.saturating_add(spent.minute_aside);
+            if taken.saturating_add(wanted) > limit {
+                return MoneyRoom::Busy;
+            }
+        }
         if spent.aside.saturating_add(wanted) <= left {
             MoneyRoom::Granted(wanted)
         } else {
@@ -239,6 +275,24 @@ pub fn money_day(at: Timestamp) -> i64 {
 /// When a day begins.
 pub fn money_day_begin(day: i64) -> Timestamp {
     Timestamp(day.saturating_mul(DAY_MS))
+}
+
+/// The number of the minute of a time.
+pub fn money_minute(at: Timestamp) -> i64 {
+    at.0.div_euclid(MINUTE_MS)
+}
+
+/// When a minute begins.
+pub fn money_minute_begin(minute: i64) -> Timestamp {
+    Timestamp(minute.saturating_mul(MINUTE_MS))
+}
+
+/// The minute that calls begin in at a time, where the last one that was counted of its day is `kept`. Whoever waits
+/// for the tenant's row may have read the time before those who counted the minute that has begun meanwhile. Any
+/// other minute that is to come is one of a clock that was set back, and counts no more.
+pub fn money_minute_of(now: Timestamp, kept: i64) -> i64 {
+    let minute = money_minute(now);
+    if kept == minute + 1 { kept } else { minute }
 }
 
 /// The first day of the month of a time.
@@ -266,11 +320,20 @@ mod tests {
     use super::*;
 
     fn limits(day: Option<u64>, month: Option<u64>) -> MoneyLimits {
-        MoneyLimits { day, month }
+        MoneyLimits {
+            minute: None,
+            day,
+            month,
+        }
     }
 
     fn spent(day: u64, month: u64, aside: u64) -> MoneySpent {
-        MoneySpent { day, month, aside }
+        MoneySpent {
+            day,
+            month,
+            aside,
+            ..MoneySpent::default()
+        }
     }
 
     #[test]
@@ -309,6 +372,53 @@ mod tests {
         }
         let none = limits(None, None).room(spent(9, 9, 9), 7, 7);
         assert_eq!(none, MoneyRoom::Granted(7));
+    }
+
+    #[test]
+    fn a_minute_has_calls_wait_for_the_next_one() {
+        let of = MoneyLimits {
+            minute: Some(50),
+            day: Some(100),
+            month: None,
+        };
+        let now = |minute: u64, minute_aside: u64, day: u64, aside: u64| MoneySpent {
+            minute,
+            minute_aside,
+            ..spent(day, day, aside)
+        };
+        for (spent, most, least, expected) in [
+            (now(0, 0, 0, 0), 30, 5, MoneyRoom::Granted(30)),
+            (now(10, 10, 10, 10), 30, 5, MoneyRoom::Granted(30)),
+            (now(10, 11, 10, 11), 30, 5, MoneyRoom::Busy),
+            (now(50, 0, 50, 0), 1, 1, MoneyRoom::Busy),
+            (now(50, 0, 50, 0), 0, 0, MoneyRoom::Granted(0)),
+            // All of a minute, once it is its own.
+            (now(0, 0, 0, 0), 70, 5, MoneyRoom::Granted(50)),
+            (now(1, 0, 1, 0), 70, 5, MoneyRoom::Busy),
+            (
+                now(0, 0, 0, 0),
+                70,
+                51,
+                MoneyRoom::Spent(MoneySpan::Minute, 50),
+            ),
+            // What calls of minutes before have set aside counts for the day.
+            (now(0, 0, 60, 10), 30, 5, MoneyRoom::Granted(30)),
+            (now(0, 0, 60, 11), 30, 5, MoneyRoom::Busy),
+            (now(0, 0, 80, 0), 30, 5, MoneyRoom::Granted(20)),
+            (
+                now(0, 0, 96, 0),
+                30,
+                5,
+                MoneyRoom::Spent(MoneySpan::Day, 100),
+            ),
+        ] {
+            assert_eq!(of.room(spent, most, least), expected, "{spent:?} {most}");
+        }
+        let noon = Timestamp(12 * 60 * MINUTE_MS);
+        for (kept, minute) in [(0, 720), (720, 720), (721, 721), (722, 720)] {
+            assert_eq!(money_minute_of(noon, kept), minute, "{kept}");
+        }
+        assert_eq!(money_minute_begin(720), noon);
     }
 
     #[test]
@@ -384,6 +494,7 @@ mod tests {
                         open.push(granted);
                     }
                     MoneyRoom::Busy => prop_assert!(!open.is_empty()),
+                    MoneyRoom::Spent(MoneySpan::Minute, _) => prop_assert!(false, "unlimited"),
                     MoneyRoom::Spent(MoneySpan::Day, _) => prop_assert!(now.day + least > day),
                     MoneyRoom::Spent(MoneySpan::Month, _) => prop_assert!(now.month + least > month),
                 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use mainspring_shared::agent::{
-    AgentKey, AgentName, AgentQuery, AgentVersion, Alias, NamedAgent, Pick,
+    AgentKey, AgentLimits, AgentName, AgentQuery, AgentVersion, Alias, NamedAgent, Pick,
 };
 use mainspring_shared::id::TenantId;
 use mainspring_shared::store;
@@ -54,6 +54,13 @@ impl Agents for SqlStore {
         self.snapshot(|conn| Box::pin(list(conn, query))).await
     }
 
+    async fn limited_agents(
+        &self,
+        tenant: TenantId,
+    ) -> store::Result<Vec<(AgentName, AgentLimits)>> {
+        self.read(move |conn| Box::pin(limited(conn, tenant))).await
+    }
+
     async fn get_agent_version(
         &self,
         key: AgentKey,
@@ -84,6 +91,7 @@ async fn publish(tx: &mut Tx, item: PublishAgent) -> Result<PublishOutcome> {
     let PublishAgent {
         key,
         spec,
+        limits,
         idempotency,
     } = item;
     if let Some(request) = &idempotency {
@@ -108,6 +116,9 @@ async fn publish(tx: &mut Tx, item: PublishAgent) -> Result<PublishOutcome> {
         .execute(tx.conn())
         .await?;
     let known = agent(tx.conn(), &key).await?.ok_or(Fault::NoRow)?;
+    if let Some(limits) = limits.filter(|limits| *limits != known.limits) {
+        limit(tx, &key, &limits).await?;
+    }
     let newest = version(tx.conn(), &key, known.version).await?;
     let (version, added) = if let Some(newest) = newest.filter(|newest| newest.spec == spec) {
         if known.archived_at.is_some() {
@@ -146,6 +157,18 @@ async fn add(tx: &mut Tx, version: &AgentVersion) -> Result<()> {
         .bind(json(&version.spec)?)
         .bind(version.hash.as_str())
         .bind(version.created_at.0)
+        .execute(tx.conn())
+        .await?;
+    Ok(())
+}
+
+async fn limit(tx: &mut Tx, key: &AgentKey, limits: &AgentLimits) -> Result<()> {
+    let now = tx.now;
+    statement(sql!("named/limit"))
+        .bind(key.tenant.0)
+        .bind(key.name.as_str())
+        .bind(limits.stored().map(json).transpose()?)
+        .bind(now.0)
         .execute(tx.conn())
         .await?;
     Ok(())
@@ -250,6 +273,16 @@ async fn list(conn: &mut Conn, query: ListAgents) -> Result<Page<NamedAgent>> {
     Ok(page)
 }
 
+async fn limited(conn: &mut Conn, tenant: TenantId) -> Result<Vec<(AgentName, AgentLimits)>> {
+    let rows = statement(sql!("named/limited")).bind(tenant.0);
+    let rows = rows.fetch_all(conn).await?;
+    let limited = rows.iter().map(|row| {
+        let mut cells = Cells::new(row, "agents_named");
+        Ok((parsed(&mut cells, "name")?, cells.json("limits")?))
+    });
+    limited.collect()
+}
+
 /// Reads the aliases of agents of one tenant, which are in the order of their names.
 async fn with_aliases(conn: &mut Conn, agents: &mut [NamedAgent]) -> Result<()> {
     let (Some(first), Some(last)) = (agents.first(), agents.last()) else {
@@ -345,6 +378,7 @@ fn read_agent(row: &Row) -> Result<NamedAgent> {
         created_at: cells.time("created_at")?,
         updated_at: cells.time("updated_at")?,
         archived_at: cells.time_opt("archived_at")?,
+        limits: cells.json_opt("limits")?.unwrap_or_default(),
     })
 }
 

@@ -151,6 +151,12 @@ async fn end(tx: &mut Tx, item: EndExtraction) -> Result<bool> {
         query = query.bind(now.after(*after).0).bind(json(spec)?);
     }
     if query.execute(tx.conn()).await?.rows_affected() == 0 {
+        // The model was asked all the same.
+        if memories::can_pay(tx, item.key, item.send_id).await? {
+            for row in &item.usage {
+                pay(tx, item.key, item.send_id, row).await?;
+            }
+        }
         return Ok(false);
     }
     if let Some(spent) = session.hot.spent

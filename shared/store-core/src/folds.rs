@@ -6,11 +6,12 @@ use mainspring_shared::session::transition;
 use mainspring_shared::store::{FoldAtRest, FoldedAtRest};
 
 use crate::db::{Conn, sql};
+use crate::extractions;
 use crate::fault::Result;
 use crate::hot::{self, Beside};
 use crate::query::{Query, statement};
 use crate::row::Row;
-use crate::rows::{Cells, json};
+use crate::rows::Cells;
 use crate::store::Tx;
 
 /// Attaches a fold under the number that the context has with it.
@@ -37,18 +38,16 @@ pub(crate) async fn at_rest(tx: &mut Tx, item: FoldAtRest) -> Result<FoldedAtRes
         return Ok(FoldedAtRest::Dropped);
     }
     for row in &item.usage {
-        statement(sql!("extractions/pay"))
+        let stored = statement(sql!("folds/is_paid"))
             .bind(key.tenant.0)
-            .bind(key.session.0)
             .bind(item.send_id.0)
             .bind(row.round)
             .bind(row.attempt)
-            .bind(&row.model)
-            .bind(json(&row.usage)?)
-            .bind(tx.now.0)
-            .bind("fold")
-            .execute(tx.conn())
+            .fetch_optional(tx.conn())
             .await?;
+        if stored.is_none() {
+            extractions::pay(tx, key, item.send_id, &row.at_rest()).await?;
+        }
     }
     let Some(fold) = item.fold else {
         return Ok(FoldedAtRest::Dropped);

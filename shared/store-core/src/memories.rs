@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use mainspring_shared::id::{ErasureId, MemoryId, SessionKey, TenantId};
+use mainspring_shared::id::{ErasureId, MemoryId, SendId, SessionKey, TenantId};
 use mainspring_shared::memory::rank::{Placed, compared};
 use mainspring_shared::memory::{Embedding, MemoryEntry, Namespace, Sources, words};
 use mainspring_shared::store::{
@@ -315,18 +315,23 @@ async fn pay_by_send(tx: &mut Tx, tenant: TenantId, paid: &PaidVectors) -> Resul
     let Some((session, send)) = paid.payer else {
         return Ok(false);
     };
+    let key = SessionKey { tenant, session };
+    if !can_pay(tx, key, send).await? {
+        return Ok(false);
+    }
+    extractions::pay(tx, key, send, &paid.row()).await?;
+    Ok(true)
+}
+
+/// Whether a send and its session are there to pay for something; then they stay until the transaction ends.
+pub(crate) async fn can_pay(tx: &mut Tx, key: SessionKey, send: SendId) -> Result<bool> {
     let there = statement(sql!("memories/payer"))
-        .bind(tenant.0)
-        .bind(session.0)
+        .bind(key.tenant.0)
+        .bind(key.session.0)
         .bind(send.0)
         .fetch_optional(tx.conn())
         .await?;
-    if there.is_none() {
-        return Ok(false);
-    }
-    let key = SessionKey { tenant, session };
-    extractions::pay(tx, key, send, &paid.row()).await?;
-    Ok(true)
+    Ok(there.is_some())
 }
 
 async fn expire(tx: &mut Tx, limit: u32) -> Result<u64> {

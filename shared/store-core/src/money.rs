@@ -9,7 +9,8 @@ use mainspring_shared::store::{
 };
 use mainspring_shared::tenant::{
     Amount, LedgerLimits, LedgerRoom, LedgerSpent, Limits, MONEY_ASIDE_MS, MONEY_DAYS_KEPT,
-    MoneySpent, money_day, money_day_begin, money_month, stored_nano,
+    MoneySpent, money_day, money_day_begin, money_minute, money_minute_begin, money_minute_of,
+    money_month, stored_nano,
 };
 use mainspring_shared::time::Timestamp;
 use uuid::Uuid;
@@ -91,6 +92,8 @@ async fn limits(tx: &mut Tx, tenant: TenantId) -> Result<Option<LedgerLimits>> {
 struct Month {
     /// The last of its days that has a row.
     last_day: Option<i64>,
+    /// The last minute of the day that was counted.
+    minute: i64,
     spent: LedgerSpent,
 }
 
@@ -99,16 +102,23 @@ async fn spent(conn: &mut Conn, tenant: TenantId, now: Timestamp) -> Result<Mont
         .bind(tenant.0)
         .bind(money_month(now))
         .bind(money_day(now))
+        .bind(money_minute_begin(money_minute(now)).0)
         .fetch_one(conn)
         .await?;
     let mut cells = Cells::new(&row, "money_days");
     let days: i64 = cells.get("days")?;
     let last_day = cells.get("last_day")?;
+    let minute: i64 = cells.get("minute")?;
     let mut sum = |column| cells.get(column).map(i64::unsigned_abs);
+    let of_minute = sum("of_minute")?;
+    let is_now = money_minute_of(now, minute) == minute;
     Ok(Month {
         last_day: (days > 0).then_some(last_day),
+        minute,
         spent: LedgerSpent {
             money: MoneySpent {
+                minute: if is_now { of_minute } else { 0 },
+                minute_aside: sum("minute_aside")?,
                 day: sum("today")?,
                 month: sum("of_month")?,
                 aside: sum("aside")?,
@@ -117,6 +127,7 @@ async fn spent(conn: &mut Conn, tenant: TenantId, now: Timestamp) -> Result<Mont
                 day: sum("tokens_today")?,
                 month: sum("tokens_of_month")?,
                 aside: sum("tokens_aside")?,
+                ..MoneySpent::default()
             },
         },
     })
@@ -124,12 +135,12 @@ async fn spent(conn: &mut Conn, tenant: TenantId, now: Timestamp) -> Result<Mont
 
 /// What counts against a tenant's limits. A day begins with the first call that asks, and a month with what the
 /// usage of its sends says.
-async fn begun(tx: &mut Tx, tenant: TenantId) -> Result<LedgerSpent> {
+async fn begun(tx: &mut Tx, tenant: TenantId) -> Result<Month> {
     let now = tx.now;
     let (today, first) = (money_day(now), money_month(now));
     let month = spent(tx.conn(), tenant, now).await?;
     if month.last_day == Some(today) {
-        return Ok(month.spent);
+        return Ok(month);
     }
     let mut of_today = Amount::default();
     if month.last_day.is_none() {
@@ -145,7 +156,23 @@ async fn begun(tx: &mut Tx, tenant: TenantId) -> Result<LedgerSpent> {
         .bind(today - MONEY_DAYS_KEPT)
         .execute(tx.conn())
         .await?;
-    Ok(spent(tx.conn(), tenant, now).await?.spent)
+    spent(tx.conn(), tenant, now).await
+}
+
+/// Counts what is spent from now on for the minute of this time, where a minute is limited. Returns when calls begin:
+/// now, or in the minute that was counted already.
+async fn begun_minute(tx: &mut Tx, tenant: TenantId, kept: i64) -> Result<Timestamp> {
+    let now = tx.now;
+    let minute = money_minute_of(now, kept);
+    if minute != kept {
+        statement(sql!("money/begin_minute"))
+            .bind(tenant.0)
+            .bind(money_day(now))
+            .bind(minute)
+            .execute(tx.conn())
+            .await?;
+    }
+    Ok(now.max(money_minute_begin(minute)))
 }
 
 /// What the sends cost that were accepted from a day on and before another one.
@@ -173,9 +200,14 @@ async fn reserve(tx: &mut Tx, items: Vec<ReserveMoney>) -> Result<Vec<ReserveMon
         let Some(limits) = limits(tx, tenant).await? else {
             continue;
         };
-        let mut spent = begun(tx, tenant).await?;
+        let month = begun(tx, tenant).await?;
+        let mut begins = tx.now;
+        if limits.money.minute.is_some() {
+            begins = begun_minute(tx, tenant, month.minute).await?;
+        }
+        let mut spent = month.spent;
         for place in places {
-            let granted = reserve_one(tx, &items[place], limits, spent).await?;
+            let granted = reserve_one(tx, &items[place], limits, (spent, begins)).await?;
             if let (ReserveMoneyOutcome::Granted(amount), true) = granted {
                 spent = spent.with_aside(amount);
             }
@@ -185,15 +217,15 @@ async fn reserve(tx: &mut Tx, items: Vec<ReserveMoney>) -> Result<Vec<ReserveMon
     Ok(outcomes)
 }
 
-/// The outcome, and whether that is anything new.
+/// The outcome for a call that begins at this time, and whether that is anything new.
 async fn reserve_one(
     tx: &mut Tx,
     item: &ReserveMoney,
     limits: LedgerLimits,
-    spent: LedgerSpent,
+    (spent, begins): (LedgerSpent, Timestamp),
 ) -> Result<(ReserveMoneyOutcome, bool)> {
-    if let Some((amount, _)) = aside(tx, item.tenant, item.call).await? {
-        return Ok((ReserveMoneyOutcome::Granted(amount), false));
+    if let Some(aside) = aside(tx, item.tenant, item.call).await? {
+        return Ok((ReserveMoneyOutcome::Granted(aside.amount), false));
     }
     let outcome = match limits.room(spent, item.most, item.least) {
         LedgerRoom::Busy => ReserveMoneyOutcome::Busy,
@@ -208,7 +240,7 @@ async fn reserve_one(
                 .bind(money_day(now))
                 .bind(stored_nano(amount.nano_usd))
                 .bind(stored_nano(amount.tokens))
-                .bind(now.0)
+                .bind(begins.0)
                 .execute(tx.conn())
                 .await?;
             ReserveMoneyOutcome::Granted(amount)
@@ -217,16 +249,24 @@ async fn reserve_one(
     Ok((outcome, true))
 }
 
-/// What a call has set aside, and for which day.
-async fn aside(tx: &mut Tx, tenant: TenantId, call: Uuid) -> Result<Option<(Amount, i64)>> {
-    let found: Option<(i64, i64, i64)> = query_as(sql!("money/aside"), ["amount", "tokens", "day"])
+/// What a call has set aside, and when it began.
+struct Aside {
+    amount: Amount,
+    day: i64,
+    minute: i64,
+}
+
+async fn aside(tx: &mut Tx, tenant: TenantId, call: Uuid) -> Result<Option<Aside>> {
+    let names = ["amount", "tokens", "day", "at"];
+    let found: Option<(i64, i64, i64, i64)> = query_as(sql!("money/aside"), names)
         .bind(tenant.0)
         .bind(call)
         .fetch_optional(tx.conn())
         .await?;
-    Ok(found.map(|(amount, tokens, day)| {
-        let amount = Amount::new(amount.unsigned_abs(), tokens.unsigned_abs());
-        (amount, day)
+    Ok(found.map(|(amount, tokens, day, at)| Aside {
+        amount: Amount::new(amount.unsigned_abs(), tokens.unsigned_abs()),
+        day,
+        minute: money_minute(Timestamp(at)),
     }))
 }
 
@@ -234,15 +274,17 @@ async fn settle(tx: &mut Tx, items: Vec<SettleMoney>) -> Result<()> {
     for (tenant, places) in places_by_tenant(&items, |item| item.tenant) {
         limits(tx, tenant).await?;
         for item in places.into_iter().map(|place| items[place]) {
-            let Some((amount, day)) = aside(tx, tenant, item.call).await? else {
+            let Some(aside) = aside(tx, tenant, item.call).await? else {
                 continue;
             };
+            let cost = item.cost.unwrap_or(aside.amount);
             statement(sql!("money/settle"))
                 .bind(tenant.0)
                 .bind(item.call)
-                .bind(day)
-                .bind(stored_nano(item.cost.unwrap_or(amount).nano_usd))
-                .bind(stored_nano(item.cost.unwrap_or(amount).tokens))
+                .bind(aside.day)
+                .bind(stored_nano(cost.nano_usd))
+                .bind(stored_nano(cost.tokens))
+                .bind(aside.minute)
                 .execute(tx.conn())
                 .await?;
         }

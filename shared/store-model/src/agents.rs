@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use mainspring_shared::agent::{AgentKey, AgentQuery, AgentVersion, Alias, NamedAgent, Pick};
+use mainspring_shared::agent::{
+    AgentKey, AgentLimits, AgentName, AgentQuery, AgentVersion, Alias, NamedAgent, Pick,
+};
 use mainspring_shared::id::TenantId;
 use mainspring_shared::store::{
     Agents, AliasOutcome, ListAgentVersions, ListAgents, Page, PublishAgent, PublishNote,
@@ -68,6 +70,15 @@ impl Agents for ModelStore {
         Ok(page(wanted.cloned(), query.limit))
     }
 
+    async fn limited_agents(&self, tenant: TenantId) -> Result<Vec<(AgentName, AgentLimits)>> {
+        let (state, _) = self.begin();
+        let agents = state.agents.values().map(|kept| &kept.agent);
+        let limited = agents.filter(|it| it.key.tenant == tenant && it.limits.stored().is_some());
+        Ok(limited
+            .map(|agent| (agent.key.name.clone(), agent.limits.clone()))
+            .collect())
+    }
+
     async fn get_agent_version(&self, key: AgentKey, n: i32) -> Result<Option<AgentVersion>> {
         let (state, _) = self.begin();
         let kept = state.agents.get(&key);
@@ -119,9 +130,14 @@ fn publish(state: &mut State, now: Timestamp, item: PublishAgent) -> PublishOutc
                 created_at: now,
                 updated_at: now,
                 archived_at: None,
+                limits: AgentLimits::default(),
             },
             versions: Vec::new(),
         });
+    if let Some(limits) = item.limits.filter(|limits| *limits != kept.agent.limits) {
+        kept.agent.limits = limits;
+        kept.agent.updated_at = now;
+    }
     let added = kept
         .versions
         .last()

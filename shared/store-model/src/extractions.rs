@@ -5,7 +5,7 @@ use mainspring_shared::id::{SendId, SessionKey};
 use mainspring_shared::send::SendStatus;
 use mainspring_shared::store::{
     ClaimExtractions, EXTRACT_AGAIN_MS, EndExtraction, Extraction, ExtractionSpec, Extractions,
-    NewExtraction, Result, SaveMemory,
+    NewExtraction, Result, SaveMemory, UsageRow,
 };
 use mainspring_shared::time::Timestamp;
 use uuid::Uuid;
@@ -105,12 +105,12 @@ fn end(state: &mut State, now: Timestamp, item: EndExtraction) -> bool {
         return false;
     };
     let stays = item.stays(session.hot.owner.is_some());
-    let Some(owed) = state.extractions.get_mut(&slot) else {
+    let owed = state.extractions.get_mut(&slot);
+    let Some(owed) = owed.filter(|owed| owed.token == Some(item.token)) else {
+        // The model was asked all the same.
+        pay(state, item.key, item.send_id, item.usage);
         return false;
     };
-    if owed.token != Some(item.token) {
-        return false;
-    }
     if let Some((spec, after)) = stays {
         owed.spec = spec;
         owed.due_at = now.after(after);
@@ -133,13 +133,20 @@ fn end(state: &mut State, now: Timestamp, item: EndExtraction) -> bool {
     for change in &item.changed {
         memories::change(state, now, change);
     }
-    if let Some(session) = state.sessions.get_mut(&item.key) {
-        for row in item.usage {
-            let slot = (item.send_id, row.round, row.attempt);
-            session.usage.entry(slot).or_insert(row);
-        }
-    }
+    pay(state, item.key, item.send_id, item.usage);
     true
+}
+
+/// Stores what calls cost that are no rounds of their send.
+fn pay(state: &mut State, key: SessionKey, send: SendId, usage: Vec<UsageRow>) {
+    let session = state.sessions.get_mut(&key);
+    let Some(session) = session.filter(|session| session.sends.contains_key(&send)) else {
+        return;
+    };
+    for row in usage {
+        let slot = (send, row.round, row.attempt);
+        session.usage.entry(slot).or_insert(row);
+    }
 }
 
 /// Every extraction.

@@ -8,7 +8,7 @@ use mainspring_shared::store::{
 };
 use mainspring_shared::tenant::{
     Amount, LedgerLimits, LedgerRoom, LedgerSpent, MONEY_ASIDE_MS, MONEY_DAYS_KEPT, money_day,
-    money_day_begin, money_month,
+    money_day_begin, money_minute, money_minute_begin, money_minute_of, money_month,
 };
 use mainspring_shared::time::Timestamp;
 use uuid::Uuid;
@@ -104,8 +104,32 @@ impl State {
                 spent.tokens.day += is_today * cost.tokens;
             }
         }
+        let counted = self.money_minutes.get(&(tenant, today)).copied();
+        let (kept, of_minute) = counted.unwrap_or_default();
+        if money_minute_of(now, kept) == kept {
+            spent.money.minute = of_minute;
+        }
+        let began = money_minute_begin(money_minute(now));
         let aside = self.money_aside.iter().filter(|((of, _), _)| *of == tenant);
-        aside.fold(spent, |spent, (_, aside)| spent.with_aside(aside.amount))
+        for (_, aside) in aside {
+            spent.money.aside += aside.amount.nano_usd;
+            spent.tokens.aside += aside.amount.tokens;
+            if aside.at >= began {
+                spent.money.minute_aside += aside.amount.nano_usd;
+            }
+        }
+        spent
+    }
+
+    /// Counts what is spent from now on for the minute of this time. Returns when calls begin.
+    fn begin_minute(&mut self, tenant: TenantId, now: Timestamp) -> Timestamp {
+        let counted = self.money_minutes.entry((tenant, money_day(now)));
+        let (kept, spent) = counted.or_default();
+        let minute = money_minute_of(now, *kept);
+        if minute != *kept {
+            (*kept, *spent) = (minute, 0);
+        }
+        now.max(money_minute_begin(minute))
     }
 
     fn reserve(
@@ -132,6 +156,10 @@ impl State {
         if let Some(known) = self.money_aside.get(&call) {
             return ReserveMoneyOutcome::Granted(known.amount);
         }
+        let mut begins = now;
+        if limits.money.minute.is_some() {
+            begins = self.begin_minute(item.tenant, now);
+        }
         let spent = self.money_spent(item.tenant, now);
         match limits.room(spent, item.most, item.least) {
             LedgerRoom::Busy => ReserveMoneyOutcome::Busy,
@@ -142,7 +170,7 @@ impl State {
                     boot: item.boot,
                     day: today,
                     amount,
-                    at: now,
+                    at: begins,
                 };
                 self.money_aside.insert(call, aside);
                 ReserveMoneyOutcome::Granted(amount)
@@ -154,8 +182,14 @@ impl State {
         let Some(aside) = self.money_aside.remove(&(item.tenant, item.call)) else {
             return;
         };
-        if let Some(spent) = self.money_days.get_mut(&(item.tenant, aside.day)) {
-            *spent = spent.and(item.cost.unwrap_or(aside.amount));
+        let (of, cost) = ((item.tenant, aside.day), item.cost.unwrap_or(aside.amount));
+        if let Some(spent) = self.money_days.get_mut(&of) {
+            *spent = spent.and(cost);
+        }
+        if let Some((minute, spent)) = self.money_minutes.get_mut(&of)
+            && *minute == money_minute(aside.at)
+        {
+            *spent += cost.nano_usd;
         }
     }
 
@@ -164,6 +198,7 @@ impl State {
         self.money_aside
             .retain(|(of, _): &(_, Uuid), _| *of != tenant);
         self.money_days.retain(|(of, _), _| *of != tenant);
+        self.money_minutes.retain(|(of, _), _| *of != tenant);
     }
 }
 

@@ -294,6 +294,11 @@ fn fold_at_rest(state: &mut State, now: Timestamp, item: FoldAtRest) -> FoldedAt
         return FoldedAtRest::Dropped;
     }
     for row in item.usage {
+        let stored = (item.send_id, row.round, row.attempt);
+        if session.usage.contains_key(&stored) {
+            continue;
+        }
+        let row = row.at_rest();
         let slot = (item.send_id, row.round, row.attempt);
         session.usage.entry(slot).or_insert(row);
     }

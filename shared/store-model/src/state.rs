@@ -89,6 +89,8 @@ pub(crate) struct State {
     pub(crate) money_aside: BTreeMap<(TenantId, Uuid), money::Aside>,
     /// What tenants with a limit of money or tokens spent by day.
     pub(crate) money_days: BTreeMap<(TenantId, i64), Amount>,
+    /// The last minute of a day that was counted, and what its calls cost.
+    pub(crate) money_minutes: BTreeMap<(TenantId, i64), (i64, u64)>,
     pub(crate) pauses: BTreeMap<PauseKey, pauses::Kept>,
     pub(crate) provider_keys: BTreeMap<(TenantId, String), ProviderKeyRecord>,
     /// What sends wait for.

@@ -3,7 +3,9 @@
 mod rows;
 
 use async_trait::async_trait;
-use mainspring_shared::agent::{AgentKey, AgentName, AgentQuery, AgentVersion, NamedAgent, Pick};
+use mainspring_shared::agent::{
+    AgentKey, AgentLimits, AgentName, AgentQuery, AgentVersion, NamedAgent, Pick,
+};
 use mainspring_shared::id::TenantId;
 use mainspring_shared::store::{
     Agents, AliasOutcome, Error, ListAgentVersions, ListAgents, Page, PublishAgent, PublishNote,
@@ -12,7 +14,7 @@ use mainspring_shared::store::{
 use mainspring_shared::time::Timestamp;
 use sqlx::{Connection, PgConnection};
 
-use self::rows::{read_agent, with_aliases};
+use self::rows::{read_agent, read_limited, with_aliases};
 use crate::accept::{Taken, lookup, take};
 use crate::columns::json;
 use crate::ledger::now;
@@ -61,6 +63,13 @@ impl Agents for PostgresStore {
     async fn list_agents(&self, query: ListAgents) -> Result<Page<NamedAgent>> {
         let pool = &self.pools.readers;
         repeatable!(pool, |connection| list_once(connection, &query))
+    }
+
+    async fn limited_agents(&self, tenant: TenantId) -> Result<Vec<(AgentName, AgentLimits)>> {
+        let rows = fetch(&self.pools.claimers, || {
+            sql!("agents/limited").bind(tenant.0)
+        });
+        rows.await?.iter().map(read_limited).collect()
     }
 
     async fn get_agent_version(&self, key: AgentKey, n: i32) -> Result<Option<AgentVersion>> {
@@ -147,6 +156,9 @@ async fn publish_once(
         .fetch_one(&mut *tx)
         .await?;
     let known = read_agent(&row)?;
+    if let Some(limits) = item.limits.as_ref().filter(|it| **it != known.limits) {
+        limit(&mut tx, key, limits, now).await?;
+    }
     let newest = version_once(&mut tx, key, known.version).await?;
     let (version, added) = if let Some(newest) = newest.filter(|newest| newest.spec == item.spec) {
         if known.archived_at.is_some() {
@@ -205,6 +217,22 @@ async fn mark(
         .bind(key.tenant.0)
         .bind(key.name.as_str().to_owned())
         .bind(archived_at.map(|at| at.0))
+        .bind(now.0)
+        .execute(tx)
+        .await?;
+    Ok(())
+}
+
+async fn limit(
+    tx: &mut PgConnection,
+    key: &AgentKey,
+    limits: &AgentLimits,
+    now: Timestamp,
+) -> Step<()> {
+    sql!("agents/limit")
+        .bind(key.tenant.0)
+        .bind(key.name.as_str().to_owned())
+        .bind(limits.stored().map(json))
         .bind(now.0)
         .execute(tx)
         .await?;

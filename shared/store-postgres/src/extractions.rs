@@ -192,6 +192,13 @@ async fn end_once(
         query = query.bind(now.after(*after).0).bind(json(spec));
     }
     if query.execute(&mut *tx).await?.rows_affected() == 0 {
+        // The model was asked all the same.
+        if memories::can_pay(&mut tx, item.key, item.send_id).await? {
+            for row in &item.usage {
+                pay(&mut tx, now, (item.key, item.send_id), row).await?;
+            }
+            tx.commit().await?;
+        }
         return Ok(false);
     }
     if let (Some((_, Some(spent))), None) = (spending, &stays) {

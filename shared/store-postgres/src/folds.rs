@@ -3,7 +3,7 @@
 use mainspring_shared::id::SessionKey;
 use mainspring_shared::session::fold::{Fold, FoldKind, NewFold};
 use mainspring_shared::step::StepRefs;
-use mainspring_shared::store::{FoldAtRest, FoldedAtRest, Result};
+use mainspring_shared::store::{FoldAtRest, FoldedAtRest, Result, UsageRow};
 use mainspring_shared::time::Timestamp;
 use sqlx::PgConnection;
 
@@ -39,8 +39,9 @@ async fn at_rest_once(
         fold: item.fold.as_ref().map(NewFold::reference),
         ..StepRefs::default()
     };
+    let rows: Vec<UsageRow> = item.usage.iter().map(UsageRow::at_rest).collect();
     let mut usage = UsageColumns::default();
-    usage.push(0, &item.usage);
+    usage.push(0, &rows);
     let mut folds = FoldColumns::default();
     folds.push(0, item.fold.as_ref());
     let query = sql!("folds/at_rest")
@@ -51,7 +52,12 @@ async fn at_rest_once(
         .bind(item.context_version)
         .bind(item.boot.0)
         .bind(json(&refs));
+    let of_step = item.usage.iter();
+    let (rounds, attempts): (Vec<i32>, Vec<i32>) =
+        of_step.map(|row| (row.round, row.attempt)).unzip();
+    let purposes: Vec<&str> = rows.iter().map(|row| row.purpose().as_str()).collect();
     let query = folds.bind(usage.bind(query));
+    let query = query.bind(rounds).bind(attempts).bind(purposes);
     let Some(row) = query.fetch_optional(connection).await? else {
         return Ok(FoldedAtRest::Dropped);
     };

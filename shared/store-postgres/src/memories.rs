@@ -3,7 +3,7 @@
 mod search;
 mod vectors;
 
-pub(crate) use vectors::{Wanted, prepare};
+pub(crate) use vectors::{Wanted, can_pay, prepare};
 
 use async_trait::async_trait;
 use mainspring_shared::id::{ErasureId, MemoryId, TenantId};

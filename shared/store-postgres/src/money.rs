@@ -10,7 +10,8 @@ use mainspring_shared::store::{
 };
 use mainspring_shared::tenant::{
     Amount, LedgerLimits, LedgerRoom, LedgerSpent, Limits, MONEY_ASIDE_MS, MONEY_DAYS_KEPT,
-    MoneySpent, money_day, money_day_begin, money_month, nano_usd, stored_nano,
+    MoneySpent, money_day, money_day_begin, money_minute, money_minute_begin, money_minute_of,
+    money_month, nano_usd, stored_nano,
 };
 use mainspring_shared::time::Timestamp;
 use sqlx::{Connection, PgConnection};
@@ -111,6 +112,8 @@ async fn lock(
 struct Month {
     /// The last of its days that has a row.
     last_day: Option<i64>,
+    /// The last minute of the day that was counted.
+    minute: i64,
     spent: LedgerSpent,
 }
 
@@ -118,15 +121,22 @@ async fn spent(connection: &mut PgConnection, tenant: TenantId, now: Timestamp) 
     let query = sql!("money/spent")
         .bind(tenant.0)
         .bind(money_month(now))
-        .bind(money_day(now));
+        .bind(money_day(now))
+        .bind(money_minute_begin(money_minute(now)).0);
     let row = query.fetch_one(connection).await?;
     let mut fields = Fields::new(&row, "money_days");
     let days: i64 = fields.take("days")?;
     let last_day = fields.take("last_day")?;
+    let minute: i64 = fields.take("minute")?;
+    let of_minute = fields.total("of_minute")?;
+    let is_now = money_minute_of(now, minute) == minute;
     Ok(Month {
         last_day: (days > 0).then_some(last_day),
+        minute,
         spent: LedgerSpent {
             money: MoneySpent {
+                minute: if is_now { of_minute } else { 0 },
+                minute_aside: fields.total("minute_aside")?,
                 day: fields.total("today")?,
                 month: fields.total("of_month")?,
                 aside: fields.total("aside")?,
@@ -135,6 +145,7 @@ async fn spent(connection: &mut PgConnection, tenant: TenantId, now: Timestamp) 
                 day: fields.total("tokens_today")?,
                 month: fields.total("tokens_of_month")?,
                 aside: fields.total("tokens_aside")?,
+                ..MoneySpent::default()
             },
         },
     })
@@ -142,15 +153,11 @@ async fn spent(connection: &mut PgConnection, tenant: TenantId, now: Timestamp) 
 
 /// What counts against a tenant's limits. A day begins with the first call that asks, and a month with what the
 /// usage of its sends says.
-async fn begun(
-    connection: &mut PgConnection,
-    tenant: TenantId,
-    now: Timestamp,
-) -> Faulty<LedgerSpent> {
+async fn begun(connection: &mut PgConnection, tenant: TenantId, now: Timestamp) -> Faulty<Month> {
     let (today, first) = (money_day(now), money_month(now));
     let month = spent(connection, tenant, now).await?;
     if month.last_day == Some(today) {
-        return Ok(month.spent);
+        return Ok(month);
     }
     let (mut days, mut amounts) = (vec![today], vec![Amount::default()]);
     if month.last_day.is_none() {
@@ -167,7 +174,23 @@ async fn begun(
     let forget = sql!("money/forget_days").bind(tenant.0);
     let forget = forget.bind(today - MONEY_DAYS_KEPT);
     forget.execute(&mut *connection).await?;
-    Ok(spent(connection, tenant, now).await?.spent)
+    spent(connection, tenant, now).await
+}
+
+/// Counts what is spent from now on for the minute of this time, where a minute is limited. Returns when calls begin:
+/// now, or in the minute that was counted already.
+async fn begun_minute(
+    connection: &mut PgConnection,
+    tenant: TenantId,
+    (now, kept): (Timestamp, i64),
+) -> Faulty<Timestamp> {
+    let minute = money_minute_of(now, kept);
+    if minute != kept {
+        let begin = sql!("money/begin_minute").bind(tenant.0);
+        let begin = begin.bind(money_day(now)).bind(minute);
+        begin.execute(connection).await?;
+    }
+    Ok(now.max(money_minute_begin(minute)))
 }
 
 /// What the sends cost that were accepted from a day on and before another one.
@@ -207,7 +230,12 @@ async fn reserve(
     let Some((Some(limits), now)) = lock(&mut tx, at, tenant).await? else {
         return Ok(vec![ReserveMoneyOutcome::Unlimited; items.len()]);
     };
-    let mut spent = begun(&mut tx, tenant, now).await?;
+    let month = begun(&mut tx, tenant, now).await?;
+    let mut begins = now;
+    if limits.money.minute.is_some() {
+        begins = begun_minute(&mut tx, tenant, (now, month.minute)).await?;
+    }
+    let mut spent = month.spent;
     let mut had = aside(&mut tx, tenant, items).await?;
     let (mut calls, mut boots, mut amounts) = (Vec::new(), Vec::new(), Vec::new());
     let mut outcomes = Vec::with_capacity(items.len());
@@ -235,7 +263,7 @@ async fn reserve(
         let reserve = sql!("money/reserve")
             .bind(tenant.0)
             .bind(money_day(now))
-            .bind(now.0)
+            .bind(begins.0)
             .bind(calls)
             .bind(boots)
             .bind(money)

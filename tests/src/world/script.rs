@@ -431,6 +431,13 @@ impl Script {
                     let calls = cut.get("calls").map(planned).unwrap_or_default();
                     reply(text, calls, Finish::Length)
                 }
+                // So many answers say nothing.
+                Value::Object(rest) if rest.contains_key("empty") => {
+                    let times = rest["empty"].as_u64().expect("a count");
+                    let says = self.calls(&user) as u64 > times;
+                    let text = if says { "said at last" } else { "" };
+                    reply(text, Vec::new(), Finish::Stop)
+                }
                 Value::Object(slow) => {
                     let ms = slow["ms"].as_u64().expect("milliseconds");
                     self.clock.sleep(Duration::from_millis(ms)).await;

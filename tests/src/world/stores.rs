@@ -87,6 +87,21 @@ impl Backing {
         })
     }
 
+    /// Runs this over a store of each kind that a fault of something else might come out differently on: in memory, a
+    /// file, and a server.
+    pub fn each(mut test: impl FnMut(&Self)) {
+        let kinds = [
+            || Some(Self::Model),
+            || Some(Self::sqlite()),
+            Self::postgres,
+        ];
+        for open in kinds {
+            if let Some(backing) = open() {
+                test(&backing);
+            }
+        }
+    }
+
     fn on(server: Server, open: impl AsyncFn(String) -> Arc<dyn Inspect> + Sync) -> Option<Self> {
         let mut lent = None;
         let mut database = Database::with(|threads| {

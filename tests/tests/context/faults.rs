@@ -1,6 +1,7 @@
-//! Deaths at every write of sends with a fold beside them and of sends whose own rounds are folded, two workers
-//! that fold the same session, and a provider that does all that providers do to long conversations. In the end
-//! the transcript is as if nothing had happened, and what was paid for is what the provider bills.
+//! Faults at every write of sends with a fold beside them, of sends whose own rounds are folded and of folds behind
+//! the end of a send, two workers that fold the same session, and a provider that does all that providers do to long
+//! conversations. In the end the transcript is as if nothing had happened, and what was paid for is what the provider
+//! bills.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,13 +12,14 @@ use mainspring_shared::agent::{
 };
 use mainspring_shared::error::Code;
 use mainspring_shared::id::SessionKey;
-use mainspring_shared::message::ContentPart;
+use mainspring_shared::message::{ContentPart, Role};
 use mainspring_shared::send::{SendRecord, SendStatus};
-use mainspring_shared::step::Step;
+use mainspring_shared::step::{Step, StepKind};
 use mainspring_shared::store::DumpSession;
 use mainspring_shared::tool::ToolEntry;
-use mainspring_shared::usage::Usage;
+use mainspring_shared::usage::{Purpose, Usage};
 use mainspring_tests::pairing;
+use mainspring_tests::suites::store::harness::environment;
 use mainspring_tests::world::{
     Backing, Fault, FaultPlan, Faulty, Manner, World, alone, differences, essence,
 };
@@ -25,10 +27,6 @@ use mainspring_worker::llm::FactsOverride;
 use serde_json::{Value, json};
 
 /// A world whose model has so many tokens of room.
-async fn world(window: u64, takes: Duration) -> World {
-    world_over(&Backing::Model, window, takes).await
-}
-
 async fn world_over(backing: &Backing, window: u64, takes: Duration) -> World {
     let mut world = World::over(backing, |_, _, _| {}).await;
     let facts = FactsOverride {
@@ -131,12 +129,35 @@ async fn paid_all(world: &World, key: SessionKey) {
     );
 }
 
+/// Each answer that wrote a fold has its row, and so has each call for one that broke off, by an estimate.
+async fn folds_paid(world: &World, key: SessionKey) {
+    let session = session_of(world, key).await;
+    let rows = session.usage.iter().zip(&session.paid);
+    let rows = rows.filter(|((_, round, _), _)| *round < 0);
+    let (broken, whole): (Vec<_>, Vec<_>) = rows.partition(|(_, usage)| usage.estimated);
+    let tokens = |usage: &Usage| (usage.input_tokens, usage.output_tokens);
+    let mut rows: Vec<_> = whole.into_iter().map(|(_, usage)| tokens(usage)).collect();
+    let bills = world.script.bills();
+    let bills = bills.iter().filter(|bill| bill.purpose == Purpose::Fold);
+    let mut bills: Vec<_> = bills.map(|bill| tokens(&bill.usage)).collect();
+    rows.sort_unstable();
+    bills.sort_unstable();
+    assert_eq!(rows, bills);
+    let asked = world.script.ledger();
+    let asked = asked.iter().filter(|it| it.user.contains("<transcript>"));
+    assert_eq!(broken.len() + rows.len(), asked.count());
+}
+
 /// Short sends until there is something to fold, then one of several rounds.
-async fn conversation(world: &World, plan: FaultPlan, shape: Shape) -> (SessionKey, bool) {
+async fn conversation(
+    world: &World,
+    plan: FaultPlan,
+    shape: Shape,
+) -> (SessionKey, Option<&'static str>, usize) {
     let key = world.session(shape.agent()).await;
     let faulty = Arc::new(Faulty::new(world.store.clone(), plan));
     world.worker("first", faulty.clone());
-    for n in 0..4 {
+    for n in 0..shape.short_sends() {
         let words = "what was decided about it, and why. ".repeat(12);
         let id = world.send(key, &format!("say {n} {words}")).await;
         world.pass(Duration::from_millis(100)).await;
@@ -144,18 +165,17 @@ async fn conversation(world: &World, plan: FaultPlan, shape: Shape) -> (SessionK
             world.worker("second", world.store.clone());
         }
         world.settle(&[id]).await;
+        if shape == Shape::AtRest {
+            world.pass(Duration::from_secs(3)).await;
+        }
     }
-    let round = |n: u64| json!([["look", {"n": n, "chars": shape.chars(), "ms": 3_000}], ["put", {"n": n}]]);
-    let rounds: Vec<Value> = (0..5).map(round).collect();
-    let id = world
-        .send(key, &format!("plan {}", Value::from(rounds)))
-        .await;
+    let id = world.send(key, &shape.last_send()).await;
     world.pass(Duration::from_millis(100)).await;
     world.worker("second", world.store.clone());
     let record = world.settle(&[id]).await.remove(0);
     assert_eq!(record.status, SendStatus::Completed, "{record:#?}");
     world.pass(Duration::from_secs(30)).await;
-    (key, faulty.fired())
+    (key, faulty.struck(), faulty.writes())
 }
 
 /// Where a send's fold is made.
@@ -163,204 +183,335 @@ async fn conversation(world: &World, plan: FaultPlan, shape: Shape) -> (SessionK
 enum Shape {
     Beside,
     Inside,
+    AtRest,
 }
 
 impl Shape {
+    const ALL: [Self; 3] = [Self::Beside, Self::Inside, Self::AtRest];
+
     fn agent(self) -> AgentSpec {
         match self {
-            Self::Beside => agent(0.04, 0.9),
+            Self::Beside | Self::AtRest => agent(0.04, 0.9),
             Self::Inside => agent(0.18, 0.18),
         }
     }
 
-    fn chars(self) -> u64 {
+    fn short_sends(self) -> usize {
         match self {
+            Self::Beside | Self::Inside => 4,
+            Self::AtRest => 9,
+        }
+    }
+
+    fn last_send(self) -> String {
+        let chars = match self {
             Self::Beside => 200,
             Self::Inside => 3_000,
+            Self::AtRest => return "say that it is done".to_owned(),
+        };
+        let round =
+            |n: u64| json!([["look", {"n": n, "chars": chars, "ms": 3_000}], ["put", {"n": n}]]);
+        let rounds: Vec<Value> = (0..5).map(round).collect();
+        format!("plan {}", Value::from(rounds))
+    }
+
+    /// The answers of its sends.
+    fn rounds(self) -> usize {
+        match self {
+            // A send with five rounds of calls.
+            Self::Beside | Self::Inside => self.short_sends() + 6,
+            Self::AtRest => self.short_sends() + 1,
         }
     }
 }
 
 /// Each round is rendered again as it was asked, behind the folds of its time.
-async fn asked_again(world: &World, key: SessionKey) {
+async fn asked_again(world: &World, key: SessionKey, shape: Shape) {
     let replays = world.replayed(key).await;
     let (differ, skipped) = (&replays.differ, &replays.skipped);
     assert!(differ.is_empty() && skipped.is_empty(), "{replays:#?}");
-    // Four answers, and a send with five rounds of calls.
-    assert_eq!(replays.same, 10);
+    assert_eq!(replays.same, shape.rounds());
 }
 
-fn deaths(shape: Shape) {
-    let takes = Duration::from_secs(2);
-    let sound = alone(async {
-        let world = world(16_000, takes).await;
-        let (key, _) = conversation(&world, FaultPlan::NEVER, shape).await;
+/// What stands in the end where nothing goes wrong, and how many writes it takes.
+fn undisturbed(backing: &Backing, shape: Shape) -> (Value, usize) {
+    alone(async {
+        let world = world_over(backing, 16_000, TAKES).await;
+        let (key, _, writes) = conversation(&world, FaultPlan::NEVER, shape).await;
         let session = session_of(&world, key).await;
         assert!(!session.folds.is_empty(), "{shape:?}: nothing is folded");
+        let last = session.sends.last().expect("it has sends").id;
         let inside = session.folds.iter().any(|fold| {
-            let last = session.messages.iter().find(|it| it.seq == fold.to_seq);
-            last.is_some_and(|last| last.send_id == session.sends[4].id)
+            let end = session.messages.iter().find(|it| it.seq == fold.to_seq);
+            end.is_some_and(|end| end.send_id == last)
         });
         assert_eq!(inside, shape == Shape::Inside, "{:?}", session.folds);
+        let at_rest = session.steps.iter().filter(|step| {
+            // Nobody has the session whose epoch it would be.
+            step.kind == StepKind::Folded && step.epoch == 0
+        });
+        if shape == Shape::AtRest {
+            assert!(at_rest.count() > 1, "{:?}", session.folds);
+        } else {
+            let folded = |step: &Step| Some((step.send_id, step.refs.round.as_ref()?.folded?));
+            let stood: BTreeSet<_> = session.steps.iter().filter_map(folded).collect();
+            let while_it_ran = stood.iter().filter(|(send, _)| *send == last);
+            assert!(while_it_ran.count() > 1, "{shape:?}: {stood:?}");
+        }
         paid_all(&world, key).await;
-        let folded = |step: &Step| Some((step.send_id, step.refs.round.as_ref()?.folded?));
-        let stood: BTreeSet<_> = session.steps.iter().filter_map(folded).collect();
-        let last = session.sends[4].id;
-        let while_it_ran = stood.iter().filter(|(send, _)| *send == last);
-        assert!(while_it_ran.count() > 1, "{shape:?}: {stood:?}");
-        asked_again(&world, key).await;
-        beside_folds(&world).await
-    });
-    for fault in [Fault::DieBefore, Fault::DieAfter] {
-        for at in 0.. {
-            let fired = alone(async {
-                let world = world(16_000, takes).await;
-                let (key, fired) = conversation(&world, FaultPlan { at, fault }, shape).await;
+        folds_paid(&world, key).await;
+        asked_again(&world, key, shape).await;
+        (beside_folds(&world).await, writes)
+    })
+}
+
+/// So long a fold takes.
+const TAKES: Duration = Duration::from_secs(2);
+
+/// A fault at so many writes, spread over all of them, each kind in turn; every one at every write where all are asked
+/// for.
+fn disturbed(open: impl Fn() -> Backing, shape: Shape, dose: usize) {
+    let (sound, writes) = undisturbed(&open(), shape);
+    assert!(writes >= 10, "{shape:?}: {writes} writes");
+    let is_all = environment("MAINSPRING_TEST_DEATHS").as_deref() == Some("all");
+    let every = if is_all { 1 } else { (writes / dose).max(1) };
+    for (turn, at) in (every / 2..writes).step_by(every).enumerate() {
+        let kinds = Fault::ALL.len();
+        let some = turn % kinds;
+        let some = if is_all { 0..kinds } else { some..some + 1 };
+        for fault in &Fault::ALL[some] {
+            let backing = open();
+            alone(async {
+                let world = world_over(&backing, 16_000, TAKES).await;
+                let plan = FaultPlan { at, fault: *fault };
+                let (key, struck, _) = conversation(&world, plan, shape).await;
                 let differ = differences(&beside_folds(&world).await, &sound);
-                assert!(
-                    differ.is_empty(),
-                    "{shape:?} {fault:?} at {at}: {differ:#?}"
-                );
-                // The send's answer and a fold's at the most.
-                paid(&world, key, 2).await;
-                asked_again(&world, key).await;
-                fired
+                let about = format!("{shape:?} {fault:?} at {at}, {struck:?}");
+                assert!(differ.is_empty(), "{about}: {differ:#?}");
+                if matches!(fault, Fault::DieBefore | Fault::DieAfter) {
+                    // The send's answer and a fold's at the most.
+                    paid(&world, key, 2).await;
+                } else {
+                    paid_all(&world, key).await;
+                    folds_paid(&world, key).await;
+                }
+                asked_again(&world, key, shape).await;
             });
-            if !fired {
-                assert!(at >= 10, "{shape:?}: {at} writes");
-                break;
-            }
         }
     }
 }
 
 #[test]
-fn a_death_at_any_write_of_a_send_with_a_fold_beside_it_changes_nothing_of_the_transcript() {
-    deaths(Shape::Beside);
+fn a_fault_at_any_write_of_a_send_with_a_fold_beside_it_changes_nothing_of_the_transcript() {
+    disturbed(|| Backing::Model, Shape::Beside, 30);
 }
 
 #[test]
-fn a_death_at_any_write_of_a_send_whose_rounds_are_folded_changes_nothing_of_the_transcript() {
-    deaths(Shape::Inside);
+fn a_fault_at_any_write_of_a_send_whose_rounds_are_folded_changes_nothing_of_the_transcript() {
+    disturbed(|| Backing::Model, Shape::Inside, 30);
+}
+
+#[test]
+fn a_fault_at_any_write_around_a_fold_at_rest_changes_nothing_of_the_transcript() {
+    disturbed(|| Backing::Model, Shape::AtRest, 30);
+}
+
+#[test]
+fn the_same_faults_change_nothing_on_sqlite() {
+    for shape in Shape::ALL {
+        disturbed(Backing::sqlite, shape, 5);
+    }
+}
+
+#[test]
+fn the_same_faults_change_nothing_on_postgres() {
+    if Backing::postgres().is_some() {
+        for shape in Shape::ALL {
+            disturbed(|| Backing::postgres().expect("it was there"), shape, 3);
+        }
+    }
+}
+
+#[test]
+fn the_same_faults_change_nothing_on_mysql() {
+    if Backing::mysql().is_some() {
+        for shape in Shape::ALL {
+            disturbed(|| Backing::mysql().expect("it was there"), shape, 3);
+        }
+    }
 }
 
 /// A worker that stands still while its fold is written, and wakes up when another one has folded the session:
-/// its fold is not attached.
-async fn two_fold_at_once(backing: &Backing, waits: &[u64]) {
-    for &wakes_after in waits {
-        let world = world_over(backing, 16_000, Duration::from_secs(8)).await;
-        let key = world.session(agent(0.05, 0.05)).await;
-        let first = Arc::new(Faulty::new(world.store.clone(), FaultPlan::NEVER));
-        world.worker("first", first.clone());
-        let words = "what was decided about it, and why. ".repeat(12);
-        let folding = || {
-            let ledger = world.script.ledger();
-            ledger
-                .iter()
-                .filter(|it| it.user.contains("<transcript>"))
-                .count()
+/// its fold is not attached, and both are paid for.
+async fn two_fold_at_once(backing: &Backing, shape: Shape, wakes_after: u64) {
+    let world = world_over(backing, 16_000, Duration::from_secs(5)).await;
+    let key = world
+        .session(match shape {
+            Shape::Beside => agent(0.04, 0.9),
+            Shape::Inside | Shape::AtRest => agent(0.05, 0.05),
+        })
+        .await;
+    let first = Arc::new(Faulty::new(world.store.clone(), FaultPlan::NEVER));
+    world.worker("first", first.clone());
+    let words = "what was decided about it, and why. ".repeat(12);
+    let folding = || {
+        let ledger = world.script.ledger();
+        ledger
+            .iter()
+            .filter(|it| it.user.contains("<transcript>"))
+            .count()
+    };
+    let mut records: Vec<SendRecord> = Vec::new();
+    for n in 0.. {
+        let said = match shape {
+            Shape::Beside if n > 3 => Shape::Beside.last_send(),
+            _ => format!("say {n} {words}"),
         };
-        let mut records: Vec<SendRecord> = Vec::new();
-        for n in 0.. {
-            let id = world.send(key, &format!("say {n} {words}")).await;
-            while folding() == 0 && !world.record(id).await.status.is_final() {
-                world.pass(Duration::from_millis(50)).await;
-            }
-            if folding() == 0 {
-                continue;
-            }
-            // The fold is under way: it is done eight seconds later, if anybody hears of it.
-            first.pause();
-            world.worker("second", world.store.clone());
-            world.pass(Duration::from_secs(wakes_after)).await;
-            first.wake();
-            records.extend(world.settle(&[id]).await);
-            break;
+        let id = world.send(key, &said).await;
+        while folding() == 0 && !world.record(id).await.status.is_final() {
+            world.pass(Duration::from_millis(50)).await;
         }
-        assert_eq!(records[0].status, SendStatus::Completed);
-        world.pass(Duration::from_secs(30)).await;
-        let session = session_of(&world, key).await;
-        let folds = session.folds.len();
-        assert_eq!(folds, 1, "{wakes_after} s: {:?}", session.folds);
-        let paid_folds = session.usage.iter().filter(|(_, round, _)| *round < 0);
-        assert_eq!(paid_folds.count(), 1, "{wakes_after} s");
-        paid(&world, key, 2).await;
+        if folding() == 0 {
+            continue;
+        }
+        // The fold is under way: it is done five seconds later, if anybody hears of it.
+        first.pause();
+        world.worker("second", world.store.clone());
+        world.pass(Duration::from_secs(wakes_after)).await;
+        first.wake();
+        records.extend(world.settle(&[id]).await);
+        break;
     }
+    assert_eq!(records[0].status, SendStatus::Completed);
+    world.pass(Duration::from_secs(30)).await;
+    let session = session_of(&world, key).await;
+    let folds = session.folds.len();
+    assert!(folds >= 1, "{shape:?} {wakes_after} s");
+    if shape == Shape::Inside {
+        assert_eq!(folds, 1, "{wakes_after} s: {:?}", session.folds);
+    }
+    // The one that is not attached was written, too.
+    folds_paid(&world, key).await;
+    paid_all(&world, key).await;
 }
 
 #[test]
-fn of_two_workers_that_fold_the_same_session_one_attaches_its_fold() {
-    alone(two_fold_at_once(&Backing::Model, &[2, 11, 20, 40]));
+fn of_two_workers_that_fold_the_same_session_one_attaches_its_fold_and_both_are_paid_for() {
+    for wakes_after in [2, 11, 20, 40] {
+        for shape in [Shape::Beside, Shape::Inside] {
+            alone(two_fold_at_once(&Backing::Model, shape, wakes_after));
+        }
+    }
 }
 
 #[test]
 fn of_two_workers_that_fold_the_same_session_one_attaches_its_fold_on_sqlite() {
-    for wakes_after in [11, 20] {
-        alone(two_fold_at_once(&Backing::sqlite(), &[wakes_after]));
+    for wakes_after in [2, 11, 20, 40] {
+        for shape in [Shape::Beside, Shape::Inside] {
+            alone(two_fold_at_once(&Backing::sqlite(), shape, wakes_after));
+        }
     }
 }
 
 #[test]
 fn of_two_workers_that_fold_the_same_session_one_attaches_its_fold_on_postgres() {
-    if let Some(backing) = Backing::postgres() {
-        alone(two_fold_at_once(&backing, &[11]));
+    for wakes_after in [2, 11, 20, 40] {
+        for shape in [Shape::Beside, Shape::Inside] {
+            if let Some(backing) = Backing::postgres() {
+                alone(two_fold_at_once(&backing, shape, wakes_after));
+            }
+        }
     }
 }
 
 #[test]
 fn of_two_workers_that_fold_the_same_session_one_attaches_its_fold_on_mysql() {
-    if let Some(backing) = Backing::mysql() {
-        alone(two_fold_at_once(&backing, &[11]));
+    for wakes_after in [2, 11, 20, 40] {
+        for shape in [Shape::Beside, Shape::Inside] {
+            if let Some(backing) = Backing::mysql() {
+                alone(two_fold_at_once(&backing, shape, wakes_after));
+            }
+        }
     }
 }
 
 /// A conversation with a provider whose window is another one every few sends, whose answers are cut in the
 /// middle of a call or empty, and whose folds are sometimes none.
-#[tokio::test(start_paused = true)]
-async fn a_provider_that_changes_its_mind_is_paid_for_what_it_said_and_no_more() {
-    for strategy in [FoldStrategy::Summary, FoldStrategy::Projection] {
-        let world = world(16_000, Duration::from_millis(200)).await;
-        let mut agent = agent(0.85, 0.85);
-        agent.context.fold.strategy = strategy;
-        agent.context.on_truncation = OnTruncation::Continue;
-        let key = world.session(agent).await;
-        let _worker = world.worker("w", world.store.clone());
-        let mut records = Vec::new();
-        for n in 0..60_u64 {
-            let window = [None, Some(12_000), Some(6_000), Some(9_000)][n as usize / 4 % 4];
-            world.script.set_manner(Manner {
-                counts: Some(1.0),
-                window,
-                summary_chars: 400,
-                ..Manner::default()
-            });
-            let look = json!([["look", {"n": n, "chars": 5_000}]]);
-            let words = "what was decided about it, and why. ".repeat(10);
-            let text = match n % 5 {
-                0 => format!("plan {}\n\n{words}", json!([look, look])),
-                1 => format!("say {n} {words}"),
-                // Cut in the middle of a call, which is not made.
-                2 => format!("answers {}", json!([{"cut": "I begin to", "calls": look}])),
-                3 => format!(
-                    "answers {}",
-                    json!([look, {"cut": "the half of it"}, " and the rest"])
-                ),
-                _ => format!("plan {}\n\nfold empty", json!([look])),
-            };
-            let input = vec![ContentPart::text(text)];
-            let id = world.send_parts(key, input, SendOptions::default()).await;
-            records.extend(world.settle(&[id]).await);
-        }
-        for (n, record) in records.iter().enumerate() {
-            if n % 5 == 2 {
-                let code = record.error.as_ref().map(|error| error.code);
-                assert_eq!(code, Some(Code::LlmTruncated), "{record:#?}");
-            } else {
+async fn mind_changes(backing: &Backing, strategy: FoldStrategy) {
+    let world = world_over(backing, 16_000, Duration::from_millis(200)).await;
+    let mut agent = agent(0.85, 0.85);
+    agent.context.fold.strategy = strategy;
+    agent.context.on_truncation = OnTruncation::Continue;
+    let key = world.session(agent).await;
+    let _worker = world.worker("w", world.store.clone());
+    let mut records = Vec::new();
+    for n in 0..70_u64 {
+        let window = [None, Some(12_000), Some(6_000), Some(9_000)][n as usize / 4 % 4];
+        world.script.set_manner(Manner {
+            counts: Some(1.0),
+            window,
+            summary_chars: 400,
+            ..Manner::default()
+        });
+        let look = json!([["look", {"n": n, "chars": 5_000}]]);
+        let words = "what was decided about it, and why. ".repeat(10);
+        let text = match n % 7 {
+            0 => format!("plan {}\n\n{words}", json!([look, look])),
+            1 => format!("say {n} {words}"),
+            // Cut in the middle of a call, which is not made.
+            2 => format!("answers {}", json!([{"cut": "I begin to", "calls": look}])),
+            3 => format!(
+                "answers {}",
+                json!([look, {"cut": "the half of it"}, " and the rest"])
+            ),
+            // Neither words nor calls: that is no answer.
+            4 => format!("answers {}", json!([{"empty": 2, "n": n}])),
+            5 => format!("answers {}", json!([{"empty": 99, "n": n}])),
+            _ => format!("plan {}\n\nfold empty", json!([look])),
+        };
+        let input = vec![ContentPart::text(text)];
+        let id = world.send_parts(key, input, SendOptions::default()).await;
+        records.extend(world.settle(&[id]).await);
+    }
+    let session = session_of(&world, key).await;
+    for (n, record) in records.iter().enumerate() {
+        let code = record.error.as_ref().map(|error| error.code);
+        let said = session.messages.iter();
+        let said = said.filter(|it| it.send_id == record.id && it.role == Role::Assistant);
+        let paid = session.usage.iter();
+        let paid = paid.filter(|(send, round, _)| *send == record.id && *round >= 0);
+        let (said, paid) = (said.count(), paid.count());
+        match n % 7 {
+            2 => assert_eq!(code, Some(Code::LlmTruncated), "{record:#?}"),
+            // It is asked again, and what it said at last is the answer; all of them are billed.
+            4 => {
                 assert_eq!(record.status, SendStatus::Completed, "{record:#?}");
+                assert_eq!((said, paid), (1, 3), "{record:#?}");
             }
+            // Nothing of it is shown to anybody.
+            5 => {
+                assert_eq!(code, Some(Code::LlmBadResponse), "{record:#?}");
+                assert_eq!(said, 0, "{record:#?}");
+                assert!(paid > 1, "{record:#?}");
+            }
+            _ => assert_eq!(record.status, SendStatus::Completed, "{record:#?}"),
         }
-        let session = session_of(&world, key).await;
-        assert!(session.folds.len() > 3, "{:?}", session.folds.len());
-        paid_all(&world, key).await;
+    }
+    assert!(session.folds.len() > 3, "{:?}", session.folds.len());
+    paid_all(&world, key).await;
+}
+
+#[test]
+fn a_provider_that_changes_its_mind_is_paid_for_what_it_said_and_no_more() {
+    for strategy in [FoldStrategy::Summary, FoldStrategy::Projection] {
+        alone(mind_changes(&Backing::Model, strategy));
+    }
+}
+
+#[test]
+fn a_provider_that_changes_its_mind_is_paid_the_same_on_databases() {
+    let databases = [Some(Backing::sqlite()), Backing::postgres()];
+    for backing in databases.into_iter().flatten() {
+        alone(mind_changes(&backing, FoldStrategy::Summary));
     }
 }

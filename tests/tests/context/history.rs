@@ -10,7 +10,7 @@ use mainspring_shared::agent::{
     SendOptions, ToolContext,
 };
 use mainspring_shared::id::{MemoryId, SendId, SessionId, SessionKey, TenantId};
-use mainspring_shared::list::{List, ListName};
+use mainspring_shared::list::ListName;
 use mainspring_shared::message::{ContentPart, ImageSource};
 use mainspring_shared::model::Digest;
 use mainspring_shared::send::SendStatus;
@@ -44,6 +44,9 @@ pub(crate) enum Op {
     /// It has another agent.
     Change(Box<AgentSpec>),
 }
+
+/// How many pictures are replaced at once in some of the steady conversations.
+pub(crate) const BLOCK: u32 = 2;
 
 /// A conversation.
 #[derive(Debug, Clone)]
@@ -81,6 +84,16 @@ fn words(chance: &mut Chance, count: u64) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
+/// A to-do list, of which the first items are done.
+fn to_do(chance: &mut Chance, n: u64) -> Value {
+    let done = chance.below(3);
+    let items = (0..chance.between(1, 4)).map(|at| {
+        let status = if at < done { "completed" } else { "pending" };
+        json!({"text": format!("item {n}.{at}: {}", words(chance, 3)), "status": status})
+    });
+    items.collect()
+}
+
 fn calls(chance: &mut Chance, place: usize) -> Value {
     let rounds = chance.between(1, 3);
     let round = |chance: &mut Chance, round: u64| {
@@ -100,6 +113,7 @@ fn calls(chance: &mut Chance, place: usize) -> Value {
                 3 => json!(["put", {"n": n}]),
                 4 => json!(["look", {"n": n, "fail": true}]),
                 5 => json!(["look", {"n": n, "image": 400}]),
+                6 if call == 0 => json!(["todo", {"items": to_do(chance, n)}]),
                 _ => json!(["look", {"n": n, "chars": chance.between(10, 3_000)}]),
             }
         };
@@ -141,7 +155,14 @@ fn say(chance: &mut Chance, place: usize) -> Op {
 
 /// An agent with everything that changes what is shown from send to send.
 pub(crate) fn agent() -> AgentSpec {
-    let names = ["note_add", "look", "put", "spawn_agent", "memory_save"];
+    let names = [
+        "note_add",
+        "todo",
+        "look",
+        "put",
+        "spawn_agent",
+        "memory_save",
+    ];
     AgentSpec {
         system_prompt: Some("be brief and kind.".to_owned()),
         tools: names.map(|name| ToolEntry::Named(name.into())).to_vec(),
@@ -211,12 +232,14 @@ impl History {
         Self { seed, agent, ops }
     }
 
-    /// The same without anything that changes what was shown before: no folds, prunes, copies, other agents,
-    /// nor what moves in blocks.
+    /// The same without anything that changes what was shown before: no folds, prunes, copies or other agents.
+    /// Every third one replaces old pictures by lines, in blocks; the others show as many as agents do by default.
     pub(crate) fn steady(seed: u64) -> Self {
         let mut all = Self::of(seed);
         all.agent = agent();
-        all.agent.context.images.keep = None;
+        if seed.is_multiple_of(3) {
+            all.agent.context.images.keep = Some(BLOCK);
+        }
         all.agent.context.fold.strategy = FoldStrategy::None;
         let is_steady = |op: &Op| matches!(op, Op::Say { .. } | Op::Remember(_));
         all.ops.retain(is_steady);
@@ -380,8 +403,9 @@ impl<'w> Teller<'w> {
             session: SessionId(self.world.entropy().ordered_id()),
             ..self.key
         };
-        let notes = ListName::Notes(self.key.session);
-        let notes = store.read_list(TenantId::DEFAULT, notes).await;
+        let list = |name| store.read_list(TenantId::DEFAULT, name);
+        let notes = list(ListName::Notes(self.key.session)).await;
+        let todo = list(ListName::Todo(self.key.session)).await;
         let item = ImportSession {
             session: NewSession {
                 key,
@@ -392,7 +416,7 @@ impl<'w> Teller<'w> {
             messages,
             projections: Vec::new(),
             folds: mainspring_shared::session::fold::copies(folds, before, last),
-            todo: List::default(),
+            todo: todo.expect("it answers"),
             notes: notes.expect("it answers"),
             idempotency: None,
             behind: 0,

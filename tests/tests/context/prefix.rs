@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 use serde_json::Value;
 
-use crate::history::{History, Teller, Way, viewer};
-use crate::wires::{KINDS, Wire};
+use crate::history::{BLOCK, History, Teller, Way, viewer};
+use crate::wires::Wire;
 
 fn shared(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
@@ -47,26 +47,57 @@ fn unmarked(value: &mut Value) -> usize {
     }
 }
 
-/// How many pairs of requests were compared, of how many with something behind their messages.
-async fn compared(seed: u64) -> Result<(usize, usize), TestCaseError> {
+/// What was compared.
+#[derive(Debug, Default, Clone, Copy)]
+struct Sums {
+    /// Pairs of requests, over all transports.
+    pairs: usize,
+    /// Of which the first has something behind its messages.
+    tails: usize,
+    /// Of which it has a to-do list there.
+    lists: usize,
+    /// Pairs between which a block of old pictures was replaced by lines.
+    blocks: usize,
+}
+
+/// How many pictures of a request are lines.
+fn lines(body: &[u8]) -> usize {
+    let text = String::from_utf8_lossy(body);
+    text.matches("no longer shown; it is in message").count()
+}
+
+async fn compared(seed: u64, sums: &mut Sums) -> Result<(), TestCaseError> {
     let world = World::new().await;
     viewer(&world);
     let course = Teller::tell(&world, &History::steady(seed), Way::Warm).await;
     let first = &course.asked[0].request.cache_key;
     let asked = of_session(&course.asked, first.as_deref().expect("a session has one"));
-    let mut with_tail = 0;
     for wire in Wire::all(&world) {
         for pair in asked.windows(2) {
             let (before, next) = (&pair[0].request, &pair[1].request);
             let end = end_of_messages(&wire, before);
-            let same = shared(&wire.body(before), &wire.body(next));
+            let bodies = [before, next].map(|request| wire.body(request));
+            sums.pairs += 1;
+            // Like a fold, this happens to a whole block at once.
+            let replaced = lines(&bodies[1]).saturating_sub(lines(&bodies[0]));
+            if replaced > 0 {
+                prop_assert!(
+                    replaced.is_multiple_of(BLOCK as usize),
+                    "{replaced} pictures"
+                );
+                sums.blocks += 1;
+                continue;
+            }
+            let same = shared(&bodies[0], &bodies[1]);
             prop_assert!(
                 same >= end,
                 "{:?}: {same} of {end} bytes, then {}",
                 wire.kind,
                 String::from_utf8_lossy(&wire.body(next)[same..])
             );
-            with_tail += usize::from(before.tail.is_some());
+            let tail = before.tail.as_deref();
+            sums.tails += usize::from(tail.is_some());
+            sums.lists += usize::from(tail.is_some_and(|tail| tail.contains("<todo")));
         }
     }
     // Anthropic's marks are beside the text, which is the same without them.
@@ -80,7 +111,7 @@ async fn compared(seed: u64) -> Result<(usize, usize), TestCaseError> {
         prop_assert!((1..=4).contains(&marks), "{marks} marks");
         prop_assert_eq!(with_marks, body(&plain).expect("it is JSON"));
     }
-    Ok((asked.len().saturating_sub(1) * KINDS.len(), with_tail))
+    Ok(())
 }
 
 #[test]
@@ -90,22 +121,24 @@ fn requests_one_after_the_other_begin_alike_over_every_transport() {
         failure_persistence: None,
         ..ProptestConfig::default()
     });
-    let sums = std::cell::Cell::new((0, 0));
+    let sums = std::cell::Cell::new(Sums::default());
     let checked = runner.run(&any::<u64>(), |seed| {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .start_paused(true)
             .build();
         let runtime = runtime.expect("a runtime starts");
-        let (pairs, tails) = runtime.block_on(compared(seed))?;
-        let (all, with_tail) = sums.get();
-        sums.set((all + pairs, with_tail + tails));
+        let mut own = sums.get();
+        runtime.block_on(compared(seed, &mut own))?;
+        sums.set(own);
         Ok(())
     });
     checked.expect("requests begin alike");
-    let (pairs, tails) = sums.get();
+    let sums = sums.get();
     assert!(
-        pairs > 1_000 && tails > pairs / 4,
-        "{pairs} pairs, {tails} with a tail"
+        sums.pairs > 1_000 && sums.tails > sums.pairs / 4 && sums.lists > sums.pairs / 20,
+        "{sums:?}"
     );
+    // Few requests pay for it.
+    assert!((1..sums.pairs / 20).contains(&sums.blocks), "{sums:?}");
 }

@@ -8,7 +8,7 @@ use mainspring_tests::world::World;
 use mainspring_worker::llm::{Model, Request};
 
 /// The three protocols.
-pub(crate) const KINDS: [Kind; 3] = [Kind::OpenAi, Kind::OpenAiResponses, Kind::Anthropic];
+const KINDS: [Kind; 3] = [Kind::OpenAi, Kind::OpenAiResponses, Kind::Anthropic];
 
 /// A transport.
 #[derive(Debug)]

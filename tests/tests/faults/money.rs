@@ -1,10 +1,11 @@
 //! A tenant with a limit of money while its workers die: what the provider bills never passes it.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use mainspring_tests::faults::{
-    Caller, Cluster, Effect, Recipe, any_of, between, dose, monotonic, pause, say,
+    Caller, Cluster, Effect, Recipe, any_of, between, dose, leaves, monotonic, pause, say,
 };
 use serde_json::{Value, json};
 
@@ -21,21 +22,37 @@ const PRICES: &str = "fake=10/10";
 const WORDS: usize = 40;
 const TOKENS_MAX: usize = 64;
 
+/// Leaves of one run that may be ready at once.
+const AT_ONCE_MAX: usize = 64;
+
 /// Billionths of a dollar in a dollar.
 const DOLLAR: f64 = 1e9;
 
 /// How much there is of it: leaves, how many of them at once, and what the tenant may spend, in dollars: less than all
-/// of them cost, and much more than a few deaths do.
+/// of them cost, and much more than a few deaths do. Leaves that are asked for are all ready at once.
 fn amount() -> (usize, usize, f64) {
-    if dose() < WHOLE {
-        (80, 16, 0.04)
-    } else {
-        (1_000, 24, 0.9)
+    match leaves() {
+        Some(leaves) => (leaves, AT_ONCE_MAX, leaves as f64 * 0.000_9),
+        None if dose() < WHOLE => (80, 16, 0.04),
+        None => (1_000, 24, 0.9),
     }
 }
 
-fn spec(leaves: usize, at_once: usize) -> Value {
-    let items: Vec<usize> = (0..leaves).collect();
+/// The leaves of each run: those of one where not all are to be ready at once.
+fn runs(leaves: usize, at_once: usize) -> Vec<Range<usize>> {
+    let each = if at_once == AT_ONCE_MAX {
+        at_once
+    } else {
+        leaves
+    };
+    let begins = (0..leaves).step_by(each);
+    begins
+        .map(|begin| begin..leaves.min(begin + each))
+        .collect()
+}
+
+fn spec(leaves: Range<usize>, at_once: usize) -> Value {
+    let items: Vec<usize> = leaves.collect();
     let words = vec!["word"; WORDS].join(" ");
     let agent = json!({
         "name": "leaf", "system_prompt": "Work.", "tools": [], "max_tokens": TOKENS_MAX,
@@ -83,20 +100,20 @@ async fn a_limit_of_money_holds_while_workers_die() -> Result<()> {
     let limits = json!({ "limits": { "usd_per_day": dollars } });
     let answer = caller.patch("/v1/tenants/ten_1", &limits).await?;
     ensure!(answer.status == 200, "{} {:?}", answer.status, answer.body);
-    let answer = caller
-        .post(
-            "/v1/runs",
-            &json!({ "spec": spec(leaves, at_once) }),
-            "crowd",
-        )
-        .await?;
-    ensure!(answer.status == 202, "{} {:?}", answer.status, answer.body);
-    let run = answer.json()?["id"].as_str().map(str::to_owned);
-    let run = format!("/v1/runs/{}", run.context("a run has an id")?);
+    let mut runs_open = Vec::new();
+    for (n, leaves) in runs(leaves, at_once).into_iter().enumerate() {
+        let body = json!({ "spec": spec(leaves, at_once) });
+        let answer = caller
+            .post("/v1/runs", &body, &format!("crowd-{n}"))
+            .await?;
+        ensure!(answer.status == 202, "{} {:?}", answer.status, answer.body);
+        let run = answer.json()?["id"].as_str().map(str::to_owned);
+        runs_open.push(format!("/v1/runs/{}", run.context("a run has an id")?));
+    }
+    let runs = runs_open.clone();
     let end = monotonic() + dose();
     let mut deaths = 0;
-    let mut over = false;
-    while !over {
+    while !runs_open.is_empty() {
         pause(between(200 * MS, 900 * MS)).await;
         ensure!(billed(&cluster) <= limit, "{} of {limit}", billed(&cluster));
         if monotonic() < end {
@@ -114,10 +131,17 @@ async fn a_limit_of_money_holds_while_workers_die() -> Result<()> {
             cluster.all_ready()?;
             deaths += 1;
         }
-        over = caller.get(&run).await?["finished_at"].is_string();
-        ensure!(monotonic() < end + 60_000 * MS, "the run does not end");
+        while let Some(run) = runs_open.last()
+            && caller.get(run).await?["finished_at"].is_string()
+        {
+            runs_open.pop();
+        }
+        ensure!(monotonic() < end + 60_000 * MS, "a run does not end");
     }
-    let nodes = caller.all(&format!("{run}/nodes")).await?;
+    let mut nodes = Vec::new();
+    for run in &runs {
+        nodes.extend(caller.all(&format!("{run}/nodes")).await?);
+    }
     let of = |state: &str| {
         let mine = nodes
             .iter()

@@ -31,6 +31,7 @@ async fn publish(world: &World, name: &str, value: Value) -> AgentVersion {
     let item = PublishAgent {
         key: key(name),
         spec: spec(value),
+        limits: None,
         idempotency: None,
     };
     match world.store.publish_agent(item).await.expect("never fails") {

@@ -15,7 +15,9 @@ use mainspring_shared::session::preview::{Answered, Preview};
 use mainspring_shared::store::{Dump, Store};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::ToolEntry;
-use mainspring_tests::world::{BLOB_TIMEOUT, DyingBlobs, Fault, FaultPlan, Faulty, World, Wrong};
+use mainspring_tests::world::{
+    BLOB_TIMEOUT, Backing, DyingBlobs, Fault, FaultPlan, Faulty, World, Wrong, alone,
+};
 use serde_json::{Value, json};
 
 const MINE: TenantId = TenantId::DEFAULT;
@@ -76,80 +78,89 @@ async fn assert_tidy(world: &World, blobs: usize, about: &str) {
     assert_eq!(found, blobs, "{about}");
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_store_that_is_away_or_slow_at_a_spill_leaves_content_in_its_rows() {
-    for (wrong, waits) in [
-        (Wrong::Away, false),
-        (Wrong::Slow(Duration::from_hours(100)), true),
-    ] {
-        let world = World::new().await;
-        let key = world.session(agent(&["act", "read_output"])).await;
-        let _worker = world.worker("w", world.store.clone());
-        let list = json!([[["act", {"image": 90_000}], ["act", {"lie": true}]], "done"]);
-        world.blobs.set(wrong);
-        let began = world.clock().monotonic();
-        let id = world.send(key, &answers(&list)).await;
-        completed(&world.settle(&[id]).await[0]);
-        let took = world.clock().monotonic().saturating_sub(began);
-        assert_eq!(took >= BLOB_TIMEOUT, waits, "{wrong:?}: {took:?}");
-        assert!(took < 3 * BLOB_TIMEOUT, "{wrong:?}: {took:?}");
-        assert_eq!(world.acts.of("act").len(), 2, "each was done once");
-        let dump = world.dump().await;
-        let image = &messages(&dump)[2].content[0];
-        assert!(image.inline().is_some(), "{wrong:?}: {image:?}");
-        let calls = &dump.sessions[0].calls;
-        let whole = calls
-            .iter()
-            .find_map(|call| call.result.as_ref()?.whole.clone());
-        assert!(
-            whole.is_some_and(|whole| whole.len() > 1_999_000),
-            "{wrong:?}"
-        );
-        // What did not get there in time, goes again.
-        world.blobs.set(Wrong::Nothing);
-        assert_tidy(&world, 0, &format!("{wrong:?}")).await;
-    }
+#[test]
+fn a_store_that_is_away_or_slow_at_a_spill_leaves_content_in_its_rows() {
+    Backing::each(|backing| alone(wrong_at_a_spill(backing, Wrong::Away, false)));
+    let slow = Wrong::Slow(Duration::from_hours(100));
+    Backing::each(|backing| alone(wrong_at_a_spill(backing, slow, true)));
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_store_that_stays_away_fails_the_send_and_nothing_else() {
+async fn wrong_at_a_spill(backing: &Backing, wrong: Wrong, waits: bool) {
+    let world = World::over(backing, |_, _, _| {}).await;
+    let key = world.session(agent(&["act", "read_output"])).await;
+    let _worker = world.worker("w", world.store.clone());
+    let list = json!([[["act", {"image": 90_000}], ["act", {"lie": true}]], "done"]);
+    world.blobs.set(wrong);
+    let began = world.clock().monotonic();
+    let id = world.send(key, &answers(&list)).await;
+    completed(&world.settle(&[id]).await[0]);
+    let took = world.clock().monotonic().saturating_sub(began);
+    assert_eq!(took >= BLOB_TIMEOUT, waits, "{wrong:?}: {took:?}");
+    assert!(took < 3 * BLOB_TIMEOUT, "{wrong:?}: {took:?}");
+    assert_eq!(world.acts.of("act").len(), 2, "each was done once");
+    let dump = world.dump().await;
+    let image = &messages(&dump)[2].content[0];
+    assert!(image.inline().is_some(), "{wrong:?}: {image:?}");
+    let calls = &dump.sessions[0].calls;
+    let whole = calls
+        .iter()
+        .find_map(|call| call.result.as_ref()?.whole.clone());
+    assert!(
+        whole.is_some_and(|whole| whole.len() > 1_999_000),
+        "{wrong:?}"
+    );
+    // What did not get there in time, goes again.
+    world.blobs.set(Wrong::Nothing);
+    assert_tidy(&world, 0, &format!("{wrong:?}")).await;
+}
+
+#[test]
+fn a_store_that_stays_away_fails_the_send_and_nothing_else() {
     for wrong in [Wrong::Away, Wrong::Slow(Duration::from_hours(100))] {
-        let world = World::new().await;
-        let key = world.session(AgentSpec::default()).await;
-        let owner = Some(key.session.into());
-        let data = Bytes::from_static(b"a picture");
-        let stored = depot(&world).put(MINE, owner, "image/png", data).await;
-        let url = String::new();
-        let source = ImageSource::Url { url };
-        let image = ContentPart::Image { source };
-        let image = image.naming(stored.expect("is put").blob);
-        world.blobs.set(wrong);
-        let _worker = world.worker("w", world.store.clone());
-        let input = vec![ContentPart::text("look"), image];
-        let id = world.send_parts(key, input, SendOptions::default()).await;
-        let record = world.settle(&[id]).await.remove(0);
-        assert_eq!(record.status, SendStatus::Failed, "{wrong:?}");
-        let error = record.error.expect("says why");
-        assert_eq!(error.code, Code::BlobUnavailable, "{wrong:?}: {error:?}");
-        assert!(world.script.ledger().is_empty(), "no model was asked");
-        // A preview of the same says so, too.
-        let refused = world.preview("w", key, Some("and now")).await;
-        let Answered::Refused { code, .. } = refused else {
-            panic!("{refused:?}");
-        };
-        assert_eq!(code, Code::BlobUnavailable);
-        // The session goes on as soon as it is back, and shows what was not shown before.
-        world.blobs.set(Wrong::Nothing);
-        let id = world.send(key, "again").await;
-        completed(&world.settle(&[id]).await[0]);
-        let asked = world.script.ledger().pop().expect("it was asked");
-        assert!(asked.messages[0].content[1].inline().is_some());
+        Backing::each(|backing| alone(stays_wrong(backing, wrong)));
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn an_output_is_waited_for_and_what_is_damaged_is_said_to_be() {
-    let world = World::new().await;
+async fn stays_wrong(backing: &Backing, wrong: Wrong) {
+    let world = World::over(backing, |_, _, _| {}).await;
+    let key = world.session(AgentSpec::default()).await;
+    let owner = Some(key.session.into());
+    let data = Bytes::from_static(b"a picture");
+    let stored = depot(&world).put(MINE, owner, "image/png", data).await;
+    let url = String::new();
+    let source = ImageSource::Url { url };
+    let image = ContentPart::Image { source };
+    let image = image.naming(stored.expect("is put").blob);
+    world.blobs.set(wrong);
+    let _worker = world.worker("w", world.store.clone());
+    let input = vec![ContentPart::text("look"), image];
+    let id = world.send_parts(key, input, SendOptions::default()).await;
+    let record = world.settle(&[id]).await.remove(0);
+    assert_eq!(record.status, SendStatus::Failed, "{wrong:?}");
+    let error = record.error.expect("says why");
+    assert_eq!(error.code, Code::BlobUnavailable, "{wrong:?}: {error:?}");
+    assert!(world.script.ledger().is_empty(), "no model was asked");
+    // A preview of the same says so, too.
+    let refused = world.preview("w", key, Some("and now")).await;
+    let Answered::Refused { code, .. } = refused else {
+        panic!("{refused:?}");
+    };
+    assert_eq!(code, Code::BlobUnavailable);
+    // The session goes on as soon as it is back, and shows what was not shown before.
+    world.blobs.set(Wrong::Nothing);
+    let id = world.send(key, "again").await;
+    completed(&world.settle(&[id]).await[0]);
+    let asked = world.script.ledger().pop().expect("it was asked");
+    assert!(asked.messages[0].content[1].inline().is_some());
+}
+
+#[test]
+fn an_output_is_waited_for_and_what_is_damaged_is_said_to_be() {
+    Backing::each(|backing| alone(reads_damaged(backing)));
+}
+
+async fn reads_damaged(backing: &Backing) {
+    let world = World::over(backing, |_, _, _| {}).await;
     let key = world.session(agent(&["look", "read_output"])).await;
     let _worker = world.worker("w", world.store.clone());
     let list = json!([[["look", {"lie": true}]], "done"]);

@@ -1,5 +1,6 @@
 //! Sends, sessions, timers and runs through real workers and schedulers in simulated time.
 
+mod accounts;
 mod agentic_folds;
 mod agents;
 mod answers;

@@ -97,6 +97,33 @@ async fn a_send_waits_for_what_another_one_has_set_aside() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_does_not_fit_into_a_minute_waits_for_the_next_one_and_does_not_fail() {
+    let world = world().await;
+    let patch = TenantPatch {
+        limits: Some(Limits {
+            // Besides one that is under way, one has ended.
+            usd_per_minute: Some(Usd((MOST + HAS) * TOKEN)),
+            ..Limits::default()
+        }),
+        ..TenantPatch::default()
+    };
+    let changed = world.store.update_tenant(TenantId::DEFAULT, patch).await;
+    changed.expect("the store answers");
+    let _worker = world.worker("w", world.store.clone());
+    let ids = sends(&world, &["hello"; 7]).await;
+    let records = world.settle(&ids).await;
+    let mut by_minute = std::collections::BTreeMap::new();
+    for record in records {
+        assert_eq!(record.status, SendStatus::Completed, "{record:#?}");
+        let ended = record.finished_at.expect("it ended");
+        *by_minute.entry(ended.0 / 60_000).or_insert(0) += 1;
+    }
+    assert!(by_minute.values().all(|of| *of <= 2), "{by_minute:?}");
+    assert_eq!(money(&world).await, (7 * HAS, 0));
+    world.audit().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_that_waits_for_long_gives_its_slot_back_and_does_not_fail() {
     let world = world().await;
     limit(&world, Some(MOST)).await;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use mainspring_runtime::read_skill;
 use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::id::{SessionKey, TenantId};
 use mainspring_shared::message::{Role, plain_text};
@@ -202,4 +203,61 @@ async fn what_a_command_changes_of_a_skill_is_put_back() {
     let given = results(&world, key, &rounds).await;
     assert_eq!(given[0], "exit_code=0\n");
     assert_eq!(given[1], "exit_code=0\nhello you\nhello\nhi\nmine\n");
+}
+
+/// The skills of a vendor, as they are published.
+fn published() -> Vec<Arc<Skill>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/skills");
+    let names = ["frontend-design", "internal-comms", "webapp-testing"];
+    let read = names.map(|name| Arc::new(read_skill(&folder.join(name)).expect("it is a skill")));
+    assert_eq!(read.each_ref().map(|skill| skill.name.as_str()), names);
+    read.into()
+}
+
+#[tokio::test]
+async fn published_skills_of_a_vendor_load_unchanged() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/skills");
+    let dir = tempfile::tempdir().expect("a directory");
+    let world = world(dir.path()).await;
+    let _worker = world.worker("w", world.store.clone());
+    let mut resources = 0;
+    for skill in published() {
+        let manifest = &skill.manifest;
+        assert_eq!(manifest.warnings, [""; 0], "{}", skill.name);
+        let license = manifest.license.as_deref();
+        assert_eq!(license, Some("Complete terms in LICENSE.txt"));
+        publish(&world, &skill).await;
+        let key = world.session(agent(&skill, &[])).await;
+        // The page with the instructions, and each file.
+        let mut calls = vec![json!(["skill_read", { "name": skill.name }])];
+        let paths = manifest.files.iter().map(|file| file.path.as_str());
+        let paths: Vec<&str> = paths.filter(|path| *path != SKILL_FILE).collect();
+        let of_path = |path: &&str| json!(["skill_read", { "name": skill.name, "path": path }]);
+        calls.extend(paths.iter().map(of_path));
+        let given = results(&world, key, &json!([calls])).await;
+        let stands = |path: &str| {
+            let text = std::fs::read_to_string(folder.join(&skill.name).join(path));
+            text.expect("the fixture is text")
+        };
+        let written = stands(SKILL_FILE);
+        let body = written.splitn(3, "---\n").nth(2).expect("front matter");
+        assert!(given[0].contains(body.trim()), "{}", given[0]);
+        assert!(!given[0].contains("description:"), "{}", given[0]);
+        for (path, given_file) in paths.iter().zip(&given[1..]) {
+            assert!(given[0].contains(&format!("- {path}")), "{}", given[0]);
+            assert!(given_file.contains(stands(path).trim_end()), "{given_file}");
+            resources += 1;
+        }
+        let told = world.script.ledger().pop().expect("it was asked").system;
+        let entry = format!("\n- {}: {}", skill.name, manifest.description);
+        let told = told.expect("a system prompt");
+        assert!(told.ends_with(&entry), "{told}");
+        let scripts = manifest.files.iter().filter(|file| file.executable);
+        let in_scripts = scripts.filter(|file| file.path.starts_with("scripts/"));
+        let expected = usize::from(skill.name == "webapp-testing");
+        assert_eq!(in_scripts.count(), expected, "{}", skill.name);
+    }
+    // Licences, texts and programs.
+    assert_eq!(resources, 11);
+    world.audit().await;
 }

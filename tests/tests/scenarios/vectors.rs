@@ -11,7 +11,7 @@ use mainspring_shared::memory::{Embedded, Embedder, Embedding, MemoryError, Paid
 use mainspring_shared::store::TenantUsageQuery;
 use mainspring_shared::time::Clock;
 use mainspring_shared::usage::{Purpose, Usage};
-use mainspring_tests::world::{Fault, FaultPlan, Faulty, World};
+use mainspring_tests::world::{Backing, Fault, FaultPlan, Faulty, World, alone};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -85,7 +85,11 @@ fn paid(texts: &[String], estimated: bool) -> PaidCall {
 
 /// A world whose workers make vectors.
 async fn of_animals() -> (World, Arc<Animals>) {
-    let mut world = World::new().await;
+    of_animals_over(&Backing::Model).await
+}
+
+async fn of_animals_over(backing: &Backing) -> (World, Arc<Animals>) {
+    let mut world = World::over(backing, |_, _, _| {}).await;
     let animals = Arc::new(Animals {
         clock: world.clock(),
         away: AtomicBool::new(false),
@@ -126,9 +130,13 @@ async fn vectors_are_made_behind_the_save_whoever_saved() {
     world.audit().await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn embeddings_that_are_away_neither_fail_nor_delay_a_send() {
-    let (world, animals) = of_animals().await;
+#[test]
+fn embeddings_that_are_away_neither_fail_nor_delay_a_send() {
+    Backing::each(|backing| alone(without_embeddings(backing)));
+}
+
+async fn without_embeddings(backing: &Backing) {
+    let (world, animals) = of_animals_over(backing).await;
     animals.away.store(true, Ordering::Relaxed);
     know(&world, 1, "user/ann", "Ann has a kitten called Rex").await;
     let _worker = world.worker("w", world.store.clone());

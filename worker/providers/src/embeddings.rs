@@ -1,11 +1,12 @@
 //! Vectors of texts, by OpenAI's protocol: `POST {base_url}/embeddings`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use mainspring_shared::budget::Price;
 use mainspring_shared::memory::{
-    DIMENSIONS_MAX, Embedded, Embedder, Embedding, MemoryError, PaidCall,
+    DIMENSIONS_MAX, Embedded, Embedder, Embedding, KeyedEmbedder, MemoryError, PaidCall,
 };
 use mainspring_shared::model::expect_tokens;
 use mainspring_shared::usage::Usage;
@@ -25,7 +26,7 @@ const REFUSES: [u16; 3] = [400, 413, 422];
 const ANSWER_BYTES_MAX: usize = 4 << 20;
 
 /// Makes vectors with one model.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Embeddings {
     client: Client,
     url: Url,
@@ -35,6 +36,8 @@ pub struct Embeddings {
     dimensions: Option<u32>,
     timeout: Duration,
     price: Option<Price>,
+    /// The provider's configured name.
+    provider: String,
     /// What vectors of this model are told apart by.
     label: String,
 }
@@ -90,6 +93,7 @@ impl Embeddings {
             dimensions,
             timeout,
             price: None,
+            provider: settings.name.clone(),
             label: format!("{}/{model}{size}", settings.name),
         })
     }
@@ -141,6 +145,23 @@ impl Embedder for Embeddings {
 
     fn expected(&self, texts: &[String]) -> PaidCall {
         self.paid(texts.iter().map(|text| expect_tokens(text)).sum(), true)
+    }
+
+    fn keyed(&self) -> Option<&dyn KeyedEmbedder> {
+        Some(self)
+    }
+}
+
+impl KeyedEmbedder for Embeddings {
+    fn provider(&self) -> &str {
+        &self.provider
+    }
+
+    fn with_key(&self, key: &str) -> Result<Arc<dyn Embedder>, MemoryError> {
+        Ok(Arc::new(Self {
+            key: Secret::new(key),
+            ..self.clone()
+        }))
     }
 }
 
@@ -265,6 +286,15 @@ mod tests {
 
     /// A server that answers one request so; what it was asked.
     async fn asked(answer: &'static str, dimensions: Option<u32>) -> (Embedded, String) {
+        asked_with(None, answer, dimensions).await
+    }
+
+    /// The same with a key of a tenant.
+    async fn asked_with(
+        key: Option<&str>,
+        answer: &'static str,
+        dimensions: Option<u32>,
+    ) -> (Embedded, String) {
         // Installed by another test already, or by this one.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -283,6 +313,12 @@ mod tests {
         };
         let embeddings = embeddings.with_price(Some(price));
         assert!(!format!("{embeddings:?}").contains("very-secret"));
+        let keyed = embeddings.keyed().expect("it asks with a key");
+        assert_eq!(keyed.provider(), "main");
+        let embeddings = match key {
+            Some(key) => keyed.with_key(key).expect("it is usable"),
+            None => Arc::new(embeddings),
+        };
         let texts = vec!["a".to_owned(), "b".to_owned()];
         let server = async {
             let (mut stream, _) = listener.accept().await.expect("a connection");
@@ -319,6 +355,19 @@ mod tests {
             "{request}"
         );
         assert!(request.contains("\"dimensions\":2"), "{request}");
+    }
+
+    #[tokio::test]
+    async fn a_tenants_key_takes_the_place_of_the_shared_one() {
+        let answer = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n\
+            {\"data\":[{\"index\":0,\"embedding\":[0,1]},{\"index\":1,\"embedding\":[1,0]}]}";
+        let (made, request) = asked_with(Some("its-own"), answer, Some(2)).await;
+        assert_eq!(made.vectors.expect("two vectors")[0].model, "main/small@2");
+        assert!(
+            request.contains("authorization: Bearer its-own"),
+            "{request}"
+        );
+        assert!(!request.contains("very-secret"), "{request}");
     }
 
     #[tokio::test]

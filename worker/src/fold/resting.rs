@@ -2,8 +2,9 @@
 //!
 //! Whoever asks next waits for nothing: a fold is attached once no worker has the session, behind whatever
 //! was said meanwhile. Where the session was folded or pruned otherwise it is dropped, and only what it cost
-//! is stored. A worker that dies writes none, and the next send that ends begins another one. Notes are saved behind
-//! the attachment, as beside a send.
+//! is stored. That is stored as soon as a worker is found to have the session: nobody knows for how long. A worker
+//! that dies writes none, and the next send that ends begins another one. Notes are saved behind the attachment, as
+//! beside a send.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -138,15 +139,24 @@ fn finished(
     item
 }
 
-/// Stores it once no worker has the session; none where it could not be.
+/// Stores it once no worker has the session; none where it could not be. What it cost is stored either way.
 async fn store(kernel: &Kernel, item: &FoldAtRest) -> Option<FoldedAtRest> {
     let session = item.key.session;
+    let cost = FoldAtRest {
+        fold: None,
+        ..item.clone()
+    };
+    let mut is_paid = item.usage.is_empty();
     let mut outage = Outage::new(PAUSE, PAUSE_MAX);
     for _ in 0..PAUSES {
-        // A worker that has the session itself need not ask.
-        if !kernel.running.contains(item.key) {
-            match kernel.parts.store.fold_at_rest(item.clone()).await {
-                Ok(FoldedAtRest::Busy) | Err(StoreError::Unavailable { .. }) => {}
+        // A worker that has the session itself need not ask for more than that.
+        let is_ours = kernel.running.contains(item.key);
+        let wanted = if is_ours { &cost } else { item };
+        if !is_ours || !is_paid {
+            match kernel.parts.store.fold_at_rest(wanted.clone()).await {
+                Err(StoreError::Unavailable { .. }) => {}
+                Ok(FoldedAtRest::Busy) => is_paid = true,
+                Ok(_) if is_ours => is_paid = true,
                 Ok(done) => {
                     tracing::debug!(session.id = %session, ?done, "a fold of a session at rest");
                     return Some(done);
@@ -159,8 +169,42 @@ async fn store(kernel: &Kernel, item: &FoldAtRest) -> Option<FoldedAtRest> {
         }
         let stopping = kernel.lifecycle.stopping();
         if !outage.pause(&kernel.parts, stopping).await {
-            return None;
+            break;
         }
     }
+    if !is_paid {
+        pay(kernel, &cost).await;
+    }
     None
+}
+
+/// Stores what calls beside a send's rounds cost whose worker lost the session before any step had stored it.
+pub(crate) fn spawn_pay(kernel: &Arc<Kernel>, item: FoldAtRest) {
+    let kernel = Arc::clone(kernel);
+    kernel.clone().tasks.runs.spawn(async move {
+        pay(&kernel, &item).await;
+    });
+}
+
+/// Stores what calls cost, whoever has the session.
+async fn pay(kernel: &Kernel, item: &FoldAtRest) {
+    let session = item.key.session;
+    let mut outage = Outage::new(PAUSE, PAUSE_MAX);
+    for _ in 0..PAUSES {
+        match kernel.parts.store.fold_at_rest(item.clone()).await {
+            Ok(_) => return,
+            Err(StoreError::Unavailable { .. }) => {}
+            Err(error) => {
+                tracing::warn!(session.id = %session, %error, "what a fold cost could not be stored");
+                return;
+            }
+        }
+        if !outage
+            .pause(&kernel.parts, kernel.lifecycle.aborting())
+            .await
+        {
+            break;
+        }
+    }
+    tracing::warn!(session.id = %session, "the database is away, and what a fold cost is not stored");
 }

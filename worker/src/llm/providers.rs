@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mainspring_runtime::Sealer;
+use mainspring_shared::memory::Embedder;
 use mainspring_shared::model::{FactsOverride, ModelFacts};
 
 use super::Model;
@@ -55,6 +56,7 @@ pub struct Providers {
     unknown: Mutex<BTreeSet<String>>,
     calibrations: Calibrations,
     tenant_keys: TenantKeys,
+    embedder_keys: TenantKeys<dyn Embedder>,
     share: Share,
 }
 
@@ -73,6 +75,7 @@ impl Providers {
             unknown: Mutex::default(),
             calibrations: Calibrations::default(),
             tenant_keys: TenantKeys::default(),
+            embedder_keys: TenantKeys::default(),
             share: Share::default(),
         }
     }
@@ -115,7 +118,8 @@ impl Providers {
     /// Sets what opens the keys that tenants bring. Without, calls of tenants that have brought one fail.
     #[must_use]
     pub fn with_sealer(mut self, sealer: Option<Arc<Sealer>>) -> Self {
-        self.tenant_keys = TenantKeys::new(sealer);
+        self.tenant_keys = TenantKeys::new(sealer.clone());
+        self.embedder_keys = TenantKeys::new(sealer);
         self
     }
 
@@ -134,6 +138,11 @@ impl Providers {
     /// The keys that tenants bring.
     pub(crate) fn tenant_keys(&self) -> &TenantKeys {
         &self.tenant_keys
+    }
+
+    /// The same for embeddings.
+    pub(crate) fn embedder_keys(&self) -> &TenantKeys<dyn Embedder> {
+        &self.embedder_keys
     }
 
     /// What was counted for what was expected, by model.

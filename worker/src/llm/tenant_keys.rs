@@ -10,6 +10,7 @@ use std::time::Duration;
 use lru::LruCache;
 use mainspring_runtime::Sealer;
 use mainspring_shared::id::TenantId;
+use mainspring_shared::memory::Embedder;
 use mainspring_shared::provider_key::{ProviderKeyRecord, seal_context};
 use mainspring_shared::store::Store;
 use mainspring_shared::time::Clock;
@@ -25,35 +26,77 @@ const VALID_AWAY: Duration = Duration::from_mins(10);
 /// Tenants and providers that are remembered. A model with a key of its own has an HTTP client of its own.
 const KNOWN_MAX: NonZeroUsize = NonZeroUsize::new(1_024).expect("it is not 0");
 
-/// The keys of tenants.
-#[derive(Debug)]
-pub(crate) struct TenantKeys {
-    sealer: Option<Arc<Sealer>>,
-    known: Mutex<LruCache<(TenantId, Arc<str>), Known>>,
+/// What asks a provider with a key.
+pub(crate) trait Asks {
+    /// The same with a tenant's own key; none where no key is asked with.
+    fn with_own(&self, key: &Secret) -> Option<Result<Arc<Self>, Error>>;
+
+    /// Whether a key is asked with.
+    fn has_key(&self) -> bool;
 }
 
-impl Default for TenantKeys {
+impl Asks for dyn Model {
+    fn with_own(&self, key: &Secret) -> Option<Result<Arc<Self>, Error>> {
+        Some(self.keyed()?.with_key(key))
+    }
+
+    fn has_key(&self) -> bool {
+        self.keyed().is_some()
+    }
+}
+
+impl Asks for dyn Embedder {
+    fn with_own(&self, key: &Secret) -> Option<Result<Arc<Self>, Error>> {
+        let made = self.keyed()?.with_key(key.expose());
+        // An error of the setup never shows a key.
+        Some(made.map_err(|error| Error::Auth {
+            message: error.to_string(),
+        }))
+    }
+
+    fn has_key(&self) -> bool {
+        self.keyed().is_some()
+    }
+}
+
+/// The keys of tenants, and what asks with them.
+#[derive(Debug)]
+pub(crate) struct TenantKeys<M: ?Sized = dyn Model> {
+    sealer: Option<Arc<Sealer>>,
+    known: Mutex<LruCache<(TenantId, Arc<str>), Known<M>>>,
+}
+
+impl<M: Asks + ?Sized> Default for TenantKeys<M> {
     fn default() -> Self {
         Self::new(None)
     }
 }
 
 /// What a tenant has set for a provider.
-#[derive(Debug, Clone)]
-struct Known {
+#[derive(Debug)]
+struct Known<M: ?Sized> {
     read_at: Duration,
     /// The sealed key and the model with it; none where it has set none.
-    own: Option<(String, Arc<dyn Model>)>,
+    own: Option<(String, Arc<M>)>,
 }
 
-impl Known {
-    fn model(&self, shared: &Arc<dyn Model>) -> Arc<dyn Model> {
+impl<M: ?Sized> Clone for Known<M> {
+    fn clone(&self) -> Self {
+        Self {
+            read_at: self.read_at,
+            own: self.own.clone(),
+        }
+    }
+}
+
+impl<M: ?Sized> Known<M> {
+    fn model(&self, shared: &Arc<M>) -> Arc<M> {
         let own = self.own.as_ref();
         own.map_or_else(|| Arc::clone(shared), |(_, model)| Arc::clone(model))
     }
 }
 
-impl TenantKeys {
+impl<M: Asks + ?Sized> TenantKeys<M> {
     pub(super) fn new(sealer: Option<Arc<Sealer>>) -> Self {
         Self {
             sealer,
@@ -67,16 +110,16 @@ impl TenantKeys {
         &self,
         (store, clock): (&dyn Store, &dyn Clock),
         (tenant, provider): (TenantId, &Arc<str>),
-        shared: &Arc<dyn Model>,
+        shared: &Arc<M>,
         anew: bool,
-    ) -> Result<Arc<dyn Model>, Error> {
-        let Some(keyed) = shared.keyed() else {
+    ) -> Result<Arc<M>, Error> {
+        if !shared.has_key() {
             return Ok(Arc::clone(shared));
-        };
+        }
         let name = (tenant, Arc::clone(provider));
         let now = clock.monotonic();
         let known = self.lock().get(&name).cloned();
-        let within = |known: &Known, valid| now.saturating_sub(known.read_at) < valid;
+        let within = |known: &Known<M>, valid| now.saturating_sub(known.read_at) < valid;
         if let Some(known) = known.as_ref().filter(|known| !anew && within(known, VALID)) {
             return Ok(known.model(shared));
         }
@@ -99,8 +142,8 @@ impl TenantKeys {
                 Some((sealed, model))
             }
             (Some(record), _) => {
-                let model = keyed.with_key(&self.open(&record)?)?;
-                Some((record.sealed, model))
+                let model = shared.with_own(&self.open(&record)?).transpose()?;
+                model.map(|model| (record.sealed, model))
             }
         };
         let known = Known { read_at: now, own };
@@ -110,12 +153,7 @@ impl TenantKeys {
     }
 
     /// The model that would be asked for a tenant, as far as it is known: asks nobody.
-    pub(crate) fn known(
-        &self,
-        tenant: TenantId,
-        provider: &Arc<str>,
-        shared: &Arc<dyn Model>,
-    ) -> Arc<dyn Model> {
+    pub(crate) fn known(&self, tenant: TenantId, provider: &Arc<str>, shared: &Arc<M>) -> Arc<M> {
         let name = (tenant, Arc::clone(provider));
         let known = self.lock();
         let known = known.peek(&name);
@@ -138,7 +176,7 @@ impl TenantKeys {
         Ok(Secret::new(key))
     }
 
-    fn lock(&self) -> MutexGuard<'_, LruCache<(TenantId, Arc<str>), Known>> {
+    fn lock(&self) -> MutexGuard<'_, LruCache<(TenantId, Arc<str>), Known<M>>> {
         // Nothing that may panic happens between two changes.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -18,6 +18,7 @@ use sha2::{Digest, Sha256};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
+use crate::Parts;
 use crate::money::{Aside, Cost, Money, NoMoney};
 
 /// Memory in the store.
@@ -76,8 +77,17 @@ impl Builtin {
         let (embedder, limit) = self.embedder.as_ref()?;
         let texts = vec![text.to_owned()];
         let expected = embedder.expected(&texts);
-        let aside = match self.money() {
-            Some(money) => vectors_aside(&money, tenant, &expected).await,
+        let money = self.money();
+        let own = match &money {
+            Some(money) => embedder_of(money.parts(), tenant, embedder).await,
+            None => Ok(Arc::clone(embedder)),
+        };
+        let embedder = match own {
+            Ok(embedder) => embedder,
+            Err(why) => return without_vector(why, account),
+        };
+        let aside = match &money {
+            Some(money) => vectors_aside(money, tenant, &expected).await,
             None => Ok(None),
         };
         let mut aside = match aside {
@@ -97,7 +107,7 @@ impl Builtin {
                 return without_vector(why, account);
             }
         };
-        if let (Some(aside), Some(money)) = (aside, self.money()) {
+        if let (Some(aside), Some(money)) = (aside, money) {
             aside
                 .settle(money.parts(), amount(made.paid.as_ref()))
                 .await;
@@ -109,6 +119,24 @@ impl Builtin {
             Err(error) => without_vector(error, account),
         }
     }
+}
+
+/// What makes vectors for a tenant: with its own key, where it has set one for the provider.
+pub(super) async fn embedder_of(
+    parts: &Parts,
+    tenant: TenantId,
+    shared: &Arc<dyn Embedder>,
+) -> Result<Arc<dyn Embedder>, MemoryError> {
+    let Some(keyed) = shared.keyed() else {
+        return Ok(Arc::clone(shared));
+    };
+    let provider = Arc::from(keyed.provider());
+    let ports = (&*parts.store, &*parts.clock);
+    let keys = parts.providers.embedder_keys();
+    let own = keys.model(ports, (tenant, &provider), shared, false).await;
+    own.map_err(|error| MemoryError::Unavailable {
+        why: error.to_string(),
+    })
 }
 
 /// Of what a call for vectors is expected to cost, as much is set aside: how many tokens a text has, nobody

@@ -14,7 +14,7 @@ use mainspring_shared::id::{SendId, SessionId};
 use mainspring_shared::memory::{Embedded, Embedder, MemoryError, PaidCall};
 use mainspring_shared::store::{ClaimUnembedded, PaidVectors, SetEmbedding, Unembedded};
 
-use super::builtin::{amount, vectors_aside};
+use super::builtin::{amount, embedder_of, vectors_aside};
 use crate::{Kernel, Parts, metrics};
 
 /// How long a worker keeps entries from others.
@@ -125,6 +125,10 @@ async fn one(
     let away = |why: &str| MemoryError::Unavailable {
         why: why.to_owned(),
     };
+    let own = embedder_of(parts, entry.tenant, embedder).await;
+    let own = own.map_err(|error| of_tenant(&error))?;
+    let is_own = !Arc::ptr_eq(&own, embedder);
+    let embedder = own;
     let texts = vec![entry.text.clone()];
     let expected = embedder.expected(&texts);
     let aside = vectors_aside(&kernel.money, entry.tenant, &expected).await;
@@ -176,7 +180,18 @@ async fn one(
             away(&format!("a vector could not be stored ({code})"))
         })?;
     }
-    failed.map_or(Ok(()), Err)
+    match failed {
+        Some(error) if is_own => Err(of_tenant(&error)),
+        Some(error) => Err(error),
+        None => Ok(()),
+    }
+}
+
+/// What goes wrong with a tenant's own key is no outage for others.
+fn of_tenant(error: &MemoryError) -> MemoryError {
+    MemoryError::Refused {
+        why: error.to_string(),
+    }
 }
 
 /// A call for vectors behind the end of the send that pays, or of none.

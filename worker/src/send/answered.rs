@@ -18,8 +18,8 @@ use crate::llm::{self, Reply};
 use crate::metrics;
 
 /// What is said of an answer that had to be short for the tenant's sake.
-const MONEY_CUT: &str = "the response was truncated at a limit of the tenant (limits.usd_per_day, \
-                         limits.usd_per_month, limits.tokens_per_day, limits.tokens_per_month)";
+const MONEY_CUT: &str = "the response was truncated at a limit of the tenant (limits.usd_per_minute, \
+                         limits.usd_per_day, limits.usd_per_month, limits.tokens_per_day, limits.tokens_per_month)";
 
 /// How often the wait for the tenant's money is doubled: to eight seconds.
 const MONEY_DOUBLINGS_MAX: u32 = 5;

@@ -123,6 +123,14 @@ impl<'a> Bill<'a> {
         }
     }
 
+    /// What no step has stored of the calls beside the rounds. A round's own call is its next owner's to repeat, under
+    /// the same number.
+    pub(super) fn take_unpaid_beside(&mut self) -> Vec<UsageRow> {
+        let mut rows = std::mem::take(&mut self.unpaid);
+        rows.retain(|row| !row.is_of_round());
+        rows
+    }
+
     /// Enters what a call of a model cost; what the session has spent with it, where that is counted.
     pub(super) fn enter(&mut self, row: UsageRow) -> Option<Spent> {
         self.totals.usage.add(&row.usage);

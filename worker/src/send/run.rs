@@ -303,6 +303,7 @@ impl<'a> Run<'a> {
     }
 
     fn left(&mut self) -> Left {
+        self.leave_unpaid();
         std::mem::replace(&mut self.ending.left, Left::Lost)
     }
 

@@ -19,12 +19,18 @@ const WANTED: &str = "an agent is written like {\"name\": \"reviewer\", \"system
 pub(super) struct AgentFile {
     pub(super) name: AgentName,
     spec: Map<String, Value>,
+    /// None leaves them as they are.
+    limits: Option<Value>,
 }
 
 impl AgentFile {
     /// What is published.
     pub(super) fn body(&self) -> Value {
-        json!({ "name": self.name, "spec": self.spec })
+        let mut body = json!({ "name": self.name, "spec": self.spec });
+        if let Some(limits) = &self.limits {
+            body["limits"] = limits.clone();
+        }
+        body
     }
 }
 
@@ -71,11 +77,12 @@ fn agent(file: &Path, value: &Value) -> Result<AgentFile, Failure> {
     };
     let name =
         name.map_err(|(name, fault)| usage_text(format!("{shown}: {name:?}: {fault}"), WANTED))?;
+    let limits = members.remove("limits");
     let spec = match members.get("spec") {
         Some(Value::Object(spec)) if members.len() == 1 => spec.clone(),
         _ => members,
     };
-    Ok(AgentFile { name, spec })
+    Ok(AgentFile { name, spec, limits })
 }
 
 /// The one object that a file holds.
@@ -142,6 +149,17 @@ mod tests {
             Ok(agents) => Ok(agents.iter().map(AgentFile::body).collect()),
             Err(failure) => Err(failure.message),
         }
+    }
+
+    #[test]
+    fn limits_are_no_part_of_the_spec() {
+        let expected = Ok(vec![
+            json!({ "name": "a", "spec": { "tools": ["core"] }, "limits": { "sends_open": 3 } }),
+        ]);
+        let flat = r#"{"name": "a", "tools": ["core"], "limits": {"sends_open": 3}}"#;
+        assert_eq!(bodies("a.json", flat), expected);
+        let nested = r#"{"name": "a", "spec": {"tools": ["core"]}, "limits": {"sends_open": 3}}"#;
+        assert_eq!(bodies("a.json", nested), expected);
     }
 
     #[test]

@@ -91,7 +91,10 @@ impl Keys {
         if let Some(found) = fresh(&self.limits, &tenant, now, self.believed) {
             return Ok(found);
         }
-        let found = app.store.get_tenant(tenant).await?;
+        let found = app.store.get_tenant(tenant);
+        let agents = app.store.limited_agents(tenant);
+        let (found, agents) = tokio::try_join!(found, agents)?;
+        app.known.agents.note(tenant, agents);
         if let Some(found) = &found {
             app.notifier.queue.weigh(tenant, found.weight);
             app.known.pools.note(tenant, &found.pools);

@@ -115,7 +115,7 @@ pub(super) async fn preview(
     _: Query<NoQuery>,
     json: Json<NewAgentBody>,
 ) -> Result<Response, Problem> {
-    let (name, mut spec) = json.value;
+    let (name, mut spec, _) = json.value;
     let tenant = caller.tenant;
     admit_agent(caller.binding(), &name)?;
     pin(app.store.as_ref(), tenant, &mut spec, "/spec").await?;

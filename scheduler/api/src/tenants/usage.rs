@@ -124,7 +124,7 @@ pub(in crate::tenants) async fn of_tenant(
     Query(query): Query<UsageQuery>,
 ) -> Result<Response, Problem> {
     app.store.get_tenant(tenant).await?.ok_or_else(no_tenant)?;
-    let today = app.clock.now().0.div_euclid(DAY_MS);
+    let today = app.database_time().await.0.div_euclid(DAY_MS);
     let mut days = Vec::new();
     let mut total = SpanView::default();
     for back in 0..i64::from(query.days.0) {

@@ -399,6 +399,79 @@ async fn a_key_has_no_more_open_sends_than_its_own_limit() {
     ask(&api, &key, "POST", "/v1/sends", &body).await.ok(202);
 }
 
+/// Publishes an agent with these limits.
+async fn publish(api: &Scheduler, key: &str, name: &str, limits: &Value) -> Answer {
+    let body = json!({ "name": name, "spec": { "system_prompt": "Do." }, "limits": limits });
+    ask(api, key, "POST", "/v1/agents", &body).await
+}
+
+#[tokio::test]
+async fn an_agent_has_no_more_open_sends_than_its_own_limit() {
+    let world = World::new().await;
+    let (api, elsewhere) = (locked(&world).await, locked(&world).await);
+    let (id, key) = tenant(&api, "blue", &["read", "send", "manage"]).await;
+    limit(&api, &id, &json!({ "sends_open": 5 })).await;
+    publish(&api, &key, "support", &json!({ "sends_open": 2 }))
+        .await
+        .ok(201);
+    publish(&api, &key, "triage", &json!({})).await.ok(201);
+    let shown = ask(&api, &key, "GET", "/v1/agents/support", &NONE).await;
+    assert_eq!(shown.ok(200)["limits"], json!({ "sends_open": 2 }));
+    let to = |agent: &str| json!({ "input": "x", "session": { "agent": agent } });
+    let send =
+        async |api: &Scheduler, body: &Value| ask(api, &key, "POST", "/v1/sends", body).await;
+    let first = send(&api, &to("support")).await.ok(202);
+    // Of a batch the others are accepted.
+    let batch = json!({ "sends": [to("support"), to("support"), to("triage")] });
+    let batch = ask(&api, &key, "POST", "/v1/sends:batch", &batch).await;
+    let items = batch.ok(200)["results"].clone();
+    let codes: Vec<&Value> = (0..3).map(|n| &items[n]["problem"]["code"]).collect();
+    assert_eq!(codes, [&NONE, &json!("limit.sends"), &NONE], "{items}");
+    // Everywhere, in whatever session, and for a session that is there already.
+    let session = first["session_id"].as_str().expect("an id");
+    let path = format!("/v1/sessions/{session}/sends");
+    for api in [&api, &elsewhere] {
+        for refused in [
+            send(api, &to("support")).await,
+            ask(api, &key, "POST", &path, &json!({ "input": "x" })).await,
+        ] {
+            let problem = refused.problem(429, "limit.sends").to_string();
+            assert!(problem.contains("the agent may have"), "{problem}");
+            assert_eq!(refused.header("retry-after"), Some("1"));
+            let policy = refused.header("ratelimit-policy");
+            let expected = "\"agent-sends-open\";q=2;qu=\"concurrent-requests\"";
+            assert_eq!(policy, Some(expected));
+        }
+    }
+    // What was refused has taken none of the tenant's places: three are open.
+    let mut last = NONE;
+    for _ in 0..2 {
+        last = send(&elsewhere, &to("triage")).await.ok(202);
+    }
+    send(&api, &to("triage")).await.problem(429, "limit.sends");
+    // What ends makes room.
+    let cancel = async |send: &Value| {
+        let path = format!("/v1/sends/{}/cancel", send["id"].as_str().expect("an id"));
+        ask(&api, &key, "POST", &path, &NONE).await;
+    };
+    cancel(&first).await;
+    send(&api, &to("support")).await.ok(202);
+    // Another version of the agent has the same limit, and a lifted one is none.
+    let next = json!({ "name": "support", "spec": { "system_prompt": "Do well." } });
+    ask(&api, &key, "POST", "/v1/agents", &next).await.ok(201);
+    cancel(&last).await;
+    let refused = send(&api, &to("support")).await;
+    let problem = refused.problem(429, "limit.sends").to_string();
+    assert!(problem.contains("the agent may have"), "{problem}");
+    let lifted =
+        json!({ "name": "support", "spec": { "system_prompt": "Do well." }, "limits": {} });
+    ask(&api, &key, "POST", "/v1/agents", &lifted).await.ok(200);
+    send(&api, &to("support")).await.ok(202);
+    let wrong = publish(&api, &key, "triage", &json!({ "sends_open": 0 })).await;
+    let problem = wrong.problem(400, "request.invalid");
+    assert_eq!(problem["errors"][0]["pointer"], "/limits/sends_open");
+}
+
 #[tokio::test]
 async fn limits_of_keys_are_checked() {
     let world = World::new().await;

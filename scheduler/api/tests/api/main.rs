@@ -14,6 +14,7 @@ mod bounds;
 mod browsers;
 mod calls;
 mod carried;
+mod clocks;
 mod connections;
 mod context;
 mod copies;

@@ -25,6 +25,7 @@ use mainspring_shared::store::{
     CompleteSend, Inspect, NewBoot, NewCall, ParkOutcome, ParkSend, ParkUntil, Role, SendTotals,
     Then, UsageRow,
 };
+use mainspring_shared::time::{Clock, Timestamp};
 use mainspring_shared::tool::{Repeat, call_id};
 use mainspring_shared::usage::Usage;
 use mainspring_store_model::ModelStore;
@@ -44,6 +45,27 @@ pub(crate) struct World {
     pub(crate) blobs: Arc<Depot>,
     /// The same.
     pub(crate) webhooks: WebhookParts,
+    /// By how many milliseconds their clocks are wrong.
+    pub(crate) skew: i64,
+}
+
+/// A clock whose time of day is wrong.
+#[derive(Debug)]
+struct Skewed(SystemClock, i64);
+
+#[async_trait::async_trait]
+impl Clock for Skewed {
+    fn now(&self) -> Timestamp {
+        Timestamp(self.0.now().0 + self.1)
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.0.monotonic()
+    }
+
+    async fn sleep(&self, duration: Duration) {
+        self.0.sleep(duration).await;
+    }
 }
 
 impl World {
@@ -69,6 +91,7 @@ impl World {
         Self {
             blobs: Arc::new(Depot::in_database(store.clone(), Arc::new(OsEntropy))),
             webhooks: WebhookParts::default(),
+            skew: 0,
             store,
             queue: Arc::new(LocalQueue::new()),
             bus,
@@ -113,7 +136,7 @@ impl World {
             blobs: self.blobs.clone(),
             queue: self.queue.clone(),
             bus: self.bus.clone(),
-            clock: Arc::new(SystemClock::new()),
+            clock: Arc::new(Skewed(SystemClock::new(), self.skew)),
             entropy: Arc::new(OsEntropy),
             config,
             webhooks: self.webhooks.clone(),

@@ -1,4 +1,4 @@
-//! Places among the open sends of a tenant, or of one of its keys, that may have only so many.
+//! Places among the open sends of a tenant, or of one of its keys or agents, that may have only so many.
 //!
 //! They are rows, so that all schedulers together keep to the limit. Requests of the same moment take theirs in one
 //! transaction, and of a tenant that sends much [some are taken ahead](super::ahead).
@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 use mainspring_runtime::Group;
+use mainspring_shared::agent::AgentName;
 use mainspring_shared::entropy::Entropy;
 use mainspring_shared::id::{KeyId, SendId, TenantId};
 use mainspring_shared::store::Store;
@@ -17,21 +18,44 @@ use super::ahead::{Ahead, Found, KEPT};
 use crate::app::App;
 use crate::error::Error;
 
-/// Whose places: a tenant's, or those of one of its keys.
+/// Whose places: a tenant's, or those of one of its keys or agents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PlaceOwner {
     tenant: TenantId,
-    pub(super) key: Option<KeyId>,
+    pub(super) holder: PlaceHolder,
+}
+
+/// Who in a tenant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum PlaceHolder {
+    Tenant,
+    Key(KeyId),
+    /// Its places are kept like those of a key with this id.
+    Agent(KeyId),
 }
 
 impl PlaceOwner {
     pub(super) fn tenant(tenant: TenantId) -> Self {
-        Self { tenant, key: None }
+        let holder = PlaceHolder::Tenant;
+        Self { tenant, holder }
     }
 
     pub(super) fn key(tenant: TenantId, key: KeyId) -> Self {
-        let key = Some(key);
-        Self { tenant, key }
+        let holder = PlaceHolder::Key(key);
+        Self { tenant, holder }
+    }
+
+    pub(super) fn agent(tenant: TenantId, agent: &AgentName) -> Self {
+        let holder = PlaceHolder::Agent(agent.holder());
+        Self { tenant, holder }
+    }
+
+    /// What its places are kept under; nothing but the tenant where there is none.
+    fn kept_under(self) -> Option<KeyId> {
+        match self.holder {
+            PlaceHolder::Tenant => None,
+            PlaceHolder::Key(key) | PlaceHolder::Agent(key) => Some(key),
+        }
     }
 }
 
@@ -81,7 +105,7 @@ impl PlaceTaker {
         max: u32,
         sends: Vec<SendId>,
     ) -> Result<usize, Error> {
-        if of.key.is_none() {
+        if of.holder == PlaceHolder::Tenant {
             let old = self.ahead.renounce(of.tenant, self.clock.monotonic());
             self.give_back(of, old).await;
         }
@@ -148,7 +172,11 @@ impl PlaceTaker {
         if sends.is_empty() {
             return;
         }
-        if let Err(error) = self.store.release_sends(of.tenant, of.key, sends).await {
+        if let Err(error) = self
+            .store
+            .release_sends(of.tenant, of.kept_under(), sends)
+            .await
+        {
             tracing::debug!(%error, "places of sends that were not accepted are free later");
         }
     }
@@ -166,7 +194,7 @@ async fn reserve(store: &dyn Store, items: Vec<Wanted>) -> Vec<Result<usize, Err
         let max = requests.last().map_or(0, |last| items[*last].max);
         let sends = requests.iter().flat_map(|of| items[*of].sends.clone());
         let taken = store
-            .reserve_sends(of.tenant, of.key, sends.collect(), max)
+            .reserve_sends(of.tenant, of.kept_under(), sends.collect(), max)
             .await;
         (requests, taken)
     });
@@ -238,7 +266,7 @@ mod tests {
 
     const OF: PlaceOwner = PlaceOwner {
         tenant: TENANT,
-        key: None,
+        holder: PlaceHolder::Tenant,
     };
 
     const MAX: u32 = 640;

@@ -1,4 +1,8 @@
--- The call $2 of the tenant $1 has nothing set aside any more, and cost $4 and took $5 tokens on the day $3. By the
--- primary keys.
+-- The call $2 of the tenant $1 has nothing set aside any more, and cost $4 and took $5 tokens on the day $3, in the
+-- minute $6. By the primary keys.
 DELETE FROM money_aside WHERE tenant = $1 AND call_id = $2;
-UPDATE money_days SET spent = spent + $4, tokens = tokens + $5 WHERE tenant = $1 AND day = $3;
+UPDATE money_days SET
+    spent = spent + $4,
+    tokens = tokens + $5,
+    minute_spent = CASE WHEN minute = $6 THEN minute_spent + $4 ELSE minute_spent END
+WHERE tenant = $1 AND day = $3;

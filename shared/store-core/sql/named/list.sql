@@ -1,5 +1,5 @@
 -- A tenant's agents by name, behind $2, archived ones too where $3 is set, at most $4.
-SELECT tenant, name, version, created_at, updated_at, archived_at
+SELECT tenant, name, version, created_at, updated_at, archived_at, limits
 FROM agents_named
 WHERE tenant = $1 AND ($2 IS NULL OR name > $2) AND ($3 OR archived_at IS NULL)
 ORDER BY name

@@ -1,7 +1,9 @@
 //! Nouns that belong to a tenant each, and the way in which a method of the port becomes one that finds its database.
 
 use async_trait::async_trait;
-use mainspring_shared::agent::{AgentKey, AgentQuery, AgentVersion, NamedAgent};
+use mainspring_shared::agent::{
+    AgentKey, AgentLimits, AgentName, AgentQuery, AgentVersion, NamedAgent,
+};
 use mainspring_shared::blob::{BlobHash, BlobOwner, BlobPlace};
 use mainspring_shared::id::{MemoryId, TenantId};
 use mainspring_shared::list::{List, ListName};
@@ -57,6 +59,7 @@ pub(crate) use placed;
 
 placed! { Agents:
     fn publish_agent(item: PublishAgent) -> PublishOutcome = at (item.key.tenant);
+    fn limited_agents(tenant: TenantId) -> Vec<(AgentName, AgentLimits)> = at (tenant);
     fn set_alias(item: SetAlias) -> AliasOutcome = at (item.key.tenant);
     fn archive_agent(key: AgentKey, archived: bool) -> Option<NamedAgent> = at (key.tenant);
     fn get_agent(key: AgentKey) -> Option<NamedAgent> = at (key.tenant);

@@ -1,5 +1,5 @@
 -- An agent.
 -- Index: the primary key.
-SELECT tenant, name, version, created_at, updated_at, archived_at
+SELECT tenant, name, version, created_at, updated_at, archived_at, limits
 FROM agents_named
 WHERE tenant = $1::integer AND name = $2::text

@@ -1,6 +1,6 @@
 -- A tenant's agents by name, behind $2, archived ones too where $3 is set, at most $4.
 -- Index: the primary key.
-SELECT tenant, name, version, created_at, updated_at, archived_at
+SELECT tenant, name, version, created_at, updated_at, archived_at, limits
 FROM agents_named
 WHERE tenant = $1::integer AND ($2::text IS NULL OR name > $2::text COLLATE "C")
   AND ($3::boolean OR archived_at IS NULL)

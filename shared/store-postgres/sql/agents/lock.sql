@@ -1,6 +1,6 @@
 -- An agent, locked until the transaction ends.
 -- Index: the primary key.
-SELECT tenant, name, version, created_at, updated_at, archived_at
+SELECT tenant, name, version, created_at, updated_at, archived_at, limits
 FROM agents_named
 WHERE tenant = $1::integer AND name = $2::text
 FOR UPDATE

@@ -1,5 +1,5 @@
--- Stores what a fold cost that was written while nothing of its session was under way, and attaches it
--- where no worker has the session and its context is as it was. Answers the step that attached it, and whether
+-- Stores what a fold cost that was written while nothing of its session was under way, whoever has it, and attaches
+-- it where no worker has the session and its context is as it was. Answers the step that attached it, and whether
 -- a worker has the session; nothing for a session that is deleted or a send that is gone.
 -- Index: session_hot_pkey, sessions_pkey, sends_pkey, usage_rows_pkey and folds_shown.
 WITH clock AS MATERIALIZED (
@@ -20,10 +20,18 @@ paid AS (
         tenant, session_id, send_id, round, attempt, model, usage, at, purpose
     )
     SELECT
-        h.tenant, h.session_id, $4::uuid, u.round, u.attempt, u.model, u.usage, c.now, 'fold'
-    FROM unnest($8::bigint[], $9::integer[], $10::integer[], $11::text[], $12::text[])
-        AS u (ord, round, attempt, model, usage)
+        h.tenant, h.session_id, $4::uuid, u.round, u.attempt, u.model, u.usage, c.now, u.purpose
+    FROM unnest(
+        $8::bigint[], $9::integer[], $10::integer[], $11::text[], $12::text[], $22::integer[],
+        $23::integer[], $24::text[]
+    ) AS u (ord, round, attempt, model, usage, step_round, step_attempt, purpose)
     CROSS JOIN hot h CROSS JOIN clock c
+    -- A step may have stored it before its worker lost the lease.
+    WHERE NOT EXISTS (
+        SELECT FROM usage_rows s
+        WHERE s.tenant = $2::integer AND s.send_id = $4::uuid
+          AND s.round = u.step_round AND s.attempt = u.step_attempt
+    )
     ON CONFLICT (tenant, send_id, round, attempt) DO NOTHING
 ),
 fold AS MATERIALIZED (

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::str::FromStr;
 
-use mainspring_shared::agent::{AgentKey, AgentVersion, Alias, NamedAgent};
+use mainspring_shared::agent::{AgentKey, AgentLimits, AgentName, AgentVersion, Alias, NamedAgent};
 use mainspring_shared::id::TenantId;
 use mainspring_shared::store::Result;
 use sqlx::PgConnection;
@@ -29,7 +29,7 @@ impl Fields<'_> {
     }
 }
 
-/// `tenant, name, version, created_at, updated_at, archived_at`
+/// `tenant, name, version, created_at, updated_at, archived_at, limits`
 pub(super) fn read_agent(row: &PgRow) -> Result<NamedAgent> {
     let mut fields = Fields::new(row, "agents_named");
     Ok(NamedAgent {
@@ -39,7 +39,14 @@ pub(super) fn read_agent(row: &PgRow) -> Result<NamedAgent> {
         created_at: fields.time("created_at")?,
         updated_at: fields.time("updated_at")?,
         archived_at: fields.maybe_time("archived_at")?,
+        limits: fields.maybe_json("limits")?.unwrap_or_default(),
     })
+}
+
+/// `name, limits`
+pub(super) fn read_limited(row: &PgRow) -> Result<(AgentName, AgentLimits)> {
+    let mut fields = Fields::new(row, "agents_named");
+    Ok((fields.parsed("name")?, fields.json("limits")?))
 }
 
 /// `tenant, name, n, spec, hash, created_at`

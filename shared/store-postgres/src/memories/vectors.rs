@@ -1,7 +1,7 @@
 //! Vectors of entries. The column `embedding` holds each of them; where the server has the extension
 //! pgvector, a second column holds what the extension compares by itself.
 
-use mainspring_shared::id::{MemoryId, SessionKey, TenantId};
+use mainspring_shared::id::{MemoryId, SendId, SessionKey, TenantId};
 use mainspring_shared::memory::Embedding;
 use mainspring_shared::memory::rank::{Alike, PLACES_MAX, Placed, compared};
 use mainspring_shared::store::{
@@ -209,18 +209,27 @@ async fn pay_by_send(
     let Some((session, send)) = paid.payer else {
         return Ok(false);
     };
-    let there = sql!("memories/payer")
-        .bind(tenant.0)
-        .bind(session.0)
-        .bind(send.0)
-        .fetch_optional(&mut *connection)
-        .await?;
-    if there.is_none() {
+    let key = SessionKey { tenant, session };
+    if !can_pay(connection, key, send).await? {
         return Ok(false);
     }
-    let key = SessionKey { tenant, session };
     extractions::pay(connection, now, (key, send), &paid.row()).await?;
     Ok(true)
+}
+
+/// Whether a send and its session are there to pay for something; then they stay until the transaction ends.
+pub(crate) async fn can_pay(
+    connection: &mut PgConnection,
+    key: SessionKey,
+    send: SendId,
+) -> std::result::Result<bool, Fault> {
+    let there = sql!("memories/payer")
+        .bind(key.tenant.0)
+        .bind(key.session.0)
+        .bind(send.0)
+        .fetch_optional(connection)
+        .await?;
+    Ok(there.is_some())
 }
 
 /// A vector as the extension reads it.

@@ -1,7 +1,8 @@
 //! Agents by name.
 
 use mainspring_shared::agent::{
-    AgentKey, AgentQuery, AgentRef, AgentSpec, AgentVersion, Alias, Bound, NamedAgent, SendOptions,
+    AgentKey, AgentLimits, AgentQuery, AgentRef, AgentSpec, AgentVersion, Alias, Bound, NamedAgent,
+    SendOptions,
 };
 use mainspring_shared::id::TenantId;
 use mainspring_shared::store::{
@@ -32,6 +33,7 @@ pub(super) fn publishing(name: &str, prompt: &str) -> PublishAgent {
     PublishAgent {
         key: agent_key(name),
         spec: spec(prompt),
+        limits: None,
         idempotency: None,
     }
 }
@@ -158,6 +160,48 @@ pub async fn another_spec_is_the_next_version_and_leaves_the_one_before_as_it_wa
     assert_eq!(read_version(store, "reviewer", 0).await, None);
     let agent = read(store, "reviewer").await.expect("it exists");
     assert_eq!((agent.created_at, agent.updated_at), (time(0), time(20)));
+}
+
+pub async fn limits_are_the_agents_and_stay_until_they_are_changed(store: &dyn Inspect) {
+    let limits = |sends_open| AgentLimits {
+        sends_open,
+        ..AgentLimits::default()
+    };
+    let put = async |at, item: PublishAgent| {
+        let outcome = store.at(time(at)).publish_agent(item).await;
+        match outcome.expect("the store answers") {
+            PublishOutcome::Published { version, added } => (version.n, added),
+            other => panic!("published, not {other:?}"),
+        }
+    };
+    let limited = async |tenant| {
+        let limited = store.limited_agents(tenant).await;
+        limited.expect("the store answers")
+    };
+    publish(store, 0, "other", "Do.").await;
+    let with = |sends_open, prompt: &str| PublishAgent {
+        limits: Some(limits(sends_open)),
+        ..publishing("reviewer", prompt)
+    };
+    assert_eq!(put(1, with(Some(3), "Review.")).await, (1, true));
+    let name = agent_key("reviewer").name;
+    let expected = [(name.clone(), limits(Some(3)))];
+    assert_eq!(limited(TenantId::DEFAULT).await, expected);
+    assert_eq!(limited(TenantId(2)).await, []);
+    // Another version leaves them.
+    publish(store, 2, "reviewer", "Review well.").await;
+    assert_eq!(limited(TenantId::DEFAULT).await, expected);
+    // They change without a new version.
+    assert_eq!(put(3, with(Some(4), "Review well.")).await, (2, false));
+    let agent = read(store, "reviewer").await.expect("it exists");
+    assert_eq!(agent.limits, limits(Some(4)));
+    assert_eq!(agent.updated_at, time(3));
+    assert_eq!(put(4, with(None, "Review well.")).await, (2, false));
+    assert_eq!(limited(TenantId::DEFAULT).await, []);
+    let agent = read(store, "reviewer").await.expect("it exists");
+    assert_eq!(agent.limits, AgentLimits::default());
+    // Places are kept under an id that is its own.
+    assert_ne!(name.holder(), agent_key("other").name.holder());
 }
 
 pub async fn publishers_at_the_same_time_get_numbers_without_gaps(store: &dyn Inspect) {

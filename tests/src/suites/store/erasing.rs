@@ -88,6 +88,7 @@ async fn furnish(store: &dyn Inspect, tenant: TenantId, n: u128) {
             name: "helper".parse().expect("a name"),
         },
         spec: AgentSpec::default(),
+        limits: None,
         idempotency: None,
     };
     store.publish_agent(agent).await.expect("publishes");

@@ -138,7 +138,6 @@ pub async fn an_attempt_is_stored_once_with_what_it_cost(store: &dyn Inspect) {
     completed(store).await;
     owe(store, 30, owed("user/1")).await;
     take(store, 40, claiming(mine())).await;
-    assert!(!end(store, 50, ending_with(Uuid::from_u128(9))).await);
     let before = session_tokens(store).await;
     assert!(end(store, 60, ending_with(TOKEN)).await);
     assert!(!end(store, 70, ending_with(TOKEN)).await);
@@ -158,6 +157,14 @@ pub async fn an_attempt_is_stored_once_with_what_it_cost(store: &dyn Inspect) {
         .own;
     let extracted = own.iter().filter(|part| part.purpose == Purpose::Extract);
     assert_eq!(extracted.map(|part| part.calls).sum::<u64>(), 1);
+}
+
+/// The attempts at extractions that were paid for.
+async fn extracting_rows(store: &dyn Inspect) -> Vec<i32> {
+    let dump = store.dump().await.expect("the store answers");
+    let rows = dump.sessions.iter().flat_map(|session| &session.usage);
+    let rows = rows.filter(|(_, round, _)| *round == EXTRACT_ROUND);
+    rows.map(|(_, _, attempt)| *attempt).collect()
 }
 
 async fn session_tokens(store: &dyn Inspect) -> u64 {
@@ -185,14 +192,21 @@ pub async fn an_attempt_whose_worker_died_is_followed_by_another(store: &dyn Ins
     let taken = take(store, 1_040, second).await;
     assert_eq!(taken.len(), 1);
     assert_eq!(taken[0].attempts, 2);
-    // The first one comes late.
-    assert!(!end(store, 1_050, ending_with(TOKEN)).await);
-    let again = EndExtraction {
+    // The first one comes late: only what it cost is stored, once.
+    for ms in [1_050, 1_051] {
+        assert!(!end(store, ms, ending_with(TOKEN)).await);
+    }
+    assert_eq!(extracting_rows(store).await, [1]);
+    let mut again = EndExtraction {
         saved: Vec::new(),
         again_after: Some(Duration::from_millis(500)),
         ..ending_with(Uuid::from_u128(2))
     };
+    again.usage[0].attempt = 2;
     assert!(end(store, 1_060, again).await);
+    assert_eq!(extracting_rows(store).await, [1, 2]);
+    let dump = store.dump().await.expect("the store answers");
+    assert_eq!(dump.memories.len(), 0);
     assert_eq!(left(store).await, 1);
     // After the last attempt it is given up.
     assert_eq!(take(store, 1_559, claiming(None)).await, []);
@@ -311,9 +325,7 @@ pub async fn nothing_is_stored_for_a_deleted_session(store: &dyn Inspect) {
     assert!(!end(store, 60, ending_with(TOKEN)).await);
     let dump = store.dump().await.expect("the store answers");
     assert_eq!((dump.memories.len(), dump.extractions.len()), (0, 0));
-    let rows = dump.sessions.iter().flat_map(|session| &session.usage);
-    let mut rows = rows.filter(|(_, round, _)| *round == EXTRACT_ROUND);
-    assert!(rows.next().is_none());
+    assert_eq!(extracting_rows(store).await, [0; 0]);
 }
 
 pub async fn an_erased_namespace_takes_what_is_owed_along(store: &dyn Inspect) {
@@ -333,4 +345,6 @@ pub async fn an_erased_namespace_takes_what_is_owed_along(store: &dyn Inspect) {
     assert!(!end(store, 60, ending_with(TOKEN)).await);
     let dump = store.dump().await.expect("the store answers");
     assert_eq!((dump.memories.len(), dump.extractions.len()), (0, 0));
+    // The call was made, and its session is there to pay for it.
+    assert_eq!(extracting_rows(store).await, [1]);
 }

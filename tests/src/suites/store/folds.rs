@@ -268,6 +268,61 @@ pub async fn a_fold_at_rest_waits_for_the_worker_that_has_the_session(store: &dy
     assert_eq!(seqs(&again.window), [7, 8, 9, 10]);
 }
 
+pub async fn what_a_fold_cost_is_stored_whoever_has_the_session(store: &dyn Inspect) {
+    let claimed = rested(store).await;
+    accept(store, 100, sending(4, 1)).await;
+    let owned = claim(store, 110, 1, 1, 4).await;
+    let item = at_rest(&claimed, None);
+    for ms in [120, 121] {
+        let paid = fold_at_rest(store, ms, item.clone()).await;
+        assert_eq!(paid, FoldedAtRest::Dropped);
+    }
+    assert_eq!(paid_at_rest(store).await, 1);
+    // Whoever has it was not disturbed.
+    complete(store, 130, ending(&owned, Then::Release)).await;
+    assert_sound(store).await;
+}
+
+/// The calls of session 1 for this purpose that were paid for.
+async fn calls_for(store: &dyn Inspect, purpose: Purpose) -> u64 {
+    let usage = store.session_usage(key(1)).await;
+    let own = usage.expect("the store answers").expect("it is there").own;
+    let own = own.iter().filter(|part| part.purpose == purpose);
+    own.map(|part| part.calls).sum()
+}
+
+pub async fn what_a_worker_paid_for_that_lost_its_lease_is_stored_once(store: &dyn Inspect) {
+    let claimed = third(store).await;
+    let (epoch, model) = (claimed.lease.epoch, "m".to_owned());
+    let known = UsageRow::of_fold(epoch, 1, model.clone(), cost(5));
+    let mut stored = folding(&claimed, new_fold(1, 4, 0));
+    stored.usage = vec![known.clone()];
+    stored.totals.usage = cost(5);
+    append(store, 90, stored).await;
+    release(store, 100, &claimed).await;
+    let owned = claim(store, 110, 1, 1, 4).await;
+    // It does not know that the first one is stored.
+    let item = FoldAtRest {
+        usage: vec![
+            known,
+            UsageRow::of_fold(epoch, 2, model.clone(), cost(7)),
+            UsageRow::of_vectors(epoch, 1, model, cost(9)),
+        ],
+        ..at_rest(&claimed, None)
+    };
+    for ms in [120, 121] {
+        let paid = fold_at_rest(store, ms, item.clone()).await;
+        assert_eq!(paid, FoldedAtRest::Dropped);
+    }
+    assert_eq!(calls_for(store, Purpose::Fold).await, 2);
+    assert_eq!(calls_for(store, Purpose::Embed).await, 1);
+    // The send's own sum is its new owner's.
+    let mut end = ending(&owned, Then::Release);
+    end.totals.usage = cost(5);
+    complete(store, 130, end).await;
+    assert_sound(store).await;
+}
+
 pub async fn a_fold_at_rest_is_dropped_where_another_was_attached(store: &dyn Inspect) {
     let claimed = rested(store).await;
     let item = at_rest(&claimed, Some(new_fold(1, 6, 0)));

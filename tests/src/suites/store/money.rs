@@ -88,7 +88,9 @@ async fn spent(store: &dyn Inspect, ms: i64) -> Option<(u64, u64, u64)> {
     let spent = store.at(time(ms)).spent_money(MINE).await;
     let spent = spent.expect("the store answers");
     spent.map(|LedgerSpent { money, .. }| {
-        let MoneySpent { day, month, aside } = money;
+        let MoneySpent {
+            day, month, aside, ..
+        } = money;
         (day / MICRO, month / MICRO, aside / MICRO)
     })
 }
@@ -388,8 +390,8 @@ pub async fn tokens_are_set_aside_and_spent_beside_money(store: &dyn Inspect) {
     .await;
     let tokens = async |ms| {
         let spent = store.at(time(ms)).spent_money(MINE).await;
-        let MoneySpent { day, month, aside } = spent.expect("answers").expect("it began").tokens;
-        (day, month, aside)
+        let tokens = spent.expect("answers").expect("it began").tokens;
+        (tokens.day, tokens.month, tokens.aside)
     };
     assert_eq!(tokens(21).await, (400, 400, 0));
     // The rest of the day, and then nothing; what nobody knows counts at its most.
@@ -409,6 +411,62 @@ pub async fn tokens_are_set_aside_and_spent_beside_money(store: &dyn Inspect) {
         [none]
     );
     sound(store, DAY + 4).await;
+}
+
+pub async fn a_minute_has_its_own_limit_and_calls_wait_for_the_next(store: &dyn Inspect) {
+    const MINUTE: i64 = 60_000;
+    register(store, 1).await;
+    let limits = Limits {
+        usd_per_minute: Some(Usd(100)),
+        ..Limits::default()
+    };
+    let patch = TenantPatch {
+        limits: Some(limits),
+        ..TenantPatch::default()
+    };
+    let changed = store.at(time(0)).update_tenant(MINE, patch).await;
+    changed.expect("the store answers");
+    let limited = store.money_tenants().await.expect("the store answers");
+    assert_eq!(limited, [MINE]);
+    let busy = ReserveMoneyOutcome::Busy;
+    let of_minute = async |ms| {
+        let spent = store.at(time(ms)).spent_money(MINE).await;
+        let money = spent.expect("answers").expect("it began").money;
+        (money.minute / MICRO, money.minute_aside / MICRO)
+    };
+    let asked = vec![asking(1, 60), asking(2, 40), asking(3, 1)];
+    let outcomes = reserve(store, 10, asked).await;
+    assert_eq!(outcomes, [granted(60), granted(40), busy]);
+    assert_eq!(of_minute(11).await, (0, 100));
+    settle(store, 20, vec![costing(1, Some(25))]).await;
+    assert_eq!(of_minute(21).await, (25, 40));
+    assert_eq!(reserve(store, 30, vec![asking(4, 36)]).await, [busy]);
+    assert_eq!(reserve(store, 31, vec![asking(4, 35)]).await, [granted(35)]);
+    settle(store, 32, vec![costing(4, None)]).await;
+    assert_eq!(of_minute(MINUTE - 1).await, (60, 40));
+    // The next one begins with nothing: what is under way counts for the minute in which it began.
+    assert_eq!(of_minute(MINUTE).await, (0, 0));
+    let all = ReserveMoneyOutcome::Granted(Amount::new(100 * MICRO, 0));
+    let outcomes = reserve(store, MINUTE + 1, vec![asking(5, 170), asking(6, 1)]).await;
+    assert_eq!(outcomes, [all, busy]);
+    settle(store, MINUTE + 2, vec![costing(2, Some(40))]).await;
+    assert_eq!(of_minute(MINUTE + 3).await, (0, 100));
+    settle(store, MINUTE + 4, vec![costing(5, Some(90))]).await;
+    assert_eq!(of_minute(MINUTE + 5).await, (90, 0));
+    // Whoever read the time before the minute began is part of it.
+    let late = reserve(store, MINUTE - 1, vec![asking(7, 11), asking(8, 10)]).await;
+    assert_eq!(late, [busy, granted(10)]);
+    settle(store, MINUTE + 6, vec![costing(8, None)]).await;
+    assert_eq!(of_minute(MINUTE + 7).await, (100, 0));
+    // What can never be had is refused.
+    let dear = ReserveMoney {
+        least: Amount::new(101 * MICRO, 0),
+        ..asking(9, 120)
+    };
+    let none = ReserveMoneyOutcome::Spent(MoneySpan::Minute, 100 * MICRO);
+    assert_eq!(reserve(store, MINUTE + 8, vec![dear]).await, [none]);
+    assert_eq!(spent(store, MINUTE + 9).await, Some((200, 200, 0)));
+    sound(store, MINUTE + 10).await;
 }
 
 pub async fn a_limit_of_tokens_alone_begins_with_what_the_sends_of_the_month_took(

@@ -97,6 +97,7 @@ impl Run<'_> {
     /// Does what follows from an end that is durable.
     async fn ended(&mut self, item: CompleteSend, completed: Completed) -> Event {
         self.hold.wrote();
+        self.bill.unpaid.clear();
         metrics::send_ended(completed.status);
         let record = &self.send.record;
         let (accepted, begun) = (record.created_at, record.started_at);

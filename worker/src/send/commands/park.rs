@@ -67,6 +67,7 @@ impl Run<'_> {
             .write(write, |outcome| matches!(outcome, ParkOutcome::Locked));
         match parked.await {
             Ok(ParkOutcome::Parked { .. }) => {
+                self.bill.unpaid.clear();
                 self.ending.left = Left::Done(None);
                 Event::Stored
             }

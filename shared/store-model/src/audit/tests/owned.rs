@@ -42,6 +42,7 @@ fn agent(
         created_at: NOW,
         updated_at: NOW,
         archived_at: None,
+        limits: mainspring_shared::agent::AgentLimits::default(),
     };
     (agent, versions)
 }

@@ -16,6 +16,7 @@ macro_rules! installation_cases {
                 a_spec_that_equals_the_newest_adds_no_version,
                 another_spec_is_the_next_version_and_leaves_the_one_before_as_it_was,
                 publishers_at_the_same_time_get_numbers_without_gaps,
+                limits_are_the_agents_and_stay_until_they_are_changed,
                 a_repeat_under_a_key_names_what_the_first_request_led_to,
                 an_alias_moves_from_version_to_version,
                 an_alias_needs_an_agent_in_use_and_a_version_that_exists,
@@ -168,6 +169,7 @@ macro_rules! installation_cases {
                 a_first_limit_begins_with_what_the_sends_of_the_month_cost,
                 money_is_a_tenants_own_and_goes_with_it,
                 tokens_are_set_aside_and_spent_beside_money,
+                a_minute_has_its_own_limit_and_calls_wait_for_the_next,
                 a_limit_of_tokens_alone_begins_with_what_the_sends_of_the_month_took,
             }
             provider_keys {

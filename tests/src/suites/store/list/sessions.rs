@@ -173,6 +173,8 @@ macro_rules! session_cases {
                 of_two_who_fold_the_one_without_the_lease_attaches_nothing,
                 a_fold_at_rest_is_attached_and_paid_for_once,
                 a_fold_at_rest_waits_for_the_worker_that_has_the_session,
+                what_a_fold_cost_is_stored_whoever_has_the_session,
+                what_a_worker_paid_for_that_lost_its_lease_is_stored_once,
                 a_fold_at_rest_is_dropped_where_another_was_attached,
                 nothing_is_stored_of_a_fold_whose_session_is_gone,
                 pruning_removes_messages_and_keeps_what_stands_for_them,

@@ -7,7 +7,7 @@ use mainspring_shared::id::SendId;
 use mainspring_shared::send::machine::Event;
 use mainspring_shared::session::SIGNAL_INTERRUPT;
 use mainspring_shared::session::fold::plan::{Pressure, Room};
-use mainspring_shared::store::FoldAtRest;
+use mainspring_shared::store::{FoldAtRest, UsageRow};
 use uuid::Uuid;
 
 use super::Beside;
@@ -95,24 +95,45 @@ impl Run<'_> {
         if begun.is_none() && is_last {
             begun = self.begin_at_rest().await;
         }
-        let Some(Beside {
+        if let Some(begun) = begun {
+            self.let_rest(begun);
+        }
+    }
+
+    /// Has a fold go on without the send.
+    fn let_rest(&self, begun: Beside) {
+        let Beside {
             writing,
             asked,
             span,
-        }) = begun
-        else {
-            return;
-        };
-        let item = FoldAtRest {
+        } = begun;
+        let item = self.at_rest(Vec::new());
+        let written = (writing, asked, span);
+        resting::spawn(self.kernel, self.place(), item, written, self.notebook());
+    }
+
+    /// What is stored of calls beside the rounds without a lease.
+    fn at_rest(&self, usage: Vec<UsageRow>) -> FoldAtRest {
+        FoldAtRest {
             key: self.send.record.key,
             send_id: self.send.record.id,
             boot: self.hold.lease.boot,
             context_version: *self.prompt.version,
             fold: None,
-            usage: Vec::new(),
-        };
-        let written = (writing, asked, span);
-        resting::spawn(self.kernel, self.place(), item, written, self.notebook());
+            usage,
+        }
+    }
+
+    /// The send is left. Where the lease went before a step had stored what calls beside the rounds cost, that is
+    /// stored without one, and a fold that is still being written goes on without the send.
+    pub(in crate::send) fn leave_unpaid(&mut self) {
+        if let Some(begun) = self.folding.beside.take() {
+            self.let_rest(begun);
+        }
+        let unpaid = self.bill.take_unpaid_beside();
+        if !unpaid.is_empty() {
+            resting::spawn_pay(self.kernel, self.at_rest(unpaid));
+        }
     }
 
     async fn begin_at_rest(&mut self) -> Option<Beside> {

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 /// One step of money. Calls are few, so that they are repeated.
 #[derive(Debug, Clone)]
 pub(in super::super) enum MoneyOp {
-    /// Limits of a day and of a month.
-    Limit(Option<u8>, Option<u8>),
+    /// Limits of a minute, of a day and of a month.
+    Limit(Option<u8>, Option<u8>, Option<u8>),
     /// A call, its boot, what it costs at most and at least.
     Reserve(Vec<(u8, u8, u8, u8)>),
     /// A call, and what it cost.
@@ -24,7 +24,8 @@ pub(super) fn any() -> impl Strategy<Value = MoneyOp> {
     let reserve = (call(), byte(), 0_u8..80, 0_u8..20);
     let settle = (call(), option::weighted(0.7, 0_u8..80));
     prop_oneof![
-        2 => (limit(), limit()).prop_map(|(day, month)| MoneyOp::Limit(day, month)),
+        2 => (limit(), limit(), limit())
+            .prop_map(|(minute, day, month)| MoneyOp::Limit(minute, day, month)),
         6 => vec(reserve, 1..4).prop_map(MoneyOp::Reserve),
         4 => vec(settle, 1..4).prop_map(MoneyOp::Settle),
         2 => Just(MoneyOp::Sweep),

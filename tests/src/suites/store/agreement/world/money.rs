@@ -16,9 +16,10 @@ const MICRO: u64 = 1_000;
 impl World<'_> {
     pub(super) async fn money_step(&mut self, op: MoneyOp) -> Result<(), String> {
         match op {
-            MoneyOp::Limit(day, month) => {
+            MoneyOp::Limit(minute, day, month) => {
                 let usd = |limit: Option<u8>| limit.map(|limit| Usd(u64::from(limit)));
                 let limits = Limits {
+                    usd_per_minute: usd(minute),
                     usd_per_day: usd(day),
                     usd_per_month: usd(month),
                     tokens_per_day: month.map(|limit| 1 + 2 * u64::from(limit)),

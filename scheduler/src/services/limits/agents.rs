@@ -1,0 +1,128 @@
+//! Published agents that may have only so many open sends.
+//!
+//! Which of a tenant's agents have limits is looked up with the tenant's. Of a tenant where none has, nothing else is
+//! asked. Of others, the agent of a session that exists already is read, and believed for some seconds.
+
+use std::collections::{BTreeMap, HashMap};
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use lru::LruCache;
+use mainspring_shared::agent::{AgentLimits, AgentName, AgentSpec};
+use mainspring_shared::id::{SendId, SessionKey, TenantId};
+use mainspring_shared::store::{AcceptSend, Target};
+
+use crate::app::App;
+use crate::error::Error;
+
+/// How long a session is believed to have the agent that was read.
+const BELIEVED: Duration = Duration::from_secs(5);
+
+/// Sessions whose agents are remembered.
+const SESSIONS_MAX: NonZeroUsize = NonZeroUsize::new(10_000).expect("it is not 0");
+
+type Limited = Arc<BTreeMap<AgentName, AgentLimits>>;
+
+/// The agents that have limits, by their tenants.
+#[derive(Debug)]
+pub struct KnownAgents {
+    limited: RwLock<HashMap<TenantId, Limited>>,
+    sessions: Mutex<LruCache<SessionKey, (Duration, Option<AgentName>)>>,
+}
+
+impl Default for KnownAgents {
+    fn default() -> Self {
+        Self {
+            limited: RwLock::default(),
+            sessions: Mutex::new(LruCache::new(SESSIONS_MAX)),
+        }
+    }
+}
+
+impl KnownAgents {
+    /// Takes note of the agents of a tenant that have limits.
+    pub fn note(&self, tenant: TenantId, agents: Vec<(AgentName, AgentLimits)>) {
+        if agents.is_empty() && self.of(tenant).is_none() {
+            return;
+        }
+        let mut limited = self.limited.write().unwrap_or_else(PoisonError::into_inner);
+        if agents.is_empty() {
+            limited.remove(&tenant);
+        } else {
+            limited.insert(tenant, Arc::new(agents.into_iter().collect()));
+        }
+    }
+
+    fn of(&self, tenant: TenantId) -> Option<Limited> {
+        let limited = self.limited.read().unwrap_or_else(PoisonError::into_inner);
+        limited.get(&tenant).cloned()
+    }
+
+    fn sessions(
+        &self,
+    ) -> std::sync::MutexGuard<'_, LruCache<SessionKey, (Duration, Option<AgentName>)>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Sends of one agent, which may have only so many open ones.
+#[derive(Debug)]
+pub(super) struct OfAgent {
+    pub(super) agent: AgentName,
+    pub(super) max: u32,
+    pub(super) sends: Vec<SendId>,
+}
+
+/// Those of some sends of one tenant whose agents may have only so many open ones.
+pub(super) async fn limited(
+    app: &App,
+    tenant: TenantId,
+    items: impl Iterator<Item = &AcceptSend>,
+) -> Result<Vec<OfAgent>, Error> {
+    let Some(limited) = app.known.agents.of(tenant) else {
+        return Ok(Vec::new());
+    };
+    let mut found: BTreeMap<AgentName, OfAgent> = BTreeMap::new();
+    for item in items {
+        let Some(agent) = agent_of(app, item).await? else {
+            continue;
+        };
+        let max = limited.get(&agent).and_then(|limits| limits.sends_open);
+        let Some(max) = max else { continue };
+        let of = found.entry(agent.clone()).or_insert_with(|| OfAgent {
+            agent,
+            max,
+            sends: Vec::new(),
+        });
+        of.sends.push(item.id);
+    }
+    Ok(found.into_values().collect())
+}
+
+/// The published agent that a send is for; none where it is defined by its session alone.
+async fn agent_of(app: &App, item: &AcceptSend) -> Result<Option<AgentName>, Error> {
+    if let Some(own) = item.options.agent.as_deref() {
+        return Ok(name_of(own));
+    }
+    let key = match &item.target {
+        Target::New(session) => return Ok(name_of(&session.agent)),
+        Target::Existing(key) => *key,
+    };
+    let now = app.clock.monotonic();
+    let known = app.known.agents.sessions().get(&key).cloned();
+    if let Some((at, agent)) = known
+        && now.saturating_sub(at) < BELIEVED
+    {
+        return Ok(agent);
+    }
+    let session = app.store.get_session(key).await?;
+    let agent = session.and_then(|session| name_of(&session.agent));
+    let mut sessions = app.known.agents.sessions();
+    sessions.put(key, (now, agent.clone()));
+    Ok(agent)
+}
+
+fn name_of(spec: &AgentSpec) -> Option<AgentName> {
+    Some(spec.reference()?.name.clone())
+}
