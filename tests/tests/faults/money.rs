@@ -51,6 +51,21 @@ fn runs(leaves: usize, at_once: usize) -> Vec<Range<usize>> {
         .collect()
 }
 
+/// Begins the runs; their paths.
+async fn begin(caller: &mut Caller, leaves: usize, at_once: usize) -> Result<Vec<String>> {
+    let mut begun = Vec::new();
+    for (n, leaves) in runs(leaves, at_once).into_iter().enumerate() {
+        let body = json!({ "spec": spec(leaves, at_once) });
+        let answer = caller
+            .post("/v1/runs", &body, &format!("crowd-{n}"))
+            .await?;
+        ensure!(answer.status == 202, "{} {:?}", answer.status, answer.body);
+        let run = answer.json()?["id"].as_str().map(str::to_owned);
+        begun.push(format!("/v1/runs/{}", run.context("a run has an id")?));
+    }
+    Ok(begun)
+}
+
 fn spec(leaves: Range<usize>, at_once: usize) -> Value {
     let items: Vec<usize> = leaves.collect();
     let words = vec!["word"; WORDS].join(" ");
@@ -100,16 +115,7 @@ async fn a_limit_of_money_holds_while_workers_die() -> Result<()> {
     let limits = json!({ "limits": { "usd_per_day": dollars } });
     let answer = caller.patch("/v1/tenants/ten_1", &limits).await?;
     ensure!(answer.status == 200, "{} {:?}", answer.status, answer.body);
-    let mut runs_open = Vec::new();
-    for (n, leaves) in runs(leaves, at_once).into_iter().enumerate() {
-        let body = json!({ "spec": spec(leaves, at_once) });
-        let answer = caller
-            .post("/v1/runs", &body, &format!("crowd-{n}"))
-            .await?;
-        ensure!(answer.status == 202, "{} {:?}", answer.status, answer.body);
-        let run = answer.json()?["id"].as_str().map(str::to_owned);
-        runs_open.push(format!("/v1/runs/{}", run.context("a run has an id")?));
-    }
+    let mut runs_open = begin(&mut caller, leaves, at_once).await?;
     let runs = runs_open.clone();
     let end = monotonic() + dose();
     let mut deaths = 0;

@@ -59,11 +59,14 @@ impl Asks for dyn Embedder {
     }
 }
 
+/// What was found, by tenant and provider.
+type Found<M> = LruCache<(TenantId, Arc<str>), Known<M>>;
+
 /// The keys of tenants, and what asks with them.
 #[derive(Debug)]
 pub(crate) struct TenantKeys<M: ?Sized = dyn Model> {
     sealer: Option<Arc<Sealer>>,
-    known: Mutex<LruCache<(TenantId, Arc<str>), Known<M>>>,
+    known: Mutex<Found<M>>,
 }
 
 impl<M: Asks + ?Sized> Default for TenantKeys<M> {
@@ -176,7 +179,7 @@ impl<M: Asks + ?Sized> TenantKeys<M> {
         Ok(Secret::new(key))
     }
 
-    fn lock(&self) -> MutexGuard<'_, LruCache<(TenantId, Arc<str>), Known<M>>> {
+    fn lock(&self) -> MutexGuard<'_, Found<M>> {
         // Nothing that may panic happens between two changes.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
