@@ -93,6 +93,14 @@ settings! {
         timer_fired: Vec<String> = Vec::new() => Key::urls("hooks.timer_fired", HTTP);
         /// Asked before a part of a transcript is folded, in this order.
         before_fold: Vec<String> = Vec::new() => Key::urls("hooks.before_fold", HTTP);
+        /// Told of sends that a worker took, in this order.
+        send_started: Vec<String> = Vec::new() => Key::urls("hooks.send_started", HTTP);
+        /// Told of sends that ended, in this order.
+        send_ended: Vec<String> = Vec::new() => Key::urls("hooks.send_ended", HTTP);
+        /// Told of messages that are durable, in this order.
+        messages_stored: Vec<String> = Vec::new() => Key::urls("hooks.messages_stored", HTTP);
+        /// Told of folds that are durable, in this order.
+        fold_stored: Vec<String> = Vec::new() => Key::urls("hooks.fold_stored", HTTP);
         /// How long one attempt to ask may take.
         timeout: Duration = Duration::from_secs(5) => Key::span("hooks.timeout", MS, DAY);
     }

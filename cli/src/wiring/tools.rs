@@ -58,7 +58,7 @@ pub(crate) fn hooks(
     type Policy = fn(String, &str, &Caller) -> HttpPolicy;
     let caller = caller(config, (config.hooks.timeout, &[]), clock, entropy)?;
     let mut hooks = Hooks::default();
-    let points: [(&str, &[String], Policy); 11] = [
+    let points: [(&str, &[String], Policy); 15] = [
         (
             "round_started",
             &config.hooks.round_started,
@@ -113,6 +113,26 @@ pub(crate) fn hooks(
             "before_fold",
             &config.hooks.before_fold,
             HttpPolicy::before_fold,
+        ),
+        (
+            "send_started",
+            &config.hooks.send_started,
+            HttpPolicy::send_started,
+        ),
+        (
+            "send_ended",
+            &config.hooks.send_ended,
+            HttpPolicy::send_ended,
+        ),
+        (
+            "messages_stored",
+            &config.hooks.messages_stored,
+            HttpPolicy::messages_stored,
+        ),
+        (
+            "fold_stored",
+            &config.hooks.fold_stored,
+            HttpPolicy::fold_stored,
         ),
     ];
     for (point, urls, policy) in points {

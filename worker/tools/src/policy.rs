@@ -1,6 +1,7 @@
 //! A policy behind a URL.
 
 mod answer;
+mod observing;
 
 use std::sync::Arc;
 
@@ -20,11 +21,11 @@ use uuid::Uuid;
 use self::answer::{Action, Answer};
 use crate::http::Caller;
 use mainspring_worker::hook::{
-    At, Decision, Ending, FiredTimer, FoldPart, GoOn, Hook, HookError, HookTraits, OnFailure,
-    OnFired, ToolCall, Verdict,
+    At, Decision, Ending, FiredTimer, FoldPart, GoOn, Hook, HookError, HookTraits, Moment,
+    OnFailure, OnFired, ToolCall, Verdict,
 };
 use mainspring_worker::llm::{Reply, Request};
-use mainspring_worker::tool::{Invocation, Tool, ToolError};
+use mainspring_worker::tool::{Invocation, Output, Tool, ToolError};
 
 /// Which point a policy is asked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +41,10 @@ enum Point {
     Memory,
     Fold,
     Timer,
+    SendStarted,
+    SendEnded,
+    MessagesStored,
+    FoldStored,
 }
 
 impl Point {
@@ -56,14 +61,27 @@ impl Point {
             Self::Memory => "memory_recalled",
             Self::Fold => "before_fold",
             Self::Timer => "timer_fired",
+            Self::SendStarted => "send_started",
+            Self::SendEnded => "send_ended",
+            Self::MessagesStored => "messages_stored",
+            Self::FoldStored => "fold_stored",
         }
+    }
+
+    /// Whether nothing is decided at it.
+    const fn is_observed(self) -> bool {
+        matches!(
+            self,
+            Self::SendStarted | Self::SendEnded | Self::MessagesStored | Self::FoldStored
+        )
     }
 }
 
 /// A policy that another service decides. It is asked by one signed `POST` in the form of a tool's
 /// call, named after its point, whose `arguments` say what is to happen; it answers with an `action` and what
 /// belongs to it at this point. Anything else, or no answer, is no decision: then what it was asked about does
-/// not happen. Only the end of a send happens all the same, and a call that failed stays as it is.
+/// not happen. Only the end of a send happens all the same, and a call that failed stays as it is. One that is only
+/// told of something need not answer anything, and changes nothing.
 #[derive(Debug)]
 pub struct HttpPolicy {
     name: String,
@@ -127,6 +145,26 @@ impl HttpPolicy {
         Self::new(name.into(), Point::Timer, url, caller)
     }
 
+    /// Told of sends that a worker took.
+    pub fn send_started(name: impl Into<String>, url: &str, caller: &Caller) -> Self {
+        Self::new(name.into(), Point::SendStarted, url, caller)
+    }
+
+    /// Told of sends that ended.
+    pub fn send_ended(name: impl Into<String>, url: &str, caller: &Caller) -> Self {
+        Self::new(name.into(), Point::SendEnded, url, caller)
+    }
+
+    /// Told of messages that are durable.
+    pub fn messages_stored(name: impl Into<String>, url: &str, caller: &Caller) -> Self {
+        Self::new(name.into(), Point::MessagesStored, url, caller)
+    }
+
+    /// Told of folds that are durable.
+    pub fn fold_stored(name: impl Into<String>, url: &str, caller: &Caller) -> Self {
+        Self::new(name.into(), Point::FoldStored, url, caller)
+    }
+
     fn new(name: String, point: Point, url: &str, caller: &Caller) -> Self {
         let declared = HttpTool {
             name: point.as_str().to_owned(),
@@ -150,6 +188,11 @@ impl HttpPolicy {
     }
 
     async fn ask(&self, at: At, id: String, arguments: Value) -> Result<Answer, HookError> {
+        let output = self.tell(at, id, arguments).await?;
+        answer::read(self.point, &output)
+    }
+
+    async fn tell(&self, at: At, id: String, arguments: Value) -> Result<Output, HookError> {
         let arguments = match arguments {
             Value::Object(members) => members,
             other => Map::from_iter([("value".to_owned(), other)]),
@@ -165,16 +208,12 @@ impl HttpPolicy {
             skills: mainspring_worker::tool::Skills::default(),
             account: Account::default(),
         };
-        let output = self
-            .tool
-            .call(invocation)
-            .await
-            .map_err(|error| match error {
-                ToolError::Reply { message, .. }
-                | ToolError::Abort { message }
-                | ToolError::Lost { message } => HookError(message),
-            })?;
-        answer::read(self.point, &output)
+        let output = self.tool.call(invocation).await;
+        output.map_err(|error| match error {
+            ToolError::Reply { message, .. }
+            | ToolError::Abort { message }
+            | ToolError::Lost { message } => HookError(message),
+        })
     }
 }
 
@@ -200,8 +239,15 @@ impl Hook for HttpPolicy {
 
     fn traits(&self) -> HookTraits {
         HookTraits {
-            fails_closed: true,
+            fails_closed: !self.point.is_observed(),
             ..HookTraits::default()
+        }
+    }
+
+    async fn observe(&self, at: At, moment: Moment<'_>) -> Result<(), HookError> {
+        match observing::told(self.point, at, &moment) {
+            Some((id, arguments)) => self.tell(at, id, arguments).await.map(drop),
+            None => Ok(()),
         }
     }
 

@@ -89,6 +89,7 @@ impl Point {
             Self::Memory => &["entries"],
             Self::Fold => &["text"],
             Self::Timer => &["input", "seconds", "until"],
+            Self::SendStarted | Self::SendEnded | Self::MessagesStored | Self::FoldStored => &[],
         }
     }
 }

@@ -12,6 +12,8 @@ use mainspring_worker::hook::EndReason;
 use super::*;
 use crate::http::CallerSettings;
 
+mod observed;
+
 /// Answers each request with the next of these bodies; returns what was asked.
 async fn service(bodies: Vec<&'static str>) -> (String, tokio::task::JoinHandle<Vec<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
