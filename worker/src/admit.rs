@@ -11,7 +11,7 @@ use mainspring_shared::queue::{Activation, Disposition, Handler};
 
 use crate::Kernel;
 use crate::boot::Life;
-use crate::send::Reach;
+use crate::send::SendHandles;
 use crate::session;
 use crate::slots::Slot;
 
@@ -55,7 +55,7 @@ pub(crate) struct Control {
     /// The send.
     pub(crate) send: SendId,
     /// How its run is told.
-    pub(crate) reach: Reach,
+    pub(crate) handles: SendHandles,
 }
 
 impl Running {

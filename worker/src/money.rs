@@ -54,7 +54,7 @@ pub(crate) struct Cost {
     pub(crate) least: Amount,
 }
 
-type Granted = Result<Option<Aside>, NoMoney>;
+type Granted = Result<Option<ReservedMoney>, NoMoney>;
 
 /// Which tenants have a limit, as it was read last.
 #[derive(Debug, Default)]
@@ -99,14 +99,14 @@ impl Settlements {
 /// Money that is set aside for one call.
 #[derive(Debug)]
 #[must_use = "what is not settled counts as spent once the call has begun"]
-pub(crate) struct Aside {
+pub(crate) struct ReservedMoney {
     amount: Amount,
     /// What is entered where nothing else is said; none once it is settled.
     item: Option<SettleMoney>,
     settlements: Settlements,
 }
 
-impl Aside {
+impl ReservedMoney {
     /// As much as was asked for, or less where no more is left.
     pub(crate) fn amount(&self) -> Amount {
         self.amount
@@ -136,7 +136,7 @@ impl Aside {
     }
 }
 
-impl Drop for Aside {
+impl Drop for ReservedMoney {
     fn drop(&mut self) {
         if let Some(item) = self.item.take() {
             self.settlements.hand(Some(item), None);
@@ -229,7 +229,7 @@ impl Money {
 
 /// Sets money aside. Whoever has stopped waiting gives it back by dropping it.
 async fn reserve(parts: Parts, settlements: Settlements, items: Vec<ReserveMoney>) -> Vec<Granted> {
-    let aside = |tenant: TenantId, call: Uuid, amount: Amount| Aside {
+    let aside = |tenant: TenantId, call: Uuid, amount: Amount| ReservedMoney {
         amount,
         item: Some(SettleMoney {
             tenant,

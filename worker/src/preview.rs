@@ -24,7 +24,7 @@ use self::next::Next;
 use self::parts::Sizes;
 use crate::llm::expect_tokens;
 use crate::send::load::{self, Question};
-use crate::send::{Output, OwnLists, Unsaid, foreseen, size_at_most};
+use crate::send::{Output, OwnLists, PendingMessages, foreseen, size_at_most};
 use crate::tool::{NoCell, Offers};
 use crate::{Kernel, Parts};
 
@@ -146,9 +146,9 @@ async fn preview(kernel: &Arc<Kernel>, ask: &Ask) -> Result<Preview, Answered> {
             shown.get_or_insert_default().memory = Some(memory);
         }
     }
-    let mut unsaid = Unsaid::default();
+    let mut pending_messages = PendingMessages::default();
     if record.rounds == 0 {
-        unsaid.input(NewMessage::user(record.input.clone(), 0));
+        pending_messages.input(NewMessage::user(record.input.clone(), 0));
     }
     let query = ReadInbox {
         key: ask.key,
@@ -157,7 +157,7 @@ async fn preview(kernel: &Arc<Kernel>, ask: &Ask) -> Result<Preview, Answered> {
         limit: ITEMS_MAX,
     };
     let items = parts.store.read_inbox(query).await.map_err(away)?;
-    unsaid.items(items, record.id, record.rounds);
+    pending_messages.items(items, record.id, record.rounds);
     let folds = window.folds();
     let from = shown.as_ref().and_then(|shown| shown.from_seq).unwrap_or(1);
     let by = (record.id, record.created_at, &record.input[..]);
@@ -168,7 +168,7 @@ async fn preview(kernel: &Arc<Kernel>, ask: &Ask) -> Result<Preview, Answered> {
         shown: shown.as_ref(),
         folds,
         projections: window.projections(from),
-        messages: following(&window, from, &unsaid.messages, by),
+        messages: following(&window, from, &pending_messages.messages, by),
         aged_to: shown.as_ref().and_then(|shown| shown.aged_to).unwrap_or(0),
         partial: None,
         output: output.as_ref().map(|output| &output.spec),

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `run` | the interpreter of the send's machine |
 //! | `commands` | what the machine asks for, a file for each command |
-//! | `hold`, `round`, `bill`, `model_call`, `unsaid` | the parts of a run: lease and signals, the open round, what was spent, the model call, what is not in the transcript yet |
+//! | `hold`, `round`, `bill`, `model_call`, `pending_messages` | the parts of a run: lease and signals, the open round, what was spent, the model call, what is not in the transcript yet |
 //! | `answered`, `apart`, `results`, `inbox`, `spending`, `delegating`, `fallback`, `pausing`, `starting`, `recalling`, `remembering` | what happens to it |
 //! | `persist` | writing and reading until the database has answered |
 //! | `load`, `forgetting`, `settle`, `output`, `vet`, `plan`, `allowance`, `children`, `calls` | functions: what the model is asked, what is stored of an answer, which calls run when, what may still be spent, what a child is |
@@ -29,6 +29,7 @@ pub(crate) mod load;
 mod model_call;
 mod output;
 mod pausing;
+mod pending_messages;
 mod persist;
 mod plan;
 mod projecting;
@@ -40,15 +41,14 @@ mod run;
 mod settle;
 mod spending;
 mod starting;
-mod unsaid;
 mod vet;
 
 pub(crate) use allowance::{size_at_most, spending};
 pub(crate) use commands::room_of;
 pub(crate) use forgetting::{Extent, Forgotten, forget, relieved};
-pub(crate) use hold::Reach;
+pub(crate) use hold::SendHandles;
 pub(crate) use output::{Output, values_in};
+pub(crate) use pending_messages::PendingMessages;
 pub(crate) use recalling::OwnLists;
 pub(crate) use remembering::foreseen;
-pub(crate) use run::{Left, Run, Turn};
-pub(crate) use unsaid::Unsaid;
+pub(crate) use run::{LeasedSend, Run, RunOutcome};

@@ -34,7 +34,7 @@ use crate::fold::resting;
 use crate::metrics::Claim;
 use crate::partial_answer::PartialAnswer;
 use crate::patience::Outage;
-use crate::send::{Left, Reach, Run, Turn, Unsaid};
+use crate::send::{LeasedSend, PendingMessages, Run, RunOutcome, SendHandles};
 use crate::suspects::{Admitted, SUSPECT_FROM};
 use crate::writes::Began;
 use crate::{Kernel, metrics, writes};
@@ -279,17 +279,17 @@ async fn end_panicked(kernel: &Arc<Kernel>, key: SessionKey, lease: Lease) {
 
 async fn fail(kernel: &Arc<Kernel>, key: SessionKey, lease: Lease) -> Option<CompleteOutcome> {
     let control = kernel.running.control(key)?;
-    let (send_id, lease) = (control.send, control.reach.lease(lease));
+    let (send_id, lease) = (control.send, control.handles.lease(lease));
     let ids = vec![(key.tenant, send_id)];
     let record = kernel.parts.store.get_sends(ids).await.ok()?.pop()??;
     let began = Began::of(&record);
     let failure = Failure::new(Code::Internal, "a defect ended the run of this send");
-    let mut unsaid = Unsaid::default();
+    let mut pending_messages = PendingMessages::default();
     if record.rounds == 0 {
-        unsaid.input(NewMessage::user(record.input.clone(), 0));
+        pending_messages.input(NewMessage::user(record.input.clone(), 0));
     } else {
         let (changes, answers) = unanswered(kernel, key, send_id).await?;
-        unsaid.answers(answers, changes);
+        pending_messages.answers(answers, changes);
     }
     // Their signal may have been lowered: nobody would look for them again.
     let query = ReadInbox {
@@ -299,15 +299,15 @@ async fn fail(kernel: &Arc<Kernel>, key: SessionKey, lease: Lease) -> Option<Com
         limit: ITEMS_MAX,
     };
     let items = kernel.parts.store.read_inbox(query).await.ok()?;
-    unsaid.items(items, send_id, record.rounds);
-    let Unsaid {
+    pending_messages.items(items, send_id, record.rounds);
+    let PendingMessages {
         messages,
         changes,
         deliveries,
         ..
-    } = unsaid;
+    } = pending_messages;
     let (rows, session) = {
-        let owed = &control.reach.owed;
+        let owed = &control.handles.owed;
         owed.lock().unwrap_or_else(PoisonError::into_inner).settle()
     };
     let mut usage = record.usage;
@@ -468,7 +468,7 @@ async fn held(
         // With a seat, the next send stands behind those that wait for one.
         let more = !seated && in_a_row < kernel.parts.config.sends_in_a_row_max;
         let then = if more { Then::Continue } else { Then::Release };
-        let reach = Reach {
+        let handles = SendHandles {
             lost: lost.clone(),
             cancel: CancellationToken::new(),
             news: Arc::default(),
@@ -483,14 +483,14 @@ async fn held(
         let bound = send.agent.context.last_messages;
         let mut run = begin(
             kernel,
-            Turn {
+            LeasedSend {
                 lease,
                 send,
                 counters,
                 window: &mut window,
                 version: &mut version,
                 spent: &mut spent,
-                reach,
+                handles,
                 then,
             },
         );
@@ -505,8 +505,8 @@ async fn held(
         window.trim(from);
         trimmed = Some(from);
         match left {
-            Left::Done(following) => next = following,
-            Left::Lost => return,
+            RunOutcome::Done(following) => next = following,
+            RunOutcome::Lost => return,
         }
     }
     let cached = Cached {
@@ -551,10 +551,10 @@ fn traced(kernel: &Kernel, lease: Lease, send: &StartedSend) -> tracing::Span {
 }
 
 /// The run of a send, for whoever wants something of it.
-fn begin<'a>(kernel: &'a Arc<Kernel>, turn: Turn<'a>) -> Box<Run<'a>> {
+fn begin<'a>(kernel: &'a Arc<Kernel>, turn: LeasedSend<'a>) -> Box<Run<'a>> {
     let control = Control {
         send: turn.send.record.id,
-        reach: turn.reach.clone(),
+        handles: turn.handles.clone(),
     };
     kernel.running.at(turn.send.record.key, control);
     Box::new(Run::new(kernel, turn))

@@ -49,13 +49,13 @@ pub(crate) fn obey(kernel: &Kernel, signals: &[(SessionKey, i32)]) {
             continue;
         };
         if signals & SIGNAL_CANCEL != 0 {
-            control.reach.cancel.cancel();
+            control.handles.cancel.cancel();
         }
         if signals & SIGNAL_INBOX != 0 {
-            control.reach.news.store(true, Ordering::Relaxed);
+            control.handles.news.store(true, Ordering::Relaxed);
         }
         if signals & SIGNAL_INTERRUPT != 0 {
-            control.reach.interrupt.notify_one();
+            control.handles.interrupt.notify_one();
         }
     }
 }
@@ -65,7 +65,7 @@ fn tell(kernel: &Arc<Kernel>, key: SessionKey) {
     let Some(control) = kernel.running.control(key) else {
         return;
     };
-    let said = control.reach.said;
+    let said = control.handles.said;
     let clock = kernel.parts.clock.clone();
     if let Some(wait) = said.asked(clock.monotonic()) {
         tokio::spawn(async move {
@@ -86,10 +86,10 @@ async fn look(kernel: &Kernel, key: SessionKey) {
         .get_sends(vec![(key.tenant, control.send)])
         .await;
     match read.map(|mut sends| sends.pop().flatten()) {
-        Ok(Some(record)) if record.status.is_final() => control.reach.lost.cancel(),
-        Ok(Some(record)) if record.cancel_requested => control.reach.cancel.cancel(),
+        Ok(Some(record)) if record.status.is_final() => control.handles.lost.cancel(),
+        Ok(Some(record)) if record.cancel_requested => control.handles.cancel.cancel(),
         Ok(Some(_)) => {}
-        Ok(None) => control.reach.lost.cancel(),
+        Ok(None) => control.handles.lost.cancel(),
         Err(error) => tracing::debug!(%error, "a signal's reason could not be read"),
     }
 }

@@ -168,18 +168,20 @@ async fn attempt(
     let ClaimedDelivery { delivery, webhook } = claimed;
     let (answer, error, retry_after, again) =
         match post(app, poster, &delivery, &webhook, now).await {
-            Told::Posted(Posted::Answered { status, .. }) if (200..300).contains(&status) => {
+            Attempted::Posted(Posted::Answered { status, .. }) if (200..300).contains(&status) => {
                 (Some(status), None, None, false)
             }
-            Told::Posted(Posted::Answered {
+            Attempted::Posted(Posted::Answered {
                 status,
                 retry_after,
             }) => {
                 let error = Some(format!("answered {status}"));
                 (Some(status), error, retry_after, status != GONE)
             }
-            Told::Posted(Posted::Failed { why }) | Told::Not(why) => (None, Some(why), None, true),
-            Told::Nothing => {
+            Attempted::Posted(Posted::Failed { why }) | Attempted::Not(why) => {
+                (None, Some(why), None, true)
+            }
+            Attempted::Nothing => {
                 let error = Some("what it is about is gone".to_owned());
                 (None, error, None, false)
             }
@@ -206,8 +208,8 @@ async fn attempt(
     }
 }
 
-/// What became of a message.
-enum Told {
+/// The outcome of an attempt to post a message.
+enum Attempted {
     Posted(Posted),
     /// It could not be made, for now.
     Not(String),
@@ -221,20 +223,20 @@ async fn post(
     delivery: &DeliveryRecord,
     webhook: &WebhookRecord,
     now: Timestamp,
-) -> Told {
+) -> Attempted {
     let keys = match app.outside.webhooks.keys(webhook, now) {
         Ok(keys) => keys,
         Err(why) => {
             tracing::warn!(webhook.id = %webhook.id, why, "an endpoint cannot be told");
-            return Told::Not(why);
+            return Attempted::Not(why);
         }
     };
     let (body, traceparent) = match body(app, delivery).await {
         Ok(Some(made)) => made,
-        Ok(None) => return Told::Nothing,
+        Ok(None) => return Attempted::Nothing,
         Err(error) => {
             tracing::debug!(webhook.id = %webhook.id, %error, "a message could not be made");
-            return Told::Not("the message could not be made".to_owned());
+            return Attempted::Not("the message could not be made".to_owned());
         }
     };
     let message = Outgoing {
@@ -247,8 +249,8 @@ async fn post(
     let limit = app.config.webhook_timeout;
     tokio::select! {
         biased;
-        posted = poster.post(message) => Told::Posted(posted),
-        () = app.clock.sleep(limit) => Told::Posted(Posted::Failed {
+        posted = poster.post(message) => Attempted::Posted(posted),
+        () = app.clock.sleep(limit) => Attempted::Posted(Posted::Failed {
             why: format!("took longer than {} s", limit.as_secs_f64()),
         }),
     }

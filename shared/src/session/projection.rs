@@ -33,12 +33,12 @@ pub struct Projection {
     /// The [version](VERSION) of the code that computed it.
     pub version: i32,
     /// What is left of the messages.
-    pub left: Left,
+    pub left: SendDigest,
 }
 
-/// What is left of a send's messages.
+/// The digest of a finished send that stands for its messages.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Left {
+pub struct SendDigest {
     /// What the user said; empty where a fold stands for it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub asked: String,
@@ -72,7 +72,7 @@ impl Projection {
             to_seq: last.seq,
             send_id: first.send_id,
             version: VERSION,
-            left: Left {
+            left: SendDigest {
                 asked,
                 done,
                 results,

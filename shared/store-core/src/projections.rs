@@ -2,7 +2,7 @@
 
 use mainspring_shared::agent::ContextSpec;
 use mainspring_shared::id::SessionKey;
-use mainspring_shared::session::projection::{Left, Projected, Projection, VERSION};
+use mainspring_shared::session::projection::{Projected, Projection, SendDigest, VERSION};
 
 use crate::db::{Conn, sql};
 use crate::fault::Result;
@@ -74,7 +74,7 @@ fn fields(cells: &mut Cells<'_>) -> Result<Projection> {
         left: if version == VERSION {
             cells.json("digest")?
         } else {
-            Left::default()
+            SendDigest::default()
         },
     })
 }

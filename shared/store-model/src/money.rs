@@ -18,7 +18,7 @@ use crate::state::State;
 
 /// What a call has set aside.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Aside {
+pub(crate) struct ReservedMoney {
     boot: BootId,
     day: i64,
     amount: Amount,
@@ -166,7 +166,7 @@ impl State {
             LedgerRoom::Spent(span, limit) => ReserveMoneyOutcome::Spent(span, limit),
             LedgerRoom::TokensSpent(span, limit) => ReserveMoneyOutcome::TokensSpent(span, limit),
             LedgerRoom::Granted(amount) => {
-                let aside = Aside {
+                let aside = ReservedMoney {
                     boot: item.boot,
                     day: today,
                     amount,

@@ -86,7 +86,7 @@ pub(crate) struct State {
     pub(crate) seat_limits: BTreeMap<TenantId, (SeatLimits, Timestamp)>,
     pub(crate) seats: BTreeMap<SessionKey, Seat>,
     /// What calls have set aside.
-    pub(crate) money_aside: BTreeMap<(TenantId, Uuid), money::Aside>,
+    pub(crate) money_aside: BTreeMap<(TenantId, Uuid), money::ReservedMoney>,
     /// What tenants with a limit of money or tokens spent by day.
     pub(crate) money_days: BTreeMap<(TenantId, i64), Amount>,
     /// The last minute of a day that was counted, and what its calls cost.

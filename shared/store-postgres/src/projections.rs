@@ -2,7 +2,7 @@
 //! stores it in its statement.
 
 use mainspring_shared::id::{SendId, SessionKey};
-use mainspring_shared::session::projection::{Left, Projection, VERSION};
+use mainspring_shared::session::projection::{Projection, SendDigest, VERSION};
 use mainspring_shared::store::Result;
 use sqlx::PgConnection;
 
@@ -86,7 +86,7 @@ pub(crate) fn after_key(fields: &mut Fields<'_>) -> Result<Projection> {
         left: if version == VERSION {
             fields.json("digest")?
         } else {
-            Left::default()
+            SendDigest::default()
         },
     })
 }

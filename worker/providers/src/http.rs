@@ -28,7 +28,7 @@ use crate::gate::Gate;
 use crate::open::SetupError;
 use crate::settings::ProviderSettings;
 use crate::sse;
-use crate::status::{Refusal, Told, classify};
+use crate::status::{ProviderSecrets, Refusal, classify};
 use mainspring_shared::retry::retry_after;
 use mainspring_worker::llm::{Error, Wait};
 use mainspring_worker::llm::{Request, json};
@@ -62,7 +62,7 @@ pub(super) struct Endpoint {
     client: Client,
     url: Url,
     headers: HeaderMap,
-    told: Told,
+    told: ProviderSecrets,
     stream: bool,
     timeouts: Timeouts,
     uploads: upload::Uploads,
@@ -126,7 +126,7 @@ impl Endpoint {
         }
         Ok(Self {
             client: client(settings, &url)?,
-            told: Told::of(settings, url.as_str()),
+            told: ProviderSecrets::of(settings, url.as_str()),
             url,
             headers: map,
             stream: settings.stream,
@@ -158,12 +158,12 @@ impl Endpoint {
     }
 
     /// The error of an error object inside an answer.
-    pub(super) fn refusal(told: &Told, error: &Value) -> Error {
+    pub(super) fn refusal(told: &ProviderSecrets, error: &Value) -> Error {
         super::status::classify_inside(&Refusal::from_value(error, told))
     }
 
     /// What it is told, to take out of what is shown.
-    pub(super) fn told(&self) -> &Told {
+    pub(super) fn told(&self) -> &ProviderSecrets {
         &self.told
     }
 

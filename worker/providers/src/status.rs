@@ -23,12 +23,12 @@ const KEY_PART_CHARS: usize = 6;
 
 /// What a provider is told that nobody else is to know. It may quote it.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Told {
+pub(super) struct ProviderSecrets {
     key: Secret,
     others: Secrets,
 }
 
-impl Told {
+impl ProviderSecrets {
     /// The key, and what lets someone in of the headers and the address.
     pub(super) fn of(settings: &ProviderSettings, address: &str) -> Self {
         let address = Secrets::default().and_of_url(address);
@@ -62,7 +62,7 @@ pub(super) struct Refusal {
 
 impl Refusal {
     /// Reads a body: an error object of either provider, or any text.
-    pub(super) fn from_body(body: &[u8], told: &Told) -> Self {
+    pub(super) fn from_body(body: &[u8], told: &ProviderSecrets) -> Self {
         let text = String::from_utf8_lossy(body);
         match json::parse(&text) {
             Some(value) => Self::from_value(&value, told),
@@ -73,7 +73,7 @@ impl Refusal {
     }
 
     /// Reads an error object, alone or under `error`.
-    pub(super) fn from_value(value: &Value, told: &Told) -> Self {
+    pub(super) fn from_value(value: &Value, told: &ProviderSecrets) -> Self {
         let value = match value {
             Value::Array(items) => items.first().unwrap_or(value),
             other => other,
@@ -105,10 +105,10 @@ impl Refusal {
 
     /// A refusal in words of our own.
     pub(super) fn said(words: &str) -> Self {
-        Self::from_text(words, &Told::default())
+        Self::from_text(words, &ProviderSecrets::default())
     }
 
-    fn from_text(text: &str, told: &Told) -> Self {
+    fn from_text(text: &str, told: &ProviderSecrets) -> Self {
         let message = presentable(text, told);
         let hints = message.to_ascii_lowercase();
         let message = if message.is_empty() {
@@ -244,7 +244,7 @@ pub(super) fn classify_inside(refusal: &Refusal) -> Error {
 
 /// A provider's words on one line, short, without anything that looks like the key, and without what else it
 /// was told.
-pub(super) fn presentable(text: &str, told: &Told) -> String {
+pub(super) fn presentable(text: &str, told: &ProviderSecrets) -> String {
     // Before anything is cut off: half of a secret would not be known.
     let text = told.others.hidden(text);
     let key = &told.key;

@@ -2,7 +2,7 @@ use super::*;
 use mainspring_shared::error::Coded;
 
 fn code(status: u16, body: &str) -> String {
-    let refusal = Refusal::from_body(body.as_bytes(), &Told::default());
+    let refusal = Refusal::from_body(body.as_bytes(), &ProviderSecrets::default());
     classify(status, &refusal, None).code().to_string()
 }
 
@@ -102,7 +102,7 @@ fn an_error_inside_an_answer_is_judged_by_its_type() {
         (r#"{"error":"something"}"#, "llm.unavailable"),
     ];
     for (body, expected) in table {
-        let refusal = Refusal::from_body(body.as_bytes(), &Told::default());
+        let refusal = Refusal::from_body(body.as_bytes(), &ProviderSecrets::default());
         assert_eq!(
             classify_inside(&refusal).code().to_string(),
             expected,
@@ -113,7 +113,7 @@ fn an_error_inside_an_answer_is_judged_by_its_type() {
 
 #[test]
 fn nothing_that_looks_like_the_key_is_shown() {
-    let key = Told::key("abcdef-0123456789-uvwxyz");
+    let key = ProviderSecrets::key("abcdef-0123456789-uvwxyz");
     for words in [
         "Incorrect API key provided: abcdef-0123456789-uvwxyz.",
         "Incorrect API key provided: abcdef-0*****wxyz.",
@@ -140,7 +140,7 @@ fn nothing_else_that_the_provider_was_told_is_shown() {
         headers: vec![("x-more".to_owned(), Secret::new("Token a-header-01"))],
         ..ProviderSettings::new("test", crate::settings::Kind::OpenAi)
     };
-    let told = Told::of(
+    let told = ProviderSecrets::of(
         &settings,
         "https://me:a-password@a.example/v1?key=a-query-01",
     );

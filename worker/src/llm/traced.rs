@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tracing::{Instrument as _, Span};
 
 use crate::Kernel;
-use crate::money::{Aside, Cost, Money, NoMoney};
+use crate::money::{Cost, Money, NoMoney, ReservedMoney};
 use crate::send::size_at_most;
 use crate::worker::Parts;
 
@@ -107,7 +107,7 @@ impl Traced {
     async fn set_aside<'r>(
         &self,
         request: &'r Request,
-    ) -> Result<Option<(Aside, Cow<'r, Request>)>, Error> {
+    ) -> Result<Option<(ReservedMoney, Cow<'r, Request>)>, Error> {
         let is_paid = matches!(request.background, InBackground::TakenUp(_));
         if is_paid || *self.provider == *direct::PROVIDER {
             return Ok(None);

@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 use uuid::Uuid;
 
 use crate::Parts;
-use crate::money::{Aside, Cost, Money, NoMoney};
+use crate::money::{Cost, Money, NoMoney, ReservedMoney};
 
 /// Memory in the store.
 #[derive(Debug)]
@@ -148,7 +148,7 @@ pub(super) async fn vectors_aside(
     money: &Money,
     tenant: TenantId,
     expected: &PaidCall,
-) -> Result<Option<Aside>, &'static str> {
+) -> Result<Option<ReservedMoney>, &'static str> {
     let most = amount(Some(expected)).times(TIMES_EXPECTED);
     if most == Amount::default() {
         return Ok(None);

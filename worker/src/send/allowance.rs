@@ -86,8 +86,8 @@ impl Allowance {
     }
 
     /// The sums as they are now.
-    pub(super) fn aside(&self, totals: &SendTotals) -> Aside {
-        Aside {
+    pub(super) fn aside(&self, totals: &SendTotals) -> UncommittedSpend {
+        UncommittedSpend {
             usage: totals.usage,
             held: totals.held.clone(),
             others: self.others,
@@ -95,7 +95,7 @@ impl Allowance {
     }
 
     /// Puts what was set aside in the place of what it was taken from.
-    pub(super) fn restore(&self, aside: &Aside, totals: &mut SendTotals) {
+    pub(super) fn restore(&self, aside: &UncommittedSpend, totals: &mut SendTotals) {
         totals.usage = aside.usage;
         totals.held = aside.held.clone();
         totals.session = self.session_besides(aside.others, totals);
@@ -114,7 +114,7 @@ impl Allowance {
         &mut self,
         request: &mut Request,
         totals: &mut SendTotals,
-        mut aside: Option<&mut Aside>,
+        mut aside: Option<&mut UncommittedSpend>,
         price: Option<&Price>,
     ) -> Result<bool, Short> {
         if self.is_unlimited() {
@@ -209,7 +209,7 @@ impl Allowance {
 /// step: what is stored without that step must not hold them, or whoever takes the send over takes
 /// them in again.
 #[derive(Debug)]
-pub(super) struct Aside {
+pub(super) struct UncommittedSpend {
     pub(super) usage: Usage,
     held: Held,
     others: Spent,

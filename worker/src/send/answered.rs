@@ -118,7 +118,7 @@ impl Run<'_> {
         for (id, content) in said {
             if self.asking.hooked.injected.insert(round, id) {
                 let message = NewMessage::user(content, round);
-                self.prompt.unsaid.messages.push(message);
+                self.prompt.pending_messages.messages.push(message);
             }
         }
         self.asking.hooked.again = true;

@@ -11,7 +11,7 @@ use mainspring_shared::tool::{Approval, CallRecord};
 use mainspring_shared::usage::Usage;
 use serde_json::Value;
 
-use super::allowance::{Allowance, Aside};
+use super::allowance::{Allowance, UncommittedSpend};
 use crate::llm::{Request, Resolved};
 use crate::metrics;
 
@@ -25,7 +25,7 @@ pub(super) struct Bill<'a> {
     /// The sums as they are now.
     pub(super) totals: SendTotals,
     /// The sums without what the model is told of with the next step, where that holds any.
-    pub(super) aside: Option<Aside>,
+    pub(super) aside: Option<UncommittedSpend>,
     /// Responses that no transaction has stored yet.
     pub(super) unpaid: Vec<UsageRow>,
     /// Model calls begun in the present round, as of the last step.

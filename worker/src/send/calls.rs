@@ -25,7 +25,7 @@ use crate::tool::{Invocation, Offer, OnInterrupt, Output, Skills, Tool, ToolErro
 
 /// What became of a call.
 #[derive(Debug)]
-pub(super) enum Over {
+pub(super) enum CallOutcome {
     /// It has its result.
     Result(CallResult),
     /// It ends the send.
@@ -34,7 +34,7 @@ pub(super) enum Over {
     Lost(String),
 }
 
-impl Over {
+impl CallOutcome {
     /// For metrics.
     const fn outcome(&self) -> &'static str {
         match self {
@@ -49,7 +49,7 @@ impl Over {
 /// The calls that run now.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
-    running: FuturesUnordered<BoxFuture<'static, (usize, Over)>>,
+    running: FuturesUnordered<BoxFuture<'static, (usize, CallOutcome)>>,
     stops: Vec<(OnInterrupt, CancellationToken)>,
     /// What each call has its providers paid, by its place.
     accounts: BTreeMap<usize, Account>,
@@ -118,7 +118,7 @@ impl Calls {
             };
             let call = ToolCall { arguments, ..call };
             let mut over = hooked(clock, at, call, &begin, invocation).await;
-            if let Over::Result(result) = &mut over {
+            if let CallOutcome::Result(result) = &mut over {
                 begin.content.spill(key, &id, result).await;
             }
             (begin.place, over)
@@ -131,7 +131,7 @@ impl Calls {
     }
 
     /// The next call that is over; never, when none is under way.
-    pub(super) async fn next(&mut self) -> (usize, Over) {
+    pub(super) async fn next(&mut self) -> (usize, CallOutcome) {
         match self.running.next().await {
             Some(over) => over,
             None => std::future::pending().await,
@@ -166,7 +166,7 @@ async fn hooked(
     mut call: ToolCall,
     begin: &Begin,
     mut invocation: Invocation,
-) -> Over {
+) -> CallOutcome {
     let Begin { offer, hooks, .. } = begin;
     if hooks.is_empty() {
         invocation.arguments = call.arguments;
@@ -174,7 +174,7 @@ async fn hooked(
     }
     let before = call.arguments.clone();
     if let Some(result) = hooks.before_tool(at, &mut call).await {
-        return Over::Result(bounded(
+        return CallOutcome::Result(bounded(
             result,
             &call.call_id,
             offer.traits.output_chars_max,
@@ -190,7 +190,7 @@ async fn hooked(
     let make = |invocation| traced(clock.clone(), begin, &call.name, invocation);
     let mut over = make(invocation.clone()).await;
     let mut made = 0;
-    while let Over::Result(result) = &over
+    while let CallOutcome::Result(result) = &over
         && result.failed
     {
         let at = At {
@@ -210,22 +210,22 @@ async fn hooked(
             OnFailure::Tell | OnFailure::Retry => break,
             OnFailure::Instead(other) => {
                 let bound = offer.traits.output_chars_max;
-                over = Over::Result(bounded(other, &call.call_id, bound));
+                over = CallOutcome::Result(bounded(other, &call.call_id, bound));
                 break;
             }
         }
     }
     match over {
-        Over::Result(mut result) => {
+        CallOutcome::Result(mut result) => {
             let said = digest_of(&result.content).is_some();
             let before = said.then(|| result.content.clone());
             hooks.after_tool(at, &call, &mut result).await;
             if let Some(before) = before {
                 stale_digest(&before, &mut result.content);
             }
-            Over::Result(result)
+            CallOutcome::Result(result)
         }
-        Over::Abort(_) | Over::Lost(_) => over,
+        CallOutcome::Abort(_) | CallOutcome::Lost(_) => over,
     }
 }
 
@@ -239,12 +239,17 @@ fn stale_digest(before: &[ContentPart], content: &mut Vec<ContentPart>) {
     }
 }
 
-fn invalid(fault: String) -> Over {
-    Over::Result(CallResult::error(Code::ToolInvalidArguments, fault))
+fn invalid(fault: String) -> CallOutcome {
+    CallOutcome::Result(CallResult::error(Code::ToolInvalidArguments, fault))
 }
 
 /// Makes a call that is seen in traces.
-async fn traced(clock: Arc<dyn Clock>, begin: &Begin, name: &str, invocation: Invocation) -> Over {
+async fn traced(
+    clock: Arc<dyn Clock>,
+    begin: &Begin,
+    name: &str,
+    invocation: Invocation,
+) -> CallOutcome {
     let (call_id, attempt) = (&invocation.call_id, invocation.attempt);
     let span = spans::execute_tool(invocation.session, name, call_id, attempt);
     let tells = begin.tells && !span.is_disabled();
@@ -259,7 +264,7 @@ async fn traced(clock: Arc<dyn Clock>, begin: &Begin, name: &str, invocation: In
     let took = clock.monotonic().saturating_sub(begun);
     metrics::tool_called(tool.kind(), over.outcome(), took);
     match &over {
-        Over::Result(result) => {
+        CallOutcome::Result(result) => {
             if result.failed {
                 let code = result.code.unwrap_or(Code::ToolFailed);
                 spans::failed(&span, code);
@@ -269,8 +274,8 @@ async fn traced(clock: Arc<dyn Clock>, begin: &Begin, name: &str, invocation: In
                 spans::content(&span, Told::Result, said.into());
             }
         }
-        Over::Abort(_) => spans::failed(&span, Code::ToolFailed),
-        Over::Lost(_) => spans::failed(&span, Code::ToolUnknownOutcome),
+        CallOutcome::Abort(_) => spans::failed(&span, Code::ToolFailed),
+        CallOutcome::Lost(_) => spans::failed(&span, Code::ToolUnknownOutcome),
     }
     over
 }
@@ -281,7 +286,7 @@ async fn run(
     tool: &dyn Tool,
     traits: Traits,
     invocation: Invocation,
-) -> Over {
+) -> CallOutcome {
     let (call_id, stop) = (invocation.call_id.clone(), invocation.stop.clone());
     let call = AssertUnwindSafe(tool.call(invocation)).catch_unwind();
     tokio::pin!(call);
@@ -297,13 +302,13 @@ async fn run(
         biased;
         given = &mut call => match over(given, &call_id, traits) {
             // What it still said is worth more than that it was stopped, unless it failed for that.
-            Over::Result(result) if !result.failed && code == Code::ToolCancelled => {
-                Over::Result(result)
+            CallOutcome::Result(result) if !result.failed && code == Code::ToolCancelled => {
+                CallOutcome::Result(result)
             }
-            Over::Abort(message) => Over::Abort(message),
-            Over::Result(_) | Over::Lost(_) => Over::Result(ended(code, text, traits)),
+            CallOutcome::Abort(message) => CallOutcome::Abort(message),
+            CallOutcome::Result(_) | CallOutcome::Lost(_) => CallOutcome::Result(ended(code, text, traits)),
         },
-        () = clock.sleep(traits.grace) => Over::Result(ended(code, text, traits)),
+        () = clock.sleep(traits.grace) => CallOutcome::Result(ended(code, text, traits)),
     }
 }
 
@@ -317,7 +322,7 @@ fn ended(code: Code, text: &str, traits: Traits) -> CallResult {
 
 type Given = std::thread::Result<Result<Output, ToolError>>;
 
-fn over(given: Given, call_id: &str, traits: Traits) -> Over {
+fn over(given: Given, call_id: &str, traits: Traits) -> CallOutcome {
     let result = match given {
         Ok(Ok(output)) => {
             let mut content = output.content;
@@ -338,11 +343,11 @@ fn over(given: Given, call_id: &str, traits: Traits) -> Over {
         Ok(Err(ToolError::Reply { code, message })) => {
             CallResult::error(code, format!("error: {message}"))
         }
-        Ok(Err(ToolError::Abort { message })) => return Over::Abort(message),
-        Ok(Err(ToolError::Lost { message })) => return Over::Lost(message),
+        Ok(Err(ToolError::Abort { message })) => return CallOutcome::Abort(message),
+        Ok(Err(ToolError::Lost { message })) => return CallOutcome::Lost(message),
         Err(_) => CallResult::error(Code::ToolFailed, "error: the tool crashed because of a bug"),
     };
-    Over::Result(bounded(result, call_id, traits.output_chars_max))
+    CallOutcome::Result(bounded(result, call_id, traits.output_chars_max))
 }
 
 #[cfg(test)]
@@ -369,7 +374,7 @@ mod tests {
     fn an_output_of_nothing_says_so_and_keeps_its_digest() {
         let traits = Traits::new(Repeat::Safe);
         let output = Output::default().with_digest("did it");
-        let Over::Result(result) = over(Ok(Ok(output)), "c", traits) else {
+        let CallOutcome::Result(result) = over(Ok(Ok(output)), "c", traits) else {
             panic!("a result");
         };
         assert_eq!(plain_text(&result.content), "(no output)");

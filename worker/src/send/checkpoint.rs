@@ -65,7 +65,7 @@ impl Run<'_> {
         self.asking.streaming.checkpoint.wait(now);
         let (round, attempt) = (self.bill.totals.rounds, self.bill.totals.attempts);
         let unpaid = self.hold.owed().asked.as_ref().map(Pending::so_far);
-        let begun = Begun::new(round, &self.hold.reach.said.text(), unpaid.map(Box::new));
+        let begun = Begun::new(round, &self.hold.handles.said.text(), unpaid.map(Box::new));
         let bytes = begun.text.len();
         if bytes <= self.asking.streaming.checkpoint.kept || begun.text.trim().is_empty() {
             return None;
@@ -88,7 +88,7 @@ impl Run<'_> {
         self.asking.streaming.checkpoint.kept = bytes;
         self.asking.streaming.checkpoint.wait(now);
         if signals & SIGNAL_CANCEL != 0 {
-            self.hold.reach.cancel.cancel();
+            self.hold.handles.cancel.cancel();
         }
         self.hold.heard |= signals & (SIGNAL_RESULT | SIGNAL_INTERRUPT);
         // It is lowered now: nobody else would look.

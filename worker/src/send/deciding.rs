@@ -94,7 +94,7 @@ impl Run<'_> {
             return Event::Decided(Decision::Again);
         }
         self.round.passed = false;
-        self.prompt.unsaid.messages.push(message);
+        self.prompt.pending_messages.messages.push(message);
         self.store_said().await
     }
 
@@ -106,7 +106,7 @@ impl Run<'_> {
             let shown = self.bill.totals.shown.get_or_insert_default();
             shown.injected = Some(SaidInRound { round, ids });
         }
-        let item = self.with_unsaid(Vec::new());
+        let item = self.with_pending_messages(Vec::new());
         match self.append(item).await {
             Ok(signals) => {
                 self.hold.heard |= signals & (SIGNAL_RESULT | SIGNAL_INTERRUPT);

@@ -12,8 +12,8 @@ use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{Schedule, TimerRule, TimerTarget};
 
 use super::model_call::NoReply;
+use super::pending_messages::PendingMessages;
 use super::run::Run;
-use super::unsaid::Unsaid;
 use crate::hook::{Fate, FiredTimer, OnFired, Refusal};
 
 /// The shortest time for which something is put off: who puts it off at once again does not spin.
@@ -115,7 +115,9 @@ impl Run<'_> {
         let shown = self.bill.totals.shown.get_or_insert_default();
         shown.input = Some(input.clone());
         let words = NewMessage::user(input.clone(), 0);
-        self.prompt.unsaid.reword(&self.send.record.input, words);
+        self.prompt
+            .pending_messages
+            .reword(&self.send.record.input, words);
         self.send.record.input = input;
         self.prompt.fired.is_reworded = true;
     }
@@ -137,11 +139,11 @@ impl Run<'_> {
                 if !self.fire_again(at).await {
                     return Some(self.release_as_lost().await);
                 }
-                self.prompt.unsaid = Unsaid::default();
+                self.prompt.pending_messages = PendingMessages::default();
                 return Some(self.answered(Err(NoReply::Ended)));
             }
             Judged::Skipped => {
-                self.prompt.unsaid = Unsaid::default();
+                self.prompt.pending_messages = PendingMessages::default();
                 return Some(self.answered(Err(NoReply::Ended)));
             }
             Judged::Refused(refusal) => {

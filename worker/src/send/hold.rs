@@ -13,9 +13,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::partial_answer::PartialAnswer;
 
-/// How others reach the run.
+/// Handles through which other tasks signal a running send.
 #[derive(Debug, Clone)]
-pub(crate) struct Reach {
+pub(crate) struct SendHandles {
     /// The session may belong to someone else.
     pub(crate) lost: CancellationToken,
     /// The send is to end.
@@ -32,7 +32,7 @@ pub(crate) struct Reach {
     pub(crate) owed: Arc<Mutex<Owed>>,
 }
 
-impl Reach {
+impl SendHandles {
     /// The lease as the next write carries it.
     pub(crate) fn lease(&self, lease: Lease) -> Lease {
         Lease {
@@ -112,7 +112,7 @@ pub(super) struct Seen {
 pub(super) struct Hold {
     /// The lease as it was granted.
     pub(super) lease: Lease,
-    pub(super) reach: Reach,
+    pub(super) handles: SendHandles,
     /// Whether the inbox has to be read before the model is asked.
     pub(super) inbox: Inbox,
     /// Signals that a step lowered, and about which nothing was done yet.
@@ -124,10 +124,10 @@ pub(super) struct Hold {
 
 impl Hold {
     /// With the signals of the claim; `resumed` when an earlier worker had the send.
-    pub(super) fn new(lease: Lease, reach: Reach, signals: i32, resumed: bool) -> Self {
+    pub(super) fn new(lease: Lease, handles: SendHandles, signals: i32, resumed: bool) -> Self {
         Self {
             lease,
-            reach,
+            handles,
             // Whoever had the send before may have lowered the signal and died.
             inbox: if signals & SIGNAL_INBOX != 0 {
                 Inbox::Raised
@@ -144,12 +144,12 @@ impl Hold {
 
     /// The lease as the next write carries it.
     pub(super) fn lease(&self) -> Lease {
-        self.reach.lease(self.lease)
+        self.handles.lease(self.lease)
     }
 
     /// Counts a write under the lease.
     pub(super) fn wrote(&self) {
-        self.reach.writes.fetch_add(1, Ordering::Relaxed);
+        self.handles.writes.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Takes note of signals that a step lowered.
@@ -162,7 +162,7 @@ impl Hold {
     /// What is owed, for a moment: nothing may be awaited under it.
     pub(super) fn owed(&self) -> MutexGuard<'_, Owed> {
         // Nothing between two statements under this lock can panic, so it is never half changed.
-        let owed = &self.reach.owed;
+        let owed = &self.handles.owed;
         owed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -24,7 +24,7 @@ impl Run<'_> {
         let read = self.kernel.parts.store.read_inbox(self.pending_items());
         // Without an answer now, the next renewal brings the signal again.
         let items = read.await.unwrap_or_default();
-        let news = self.prompt.unsaid.lacks(&items);
+        let news = self.prompt.pending_messages.lacks(&items);
         if news {
             self.hold.inbox = Inbox::Raised;
         }
@@ -42,7 +42,7 @@ impl Run<'_> {
         let query = self.pending_items();
         let store = &self.kernel.parts.store;
         let items = self.patience().ask(|| store.read_inbox(query)).await?;
-        Some(self.is_full(&items) || self.prompt.unsaid.lacks(&items))
+        Some(self.is_full(&items) || self.prompt.pending_messages.lacks(&items))
     }
 
     /// Reads what came into the inbox, for the round that begins. False when the database does not
@@ -55,13 +55,15 @@ impl Run<'_> {
         };
         // What did not fit comes with the next round.
         let fits = !self.is_full(&items);
-        let new = self.prompt.unsaid.new_of(items);
+        let new = self.prompt.pending_messages.new_of(items);
         if !self.roll_up_items(&new).await {
             self.hold.inbox = Inbox::Lowered;
             return false;
         }
         self.hold.inbox = if fits { Inbox::Known } else { Inbox::Lowered };
-        self.prompt.unsaid.items(new, self.send.record.id, round);
+        self.prompt
+            .pending_messages
+            .items(new, self.send.record.id, round);
         true
     }
 }

@@ -38,7 +38,7 @@ impl Run<'_> {
     /// that did not work.
     pub(super) async fn before_pause(&mut self, pause: PauseKey) -> Result<Duration, Event> {
         // Results of calls that were to be stored with the next round: it may not come for long.
-        let told = std::mem::take(&mut self.prompt.unsaid.changes);
+        let told = std::mem::take(&mut self.prompt.pending_messages.changes);
         if !told.is_empty()
             && let Some(event) = self.store_changes(told).await
         {

@@ -16,7 +16,7 @@ use crate::patience::Patience;
 impl<'a> Run<'a> {
     /// Patience for what this run asks of the database.
     pub(super) fn patience(&self) -> Patience<'a> {
-        let lost = self.hold.reach.lost.clone();
+        let lost = self.hold.handles.lost.clone();
         Patience::new(&self.kernel.parts, lost, self.send.record.id)
     }
 

@@ -196,8 +196,8 @@ impl Run<'_> {
         tokio::select! {
             biased;
             found = found => found,
-            () = self.hold.reach.lost.cancelled() => Err(stopped()),
-            () = self.hold.reach.cancel.cancelled() => Err(stopped()),
+            () = self.hold.handles.lost.cancelled() => Err(stopped()),
+            () = self.hold.handles.cancel.cancelled() => Err(stopped()),
         }
     }
 }

@@ -22,25 +22,25 @@ use tracing::{Instrument as _, Span};
 use super::apart::Apart;
 use super::background::told;
 use super::bill::Bill;
-use super::calls::Over;
+use super::calls::CallOutcome;
 use super::commands::{Beside, Folding};
 use super::deciding::Deciding;
 use super::fired::Fired;
-use super::hold::{Hold, Reach};
+use super::hold::{Hold, SendHandles};
 use super::load;
 use super::model_call::{Answered, Call, Hooked, ModelCallState, NoReply, Tries, Unanswered};
 use super::output::Output;
+use super::pending_messages::PendingMessages;
 use super::round::Round;
-use super::unsaid::Unsaid;
 use crate::Kernel;
 use crate::fold::{Fault, Writing, Written};
 use crate::hook::{At, GoOn, Moment};
 use crate::llm;
 use crate::tool::Offers;
 
-/// How a run left its session.
+/// How a run ended, for the loop over its session.
 #[derive(Debug)]
-pub(crate) enum Left {
+pub(crate) enum RunOutcome {
     /// In order: with the next send under the same lease, or with the lease given back.
     Done(Option<Box<(StartedSend, Counters)>>),
     /// The session belongs to someone else; nothing of it may be kept.
@@ -70,7 +70,7 @@ pub(super) struct Prompt<'a> {
     /// The `context_version` of the window.
     pub(super) version: &'a mut i64,
     /// What is not, yet.
-    pub(super) unsaid: Unsaid,
+    pub(super) pending_messages: PendingMessages,
     /// The tools.
     pub(super) offers: Offers,
     /// The shape of the answer, if one was asked for.
@@ -91,12 +91,12 @@ pub(super) struct Ending {
     pub(super) failure: Option<Failure>,
     /// What hooks are asked about it.
     pub(super) deciding: Deciding,
-    /// How the session was left.
-    pub(super) left: Left,
+    /// How the run ended.
+    pub(super) outcome: RunOutcome,
 }
 
 /// A lease with what its next send needs.
-pub(crate) struct Turn<'a> {
+pub(crate) struct LeasedSend<'a> {
     pub(crate) lease: Lease,
     pub(crate) send: StartedSend,
     pub(crate) counters: Counters,
@@ -104,7 +104,7 @@ pub(crate) struct Turn<'a> {
     /// The `context_version` of the window.
     pub(crate) version: &'a mut i64,
     pub(crate) spent: &'a mut Spent,
-    pub(crate) reach: Reach,
+    pub(crate) handles: SendHandles,
     pub(crate) then: Then,
 }
 
@@ -120,11 +120,11 @@ impl<'a> Run<'a> {
             .then(|| (version, Box::new(agent)))
     }
 
-    pub(crate) fn new(kernel: &'a Arc<Kernel>, turn: Turn<'a>) -> Self {
-        let Turn { send, reach, .. } = turn;
+    pub(crate) fn new(kernel: &'a Arc<Kernel>, turn: LeasedSend<'a>) -> Self {
+        let LeasedSend { send, handles, .. } = turn;
         let signals = turn.counters.signals;
         if signals & SIGNAL_CANCEL != 0 {
-            reach.cancel.cancel();
+            handles.cancel.cancel();
         }
         let record = &send.record;
         let totals = SendTotals {
@@ -133,18 +133,18 @@ impl<'a> Run<'a> {
         };
         let injected = record.shown.as_ref();
         let injected = injected.and_then(|shown| shown.injected.as_ref());
-        let mut unsaid = Unsaid::default();
+        let mut pending_messages = PendingMessages::default();
         if record.rounds == 0 {
-            unsaid.input(NewMessage::user(record.input.clone(), 0));
+            pending_messages.input(NewMessage::user(record.input.clone(), 0));
         }
         let mut run = Self {
             kernel,
             rules: load::rules(&send, &kernel.parts.config, !kernel.parts.hooks.is_empty()),
-            hold: Hold::new(turn.lease, reach, signals, send.resumed.is_some()),
+            hold: Hold::new(turn.lease, handles, signals, send.resumed.is_some()),
             prompt: Prompt {
                 window: turn.window,
                 version: turn.version,
-                unsaid,
+                pending_messages,
                 offers: Offers::default(),
                 output: Ok(None),
                 fired: Fired::default(),
@@ -169,7 +169,7 @@ impl<'a> Run<'a> {
                 crashed: false,
                 failure: None,
                 deciding: Deciding::default(),
-                left: Left::Lost,
+                outcome: RunOutcome::Lost,
             },
             send,
         };
@@ -178,7 +178,7 @@ impl<'a> Run<'a> {
     }
 
     /// Runs the machine until the send is left.
-    pub(crate) async fn drive(&mut self) -> Left {
+    pub(crate) async fn drive(&mut self) -> RunOutcome {
         let mut state = State::Taken {
             rounds: self.bill.totals.rounds.unsigned_abs(),
             attempts: self.bill.totals.attempts.unsigned_abs(),
@@ -188,7 +188,7 @@ impl<'a> Run<'a> {
         // After a death it is first decided whether it goes on at all: parking counts deaths anew.
         if self.send.record.crashes == 0
             && !self.time_is_up()
-            && !self.hold.reach.cancel.is_cancelled()
+            && !self.hold.handles.cancel.is_cancelled()
             && let Some(pause) = self.held_back()
         {
             let event = self.paused(pause);
@@ -201,18 +201,18 @@ impl<'a> Run<'a> {
             .await;
         // Boxed, as all that is not the wait itself: a send that waits for its model keeps no room for it.
         let Ok(open) = Box::pin(self.prepare()).await else {
-            if matches!(self.ending.left, Left::Lost) {
+            if matches!(self.ending.outcome, RunOutcome::Lost) {
                 self.give_back().await;
-                self.ending.left = Left::Lost;
+                self.ending.outcome = RunOutcome::Lost;
             }
-            return self.left();
+            return self.outcome();
         };
         if let Some(event) = self.waits_for_cell() {
             return self.run_machine(state, event).await;
         }
         if self.lacks_cell(open) {
             self.give_back().await;
-            return self.left();
+            return self.outcome();
         }
         if let State::Taken { open: needs, .. } = &mut state {
             *needs = self.without_cell(open);
@@ -225,7 +225,7 @@ impl<'a> Run<'a> {
         self.run_machine(state, event).await
     }
 
-    async fn run_machine(&mut self, mut state: State, mut event: Event) -> Left {
+    async fn run_machine(&mut self, mut state: State, mut event: Event) -> RunOutcome {
         loop {
             let step = match transition(&state, event, &self.rules) {
                 Ok(step) => step,
@@ -234,7 +234,7 @@ impl<'a> Run<'a> {
                     tracing::error!(send.id = %self.send.record.id, %error);
                     debug_assert!(false, "{error}");
                     self.give_back().await;
-                    return self.left();
+                    return self.outcome();
                 }
             };
             state = step.next;
@@ -249,7 +249,7 @@ impl<'a> Run<'a> {
                 happened = performed.await.or(happened);
             }
             if state == State::Left {
-                return self.left();
+                return self.outcome();
             }
             event = if let Some(event) = happened {
                 event
@@ -302,9 +302,9 @@ impl<'a> Run<'a> {
         traced.map_or_else(Span::none, |(_, span)| span.clone())
     }
 
-    fn left(&mut self) -> Left {
+    fn outcome(&mut self) -> RunOutcome {
         self.leave_unpaid();
-        std::mem::replace(&mut self.ending.left, Left::Lost)
+        std::mem::replace(&mut self.ending.outcome, RunOutcome::Lost)
     }
 
     /// Looks what the model is offered and what the last round's calls still need. Fails when the
@@ -381,7 +381,7 @@ impl<'a> Run<'a> {
             Command::Park { on, after } => Some(self.park(on, after).await),
             Command::Release => Some(self.release().await),
             Command::Drop => {
-                self.ending.left = Left::Lost;
+                self.ending.outcome = RunOutcome::Lost;
                 None
             }
         }
@@ -425,7 +425,7 @@ impl<'a> Run<'a> {
             Happening::Decided(wish) => Some(self.decided(wish).await),
             Happening::Written(written) => Some(self.written(written).await),
             Happening::Beside(written) => self.written_beside(written).await,
-            Happening::Over(place, over) => self.call_over(place, over).await,
+            Happening::CallOutcome(place, over) => self.call_over(place, over).await,
             Happening::Background(id) => self.note_background(id).await,
             // The signal stays raised until the next step: what it is about may be known.
             Happening::Interrupt => self.has_news().await.then_some(Event::Interrupted),
@@ -449,11 +449,11 @@ impl<'a> Run<'a> {
         let keep = pin!(sleep(clock.as_ref(), self.checkpoint_in()));
         let flush = pin!(sleep(clock.as_ref(), self.round.flush));
         let (cancel_seen, drain_seen) = (self.hold.seen.cancel, self.hold.seen.drain);
-        let reach = self.hold.reach.clone();
+        let handles = self.hold.handles.clone();
         let event = tokio::select! {
             biased;
-            () = reach.lost.cancelled() => Event::LeaseLost,
-            () = reach.cancel.cancelled(), if !cancel_seen => {
+            () = handles.lost.cancelled() => Event::LeaseLost,
+            () = handles.cancel.cancelled(), if !cancel_seen => {
                 self.hold.seen.cancel = true;
                 Event::CancelRaised
             }
@@ -466,7 +466,7 @@ impl<'a> Run<'a> {
                 self.hold.seen.deadline = true;
                 Event::DeadlinePassed
             }
-            () = reach.interrupt.notified() => return Happening::Interrupt,
+            () = handles.interrupt.notified() => return Happening::Interrupt,
             () = pause => {
                 self.asking.tries.wait = None;
                 Event::BackoffOver
@@ -476,7 +476,7 @@ impl<'a> Run<'a> {
             written = written(&mut self.folding.writing) => return Happening::Written(written),
             written = beside(&mut self.folding.beside) => return Happening::Beside(written),
             id = told(&mut self.asking.background) => return Happening::Background(id),
-            (place, over) = self.round.calls.next() => return Happening::Over(place, over),
+            (place, over) = self.round.calls.next() => return Happening::CallOutcome(place, over),
             () = flush => return Happening::Flush,
             () = keep => return Happening::Keep,
         };
@@ -494,9 +494,9 @@ impl<'a> Run<'a> {
         tokio::select! {
             biased;
             () = looks => {}
-            () = self.hold.reach.lost.cancelled() => {}
+            () = self.hold.handles.lost.cancelled() => {}
             () = lifecycle.aborting() => {}
-            () = self.hold.reach.cancel.cancelled(), if begins => {}
+            () = self.hold.handles.cancel.cancelled(), if begins => {}
             () = lifecycle.stopping(), if begins => {}
             () = sleep(self.kernel.parts.clock.as_ref(), deadline), if begins => {}
         }
@@ -535,7 +535,7 @@ enum Happening {
     Decided(Option<GoOn>),
     Written(Result<Written, Fault>),
     Beside(Result<Written, Fault>),
-    Over(usize, Over),
+    CallOutcome(usize, CallOutcome),
     Background(String),
     Interrupt,
     Flush,

@@ -75,7 +75,7 @@ fn what_is_stored_reads_like_this_for_as_long_as_the_version_stands() {
         "results": { "look": 1 },
     });
     assert_eq!(stored, expected);
-    let read: Left = serde_json::from_value(stored).expect("as it was written");
+    let read: SendDigest = serde_json::from_value(stored).expect("as it was written");
     assert_eq!(read, row.left);
 }
 

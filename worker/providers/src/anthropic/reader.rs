@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::answer::{self, ChunkSink};
 use crate::http::{Endpoint, Reader};
 use crate::signature::Signature;
-use crate::status::Told;
+use crate::status::ProviderSecrets;
 use crate::usage::{CacheCount, Counts};
 use mainspring_worker::llm::Error;
 use mainspring_worker::llm::{Finish, Reply, Request, json};
@@ -32,7 +32,7 @@ enum Block {
 /// What has been read of an answer.
 #[derive(Debug)]
 pub(super) struct Answer<'a> {
-    told: &'a Told,
+    told: &'a ProviderSecrets,
     blocks: Vec<(u64, Block)>,
     stop_reason: Option<String>,
     counts: Counts,
@@ -41,7 +41,7 @@ pub(super) struct Answer<'a> {
 }
 
 impl<'a> Answer<'a> {
-    pub(super) fn new(told: &'a Told) -> Self {
+    pub(super) fn new(told: &'a ProviderSecrets) -> Self {
         Self {
             told,
             blocks: Vec::new(),

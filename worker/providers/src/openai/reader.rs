@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::answer::{self, ChunkSink};
 use crate::http::{Endpoint, Reader};
-use crate::status::Told;
+use crate::status::ProviderSecrets;
 use crate::usage::{CacheCount, Counts};
 use mainspring_worker::llm::Error;
 use mainspring_worker::llm::{Finish, Reply, Request, json};
@@ -25,7 +25,7 @@ const REASONING: &[&str] = &[
 /// What has been read of an answer.
 #[derive(Debug)]
 pub(super) struct Answer<'a> {
-    told: &'a Told,
+    told: &'a ProviderSecrets,
     text: String,
     reasoning: String,
     refused: bool,
@@ -37,7 +37,7 @@ pub(super) struct Answer<'a> {
 }
 
 impl<'a> Answer<'a> {
-    pub(super) fn new(told: &'a Told) -> Self {
+    pub(super) fn new(told: &'a ProviderSecrets) -> Self {
         Self {
             told,
             text: String::new(),

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::answer::{self, ChunkSink};
 use crate::http::{Endpoint, Reader};
 use crate::signature::Signature;
-use crate::status::Told;
+use crate::status::ProviderSecrets;
 use crate::usage::{CacheCount, Counts};
 use mainspring_worker::llm::Error;
 use mainspring_worker::llm::{Finish, Reply, Request, json};
@@ -39,7 +39,7 @@ enum Item {
 /// What has been read of an answer.
 #[derive(Debug)]
 pub(super) struct Answer<'a> {
-    told: &'a Told,
+    told: &'a ProviderSecrets,
     items: Vec<(u64, Item)>,
     refused: bool,
     /// The response's status, once it is a final one.
@@ -64,7 +64,7 @@ pub(super) struct Background {
 }
 
 impl<'a> Answer<'a> {
-    pub(super) fn new(told: &'a Told, background: bool) -> Self {
+    pub(super) fn new(told: &'a ProviderSecrets, background: bool) -> Self {
         Self {
             told,
             background: background.then(Background::default),

@@ -145,7 +145,7 @@ impl Run<'_> {
         };
         self.owe(&asked);
         self.asking.asked = Some(asked);
-        let said = self.hold.reach.said.clone();
+        let said = self.hold.handles.said.clone();
         if !goes_on {
             said.begin(round, label);
         }
@@ -203,7 +203,7 @@ impl Run<'_> {
         {
             return Some(event);
         }
-        if self.hold.reach.news.swap(false, Ordering::Relaxed) {
+        if self.hold.handles.news.swap(false, Ordering::Relaxed) {
             self.hold.inbox = Inbox::Raised;
         }
         if self.hold.inbox == Inbox::Raised
@@ -230,7 +230,7 @@ impl Run<'_> {
     pub(in crate::send) fn question<'q>(&'q self, resolved: &'q Resolved) -> Question<'q> {
         let record = &self.send.record;
         let from = load::window_from(&self.bill.totals);
-        let unsaid = &self.prompt.unsaid.messages;
+        let pending_messages = &self.prompt.pending_messages.messages;
         let by = (record.id, record.created_at, &record.input[..]);
         let output = self.prompt.output.as_ref().ok().and_then(Option::as_ref);
         Question {
@@ -240,7 +240,7 @@ impl Run<'_> {
             shown: self.bill.totals.shown.as_ref(),
             folds: self.prompt.window.folds(),
             projections: self.prompt.window.projections(from),
-            messages: following(self.prompt.window, from, unsaid, by),
+            messages: following(self.prompt.window, from, pending_messages, by),
             aged_to: load::aged_to(&self.bill.totals),
             partial: self.asking.partial.as_ref().map(|it| &*it.reply.content),
             output: output.map(|output| &output.spec),
@@ -342,13 +342,13 @@ impl Run<'_> {
     /// else to nobody.
     pub(in crate::send) fn abort_asking(&mut self) {
         if let Some(open) = self.forget_background() {
-            if self.kernel.lifecycle.is_stopping() || self.hold.reach.lost.is_cancelled() {
+            if self.kernel.lifecycle.is_stopping() || self.hold.handles.lost.is_cancelled() {
                 self.leave_background(open);
                 return;
             }
             self.abandon(open);
         }
-        self.asking.streaming.cut_short = Some(self.hold.reach.said.text());
+        self.asking.streaming.cut_short = Some(self.hold.handles.said.text());
         self.asking.tries.interrupted = self.asking.not_failed() + 1;
         self.asking.call = None;
         self.asking.partial = None;

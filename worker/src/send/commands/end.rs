@@ -16,9 +16,9 @@ use mainspring_shared::tool::CallResult;
 use crate::hook::Moment;
 use crate::patience::Unwritten;
 use crate::send::hold::Inbox;
-use crate::send::run::{Left, Run};
+use crate::send::pending_messages::PendingMessages;
+use crate::send::run::{Run, RunOutcome};
 use crate::send::settle;
-use crate::send::unsaid::Unsaid;
 use crate::writes::Began;
 use crate::{metrics, writes};
 
@@ -145,7 +145,7 @@ impl Run<'_> {
         }
         let rests = completed.next.is_none() && completed.status == SendStatus::Completed;
         self.fold_at_rest(rests).await;
-        self.ending.left = Left::Done(completed.next.map(Box::new));
+        self.ending.outcome = RunOutcome::Done(completed.next.map(Box::new));
         Event::Stored
     }
 
@@ -168,11 +168,11 @@ impl Run<'_> {
             // The answer is made anew from the reply, which is kept for this.
             messages.pop();
         }
-        self.prompt.unsaid = Unsaid {
+        self.prompt.pending_messages = PendingMessages {
             messages,
             changes: item.changes,
             deliveries: item.deliveries,
-            ..Unsaid::default()
+            ..PendingMessages::default()
         };
         self.bill.unpaid = item.usage;
         self.bill.totals.rounds -= i32::from(answered);
@@ -183,12 +183,12 @@ impl Run<'_> {
     fn completion(&mut self, end: End) -> CompleteSend {
         let index = self.bill.totals.rounds;
         let reply = self.asking.reply.clone();
-        let Unsaid {
+        let PendingMessages {
             mut messages,
             changes,
             deliveries,
             ..
-        } = std::mem::take(&mut self.prompt.unsaid);
+        } = std::mem::take(&mut self.prompt.pending_messages);
         let answer = reply.as_ref().filter(|reply| !reply.content.is_empty());
         if let Some(reply) = answer {
             messages.push(settle::answer(reply, index));

@@ -448,7 +448,7 @@ impl Run<'_> {
         let (notebook, fold) = (self.notebook(), *self.prompt.version);
         tokio::select! {
             () = notebook.save(notes, fold) => {}
-            () = self.hold.reach.lost.cancelled() => {}
+            () = self.hold.handles.lost.cancelled() => {}
         }
     }
 
@@ -458,7 +458,7 @@ impl Run<'_> {
             at: self.place(),
             boot: self.hold.lease.boot,
             offers: self.prompt.offers.clone(),
-            stop: self.hold.reach.cancel.clone(),
+            stop: self.hold.handles.cancel.clone(),
         }
     }
 

@@ -7,7 +7,7 @@ use mainspring_shared::send::machine::Event;
 use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_INTERRUPT, SIGNAL_RESULT};
 use mainspring_shared::store::{ParkOutcome, ParkSend, ParkUntil};
 
-use crate::send::run::{Left, Run};
+use crate::send::run::{Run, RunOutcome};
 use crate::writes;
 
 impl Run<'_> {
@@ -68,7 +68,7 @@ impl Run<'_> {
         match parked.await {
             Ok(ParkOutcome::Parked { .. }) => {
                 self.bill.unpaid.clear();
-                self.ending.left = Left::Done(None);
+                self.ending.outcome = RunOutcome::Done(None);
                 Event::Stored
             }
             Ok(ParkOutcome::Cancelled { enqueue, .. }) => {
@@ -76,7 +76,7 @@ impl Run<'_> {
                     writes::enqueue(&self.kernel.parts, ready);
                 }
                 // The cancel wrote the send's message, which this window does not have.
-                self.ending.left = Left::Lost;
+                self.ending.outcome = RunOutcome::Lost;
                 Event::Stored
             }
             Ok(ParkOutcome::Woken { signals }) => {

@@ -3,7 +3,7 @@
 use mainspring_shared::send::machine::Event;
 use mainspring_shared::store::{Lost, ReadySession, ReleaseSession};
 
-use crate::send::run::{Left, Run};
+use crate::send::run::{Run, RunOutcome};
 use crate::writes;
 
 impl Run<'_> {
@@ -29,11 +29,11 @@ impl Run<'_> {
         };
         let writes = &self.kernel.writes;
         let write = || writes.release(item);
-        self.ending.left = match self.patience().write(write, |_| false).await {
-            Ok(true) => Left::Done(None),
-            Ok(false) | Err(_) => Left::Lost,
+        self.ending.outcome = match self.patience().write(write, |_| false).await {
+            Ok(true) => RunOutcome::Done(None),
+            Ok(false) | Err(_) => RunOutcome::Lost,
         };
-        if matches!(self.ending.left, Left::Done(_)) {
+        if matches!(self.ending.outcome, RunOutcome::Done(_)) {
             let ready = ReadySession {
                 key: self.send.record.key,
                 pool: self.kernel.parts.config.pool.clone(),
@@ -57,7 +57,7 @@ impl Run<'_> {
     /// Leaves a session whose state here can no longer be trusted to match the database's.
     pub(in crate::send) async fn release_as_lost(&mut self) -> Event {
         self.give_back().await;
-        self.ending.left = Left::Lost;
+        self.ending.outcome = RunOutcome::Lost;
         Event::LeaseLost
     }
 }

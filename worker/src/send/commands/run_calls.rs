@@ -9,7 +9,7 @@ use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::{Approval, CallResult, CallState};
 use serde_json::Value;
 
-use crate::send::calls::{Begin, Calls, Over};
+use crate::send::calls::{Begin, CallOutcome, Calls};
 use crate::send::plan;
 use crate::send::run::Run;
 use crate::tool::Executor;
@@ -153,10 +153,14 @@ impl Run<'_> {
     }
 
     /// Takes a result in; an event when all calls are over.
-    pub(in crate::send) async fn call_over(&mut self, place: usize, over: Over) -> Option<Event> {
+    pub(in crate::send) async fn call_over(
+        &mut self,
+        place: usize,
+        over: CallOutcome,
+    ) -> Option<Event> {
         self.pay_for_vectors(Some(place));
         match over {
-            Over::Abort(message) => {
+            CallOutcome::Abort(message) => {
                 let result = CallResult::error(Code::ToolFailed, format!("error: {message}"));
                 self.settle(place, result);
                 self.ending.failure = Some(Failure::new(Code::ToolFailed, message));
@@ -164,15 +168,15 @@ impl Run<'_> {
                 self.round.calls = Calls::default();
                 return Some(Event::CallsAborted);
             }
-            Over::Lost(why) => return Some(self.work_lost(&why).await),
-            Over::Result(result) => self.settle(place, result),
+            CallOutcome::Lost(why) => return Some(self.work_lost(&why).await),
+            CallOutcome::Result(result) => self.settle(place, result),
         }
         if !self.round.calls.is_empty() {
             self.round.flush = self.round.flush.or(Some(FLUSH_AFTER));
             return None;
         }
         self.round.flush = None;
-        if self.hold.reach.cancel.is_cancelled() {
+        if self.hold.handles.cancel.is_cancelled() {
             return Some(self.calls_over());
         }
         self.begin_next().await

@@ -4,8 +4,8 @@ use mainspring_shared::send::machine::{Event, Open};
 use mainspring_shared::session::{SIGNAL_CANCEL, SIGNAL_INTERRUPT, SIGNAL_RESULT};
 use mainspring_shared::store::{AppendRound, CallChange};
 
+use crate::send::pending_messages::PendingMessages;
 use crate::send::run::Run;
-use crate::send::unsaid::Unsaid;
 
 impl Run<'_> {
     /// Stores results, and the answers of the round once it has them all.
@@ -17,7 +17,7 @@ impl Run<'_> {
             self.tell_results();
         }
         let changes = self.round.fresh_changes(self.now());
-        let item = self.with_unsaid(changes);
+        let item = self.with_pending_messages(changes);
         match self.append(item).await {
             Ok(signals) => {
                 let cancelled = signals & SIGNAL_CANCEL != 0;
@@ -48,7 +48,7 @@ impl Run<'_> {
         match self.append(item).await {
             Ok(signals) => {
                 if signals & SIGNAL_CANCEL != 0 {
-                    self.hold.reach.cancel.cancel();
+                    self.hold.handles.cancel.cancel();
                 }
                 self.hold.heard |= signals & (SIGNAL_RESULT | SIGNAL_INTERRUPT);
                 None
@@ -58,13 +58,13 @@ impl Run<'_> {
     }
 
     /// All that the model is told next, with what it settles and these changes.
-    pub(in crate::send) fn with_unsaid(&mut self, more: Vec<CallChange>) -> AppendRound {
-        let Unsaid {
+    pub(in crate::send) fn with_pending_messages(&mut self, more: Vec<CallChange>) -> AppendRound {
+        let PendingMessages {
             messages,
             mut changes,
             deliveries,
             ..
-        } = std::mem::take(&mut self.prompt.unsaid);
+        } = std::mem::take(&mut self.prompt.pending_messages);
         changes.extend(more);
         let totals = self.sums();
         AppendRound {

@@ -9,8 +9,8 @@ use mainspring_shared::store::AppendRound;
 
 use crate::hook::{At, Moment};
 use crate::llm::Reply;
+use crate::send::pending_messages::PendingMessages;
 use crate::send::run::Run;
-use crate::send::unsaid::Unsaid;
 use crate::send::{plan, settle};
 
 impl Run<'_> {
@@ -40,12 +40,12 @@ impl Run<'_> {
             no_children: false,
         };
         let round = self.round(&reply, asking);
-        let Unsaid {
+        let PendingMessages {
             mut messages,
             changes,
             deliveries,
             ..
-        } = std::mem::take(&mut self.prompt.unsaid);
+        } = std::mem::take(&mut self.prompt.pending_messages);
         // Calls that are all refused have their answers in the round's own transaction.
         let called = !round.records.is_empty();
         let answered = plan::open(&round.records, self.now()) == Open::Nothing;

@@ -7,7 +7,7 @@ use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::id::{BootId, RunId, SendId, TenantId};
 use mainspring_shared::inbox::ItemKind;
 use mainspring_shared::session::fold::{FoldKind, NewFold, attach};
-use mainspring_shared::session::projection::{Left, Projection};
+use mainspring_shared::session::projection::{Projection, SendDigest};
 use mainspring_shared::workflow::nodes::NodeKind;
 use mainspring_shared::workflow::run::{NodeRecord, NodeState, RunRecord, RunStatus};
 use uuid::Uuid;
@@ -434,7 +434,7 @@ fn projections_of_other_messages_than_those_of_their_send_are_found() {
                 to_seq: count + more,
                 send_id: if other { SendId(Uuid::nil()) } else { first },
                 version: 1,
-                left: Left::default(),
+                left: SendDigest::default(),
             });
         })
     };

@@ -64,11 +64,11 @@ impl Run<'_> {
                 match self.attach(written, &span).await {
                     Event::Folded { cancelled } => {
                         if cancelled {
-                            self.hold.reach.cancel.cancel();
+                            self.hold.handles.cancel.cancel();
                         }
                         if self.hold.heard & SIGNAL_INTERRUPT != 0 {
                             // It was lowered with this step: whoever waits looks for what came.
-                            self.hold.reach.interrupt.notify_one();
+                            self.hold.handles.interrupt.notify_one();
                         }
                         None
                     }

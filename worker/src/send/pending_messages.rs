@@ -10,7 +10,7 @@ use mainspring_shared::store::{CallChange, Delivery};
 
 /// Messages that the next step under the lease stores first, and what they settle.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct Unsaid {
+pub(crate) struct PendingMessages {
     pub(crate) messages: Vec<NewMessage>,
     pub(crate) changes: Vec<CallChange>,
     pub(crate) deliveries: Vec<Delivery>,
@@ -18,7 +18,7 @@ pub(crate) struct Unsaid {
     pub(super) earlier: usize,
 }
 
-impl Unsaid {
+impl PendingMessages {
     /// Adds the input of the send.
     pub(crate) fn input(&mut self, input: NewMessage) {
         self.messages.push(input);
@@ -111,37 +111,37 @@ mod tests {
         }
     }
 
-    fn said(unsaid: &Unsaid) -> Vec<String> {
+    fn said(pending_messages: &PendingMessages) -> Vec<String> {
         let text = |message: &NewMessage| plain_text(&message.content);
-        unsaid.messages.iter().map(text).collect()
+        pending_messages.messages.iter().map(text).collect()
     }
 
     #[test]
     fn each_delivery_points_at_its_message() {
-        let mut unsaid = Unsaid::default();
-        unsaid.items(vec![item("a", None), item("b", None)], SEND, 1);
-        unsaid.items(vec![item("b", None), item("c", Some(SEND))], SEND, 1);
+        let mut pending_messages = PendingMessages::default();
+        pending_messages.items(vec![item("a", None), item("b", None)], SEND, 1);
+        pending_messages.items(vec![item("b", None), item("c", Some(SEND))], SEND, 1);
         let result = NewMessage::user(vec![ContentPart::text("result")], 1);
-        unsaid.answers(vec![result], Vec::new());
-        assert_eq!(said(&unsaid), ["result", "a", "b", "c"]);
-        for delivery in &unsaid.deliveries {
-            let message = &unsaid.messages[delivery.message as usize];
+        pending_messages.answers(vec![result], Vec::new());
+        assert_eq!(said(&pending_messages), ["result", "a", "b", "c"]);
+        for delivery in &pending_messages.deliveries {
+            let message = &pending_messages.messages[delivery.message as usize];
             assert_eq!(plain_text(&message.content), delivery.item_id);
         }
     }
 
     #[test]
     fn what_came_before_the_send_is_told_before_its_input() {
-        let mut unsaid = Unsaid::default();
-        unsaid.input(NewMessage::user(vec![ContentPart::text("input")], 0));
-        unsaid.items(
+        let mut pending_messages = PendingMessages::default();
+        pending_messages.input(NewMessage::user(vec![ContentPart::text("input")], 0));
+        pending_messages.items(
             vec![item("c", Some(SEND)), item("a", None), item("b", None)],
             SEND,
             0,
         );
-        assert_eq!(said(&unsaid), ["a", "b", "input", "c"]);
-        for delivery in &unsaid.deliveries {
-            let message = &unsaid.messages[delivery.message as usize];
+        assert_eq!(said(&pending_messages), ["a", "b", "input", "c"]);
+        for delivery in &pending_messages.deliveries {
+            let message = &pending_messages.messages[delivery.message as usize];
             assert_eq!(plain_text(&message.content), delivery.item_id);
         }
     }
