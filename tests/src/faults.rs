@@ -42,7 +42,7 @@ pub use verdict::{Report, settle};
 
 /// How long faults are injected in each test: `MAINSPRING_FAULT_SECONDS`, else a few seconds.
 pub fn dose() -> Duration {
-    Duration::from_secs(asked("MAINSPRING_FAULT_SECONDS").unwrap_or(5))
+    Duration::from_secs(asked("MAINSPRING_FAULT_SECONDS").unwrap_or(3))
 }
 
 /// How many leaves run at once where a test is about many: `MAINSPRING_FAULT_LEAVES`, if that is set.
