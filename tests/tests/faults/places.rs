@@ -138,6 +138,34 @@ fn audits_every_place(cluster: &Cluster, c: &Postgres) -> Result<()> {
     Ok(())
 }
 
+/// Waits for all clients. Moves repeat no model call, and an outage at most those under way; how many sends each tenant
+/// had.
+async fn asked_once(
+    cluster: &Cluster,
+    clients: &mut JoinSet<(usize, Result<Vec<String>>)>,
+) -> Result<[usize; 3]> {
+    let mut sends = [0; 3];
+    let mut repeated = [0; 3];
+    while let Some(client) = clients.join_next().await {
+        let (n, marks) = client?;
+        for mark in marks? {
+            let calls = cluster.model.ledger().of_send(&mark).len();
+            ensure!(calls > 0, "{mark} was never asked");
+            sends[n] += 1;
+            repeated[n] += calls - 1;
+        }
+    }
+    ensure!(
+        repeated[0] == 0 && repeated[1] == 0,
+        "asked again: {repeated:?}"
+    );
+    ensure!(
+        repeated[2] <= 2 * CONVERSATIONS,
+        "asked again: {repeated:?}"
+    );
+    Ok(sends)
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tenants_move_between_three_servers_of_which_one_goes_away() -> Result<()> {
     if skipped() {
@@ -222,26 +250,7 @@ async fn tenants_move_between_three_servers_of_which_one_goes_away() -> Result<(
     blocking(|| c.restart())?;
     third.goes_on(limit).await?;
     done.store(true, Ordering::Relaxed);
-    let mut sends = [0; 3];
-    let mut repeated = [0; 3];
-    while let Some(client) = clients.join_next().await {
-        let (n, marks) = client?;
-        for mark in marks? {
-            let calls = cluster.model.ledger().of_send(&mark).len();
-            ensure!(calls > 0, "{mark} was never asked");
-            sends[n] += 1;
-            repeated[n] += calls - 1;
-        }
-    }
-    // A move interrupts nobody; an outage may cost what was under way.
-    ensure!(
-        repeated[0] == 0 && repeated[1] == 0,
-        "asked again: {repeated:?}"
-    );
-    ensure!(
-        repeated[2] <= 2 * CONVERSATIONS,
-        "asked again: {repeated:?}"
-    );
+    let sends = asked_once(&cluster, &mut clients).await?;
     let moving = cluster.query("SELECT count(*) FROM placements WHERE phase <> 'settled'")?;
     ensure!(moving == "0", "{moving} moves are not done");
     cluster.audit()?;
