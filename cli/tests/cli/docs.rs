@@ -30,6 +30,7 @@ const ELSEWHERE: [(&str, &str); 10] = [
     ("MAINSPRING_LLM_PROVIDER=openai", "needs a model"),
     ("MAINSPRING_TOOLS_SHELL=local", "is a part of a command"),
     ("export MAINSPRING_DATABASE_URL", "needs Postgres and Redis"),
+    ("mainspring tenants move", "needs several databases"),
 ];
 
 fn root() -> PathBuf {
