@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use crate::program::{Ended, Serving, ask, eventually, json};
 
 /// How blocks begin that need something else than a server on this machine.
-const ELSEWHERE: [(&str, &str); 10] = [
+const ELSEWHERE: [(&str, &str); 11] = [
     (
         "cargo run -- dev",
         "compiles, and serves until it is stopped",
