@@ -11,6 +11,7 @@ mod store;
 mod routes {
     pub(crate) mod boots;
     pub(crate) mod by_tenant;
+    pub(crate) mod claims;
     pub(crate) mod erasures;
     pub(crate) mod everywhere;
     pub(crate) mod groups;

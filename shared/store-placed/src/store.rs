@@ -1,7 +1,7 @@
 //! The store over all databases, and the three ways in which a step finds the one that it is for.
 
 use std::future::Future;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -53,6 +53,8 @@ pub struct PlacedStore {
     boots: Mutex<Vec<NewBoot>>,
     /// Looks for sends that wait for the end of a pause: some of them compare the pauses.
     pub(crate) looks: AtomicU32,
+    /// Claims up to a limit: another database comes first with each.
+    pub(crate) claims: AtomicUsize,
     /// When limits of tenants were compared last.
     followed: Mutex<Option<Instant>>,
 }
@@ -67,6 +69,7 @@ impl PlacedStore {
             places,
             boots: Mutex::default(),
             looks: AtomicU32::default(),
+            claims: AtomicUsize::default(),
             followed: Mutex::default(),
         }
     }
@@ -200,7 +203,7 @@ impl PlacedStore {
     }
 
     /// Asks a database, and waits so long for its answer that a step has taken effect if the database is there.
-    async fn patiently<T, Fut>(&self, index: usize, call: Fut) -> Result<T>
+    pub(crate) async fn patiently<T, Fut>(&self, index: usize, call: Fut) -> Result<T>
     where
         T: Send + 'static,
         Fut: Future<Output = Result<T>> + Send + 'static,

@@ -21,7 +21,7 @@ use mainspring_shared::store::{
 };
 use std::collections::BTreeMap;
 
-use super::everywhere;
+use super::{claims, everywhere};
 use crate::store::PlacedStore;
 
 /// Another one of an argument, for another database.
@@ -95,7 +95,7 @@ placed! { Calibrations:
 
 placed! { Extractions:
     fn owe_extraction(item: NewExtraction) -> () = at (item.key.tenant);
-    fn claim_extractions(claim: ClaimExtractions) -> Vec<Extraction> = by (everywhere::claim_extractions);
+    fn claim_extractions(claim: ClaimExtractions) -> Vec<Extraction> = by (claims::claim_extractions);
     fn end_extraction(item: EndExtraction) -> bool = at (item.key.tenant);
 }
 
@@ -114,7 +114,7 @@ placed! { Memories:
     fn list_erasures(query: ListErasures) -> Page<Erasure> = at (query.tenant);
     fn list_memories(query: ListMemories) -> Page<MemoryEntry> = at (query.tenant);
     fn search_memories(query: SearchMemories) -> Vec<MemoryEntry> = at (query.tenant);
-    fn claim_unembedded(claim: ClaimUnembedded) -> Vec<Unembedded> = by (everywhere::claim_unembedded);
+    fn claim_unembedded(claim: ClaimUnembedded) -> Vec<Unembedded> = by (claims::claim_unembedded);
     fn set_embedding(item: SetEmbedding) -> bool = at (item.tenant);
     fn pay_for_vectors(tenant: TenantId, paid: Vec<PaidVectors>) -> () = at (tenant);
 }

@@ -10,12 +10,11 @@ use mainspring_shared::message::Message;
 use mainspring_shared::session::fold::Fold;
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
-    AlarmSweep, AuditOptions, AuditPiece, AuditPlace, Audited, ClaimDeliveries, ClaimExtractions,
-    ClaimRuns, ClaimUnembedded, ClaimedDeliveries, ClaimedRuns, DeletedSession, Error, Extraction,
-    FannedOut, FindMessages, FindSteps, Fired, ListRuns, ListSessions, ListTenants, Orphans,
-    QueueStats, ReadMessages, Reads, ReadySession, ReportOutcome, Result, RetireBlobs,
-    RetireDeliveries, RetiredBlobs, ScalingStats, SchemaFault, ServerInfo, StepAt, SweepOrphans,
-    SweepReady, Sweeps, Swept, Unembedded, Violation,
+    AlarmSweep, AuditOptions, AuditPiece, AuditPlace, Audited, ClaimRuns, ClaimedRuns,
+    DeletedSession, Error, FannedOut, FindMessages, FindSteps, Fired, ListRuns, ListSessions,
+    ListTenants, Orphans, QueueStats, ReadMessages, Reads, ReadySession, ReportOutcome, Result,
+    RetireBlobs, RetireDeliveries, RetiredBlobs, ScalingStats, SchemaFault, ServerInfo, StepAt,
+    SweepOrphans, SweepReady, Sweeps, Swept, Violation,
 };
 use mainspring_shared::time::Timestamp;
 use serde_json::{Value, json};
@@ -60,12 +59,12 @@ async fn sweep_ready(store: &PlacedStore, query: SweepReady) -> Result<Swept> {
 }
 
 /// A time of another database by the clock of the first one: so long after now.
-fn by_clock(at: Timestamp, there: Timestamp, here: Timestamp) -> Timestamp {
+pub(super) fn by_clock(at: Timestamp, there: Timestamp, here: Timestamp) -> Timestamp {
     Timestamp(here.0.saturating_add(at.0.saturating_sub(there.0)))
 }
 
 /// The sooner one of two times, where there are any.
-fn sooner(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {
+pub(super) fn sooner(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {
     one.into_iter().chain(other).min()
 }
 
@@ -163,51 +162,6 @@ pub(super) async fn report_children(store: &PlacedStore, limit: u32) -> Result<V
     Ok(found.into_iter().flat_map(|(_, part)| part).collect())
 }
 
-pub(super) async fn claim_extractions(
-    store: &PlacedStore,
-    claim: ClaimExtractions,
-) -> Result<Vec<Extraction>> {
-    if let Some((tenant, _)) = claim.only {
-        let look = |place: Arc<Place>| {
-            let claim = claim.clone();
-            async move { place.store.claim_extractions(claim).await }
-        };
-        return store.at(tenant, look).await;
-    }
-    let share = share(store, claim.limit);
-    let look = |place: Arc<Place>| {
-        let claim = ClaimExtractions {
-            limit: share,
-            ..claim.clone()
-        };
-        async move { place.store.claim_extractions(claim).await }
-    };
-    let found = store.each(GRACE, look).await.some()?;
-    Ok(found.into_iter().flat_map(|(_, part)| part).collect())
-}
-
-/// What each database may give of so many that whoever asks has room for; one at least.
-fn share(store: &PlacedStore, limit: u32) -> u32 {
-    let places = u32::try_from(store.places().len()).unwrap_or(u32::MAX);
-    limit.div_ceil(places.max(1)).max(1)
-}
-
-pub(super) async fn claim_unembedded(
-    store: &PlacedStore,
-    claim: ClaimUnembedded,
-) -> Result<Vec<Unembedded>> {
-    let share = share(store, claim.limit);
-    let look = |place: Arc<Place>| {
-        let claim = ClaimUnembedded {
-            limit: share,
-            ..claim
-        };
-        async move { place.store.claim_unembedded(claim).await }
-    };
-    let found = store.each(GRACE, look).await.some()?;
-    Ok(found.into_iter().flat_map(|(_, part)| part).collect())
-}
-
 pub(super) async fn expire_memories(store: &PlacedStore, limit: u32) -> Result<u64> {
     let expire = move |place: Arc<Place>| async move { place.store.expire_memories(limit).await };
     store.each(GRACE, expire).await.sum()
@@ -231,29 +185,6 @@ pub(super) async fn fan_out(store: &PlacedStore, limit: u32) -> Result<FannedOut
     for (_, part) in found {
         all.events += part.events;
         all.deliveries += part.deliveries;
-    }
-    Ok(all)
-}
-
-pub(super) async fn claim_deliveries(
-    store: &PlacedStore,
-    claim: ClaimDeliveries,
-) -> Result<ClaimedDeliveries> {
-    let share = share(store, claim.limit);
-    let look = |place: Arc<Place>| {
-        let claim = ClaimDeliveries {
-            limit: share,
-            ..claim.clone()
-        };
-        async move { place.store.claim_deliveries(claim).await }
-    };
-    let found = store.each(GRACE, look).await.some()?;
-    let mut parts = found.into_iter().map(|(_, part)| part);
-    let mut all = parts.next().unwrap_or_default();
-    for part in parts {
-        all.deliveries.extend(part.deliveries);
-        let due = part.oldest_due.map(|at| by_clock(at, part.now, all.now));
-        all.oldest_due = sooner(all.oldest_due, due);
     }
     Ok(all)
 }

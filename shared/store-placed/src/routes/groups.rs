@@ -30,7 +30,7 @@ use mainspring_shared::webhook::{DeliveryRecord, WebhookRecord};
 use mainspring_shared::workflow::run::{NodeRecord, RunAsk, RunRecord};
 
 use super::by_tenant::placed;
-use super::everywhere;
+use super::{claims, everywhere};
 use crate::store::PlacedStore;
 
 placed! { Sends:
@@ -389,7 +389,7 @@ placed! { Webhooks:
     fn change_webhook(change: ChangeWebhook) -> Option<WebhookRecord> = at (change.tenant);
     fn delete_webhook(tenant: TenantId, id: WebhookId) -> bool = at (tenant);
     fn fan_out(limit: u32) -> FannedOut = by (everywhere::fan_out);
-    fn claim_deliveries(claim: ClaimDeliveries) -> ClaimedDeliveries = by (everywhere::claim_deliveries);
+    fn claim_deliveries(claim: ClaimDeliveries) -> ClaimedDeliveries = by (claims::claim_deliveries);
     fn settle_deliveries(items: Vec<SettleDelivery>) -> Vec<bool> = by (settle_deliveries);
     fn list_deliveries(query: ListDeliveries) -> Page<DeliveryRecord> = at (query.tenant);
     fn redeliver(

@@ -316,9 +316,9 @@ pub async fn what_a_worker_paid_for_that_lost_its_lease_is_stored_once(store: &d
     }
     assert_eq!(calls_for(store, Purpose::Fold).await, 2);
     assert_eq!(calls_for(store, Purpose::Embed).await, 1);
-    // The send's own sum is its new owner's.
+    // The send's own sum is its new owner's: the fold that was stored, and its round.
     let mut end = ending(&owned, Then::Release);
-    end.totals.usage = cost(5);
+    end.totals.usage.add(&cost(5));
     complete(store, 130, end).await;
     assert_sound(store).await;
 }
