@@ -118,6 +118,11 @@ impl Server {
         Some(lent)
     }
 
+    /// Whether there is such a server.
+    pub fn is_given(self) -> bool {
+        self.given().is_some()
+    }
+
     fn given(self) -> Option<String> {
         environment(match self {
             Self::Postgres => "MAINSPRING_TEST_POSTGRES_URL",

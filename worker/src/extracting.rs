@@ -216,12 +216,13 @@ async fn store(kernel: &Kernel, end: EndExtraction) -> store::Result<bool> {
     let give_up = parts.clock.monotonic() + parts.config.extract_timeout * 2;
     let mut outage = Outage::default();
     loop {
-        match parts.store.end_extraction(end.clone()).await {
-            Err(store::Error::Unavailable { .. }) if parts.clock.monotonic() < give_up => {}
-            ended => return ended,
-        }
-        if !outage.pause(parts, kernel.lifecycle.aborting()).await {
-            return parts.store.end_extraction(end).await;
+        let ended = parts.store.end_extraction(end.clone()).await;
+        let is_away = matches!(ended, Err(store::Error::Unavailable { .. }));
+        if !is_away
+            || parts.clock.monotonic() >= give_up
+            || !outage.pause(parts, kernel.lifecycle.aborting()).await
+        {
+            return ended;
         }
     }
 }

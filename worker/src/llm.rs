@@ -34,6 +34,7 @@ pub use mainspring_shared::model::{
 
 pub use self::calibrations::Calibrations;
 pub(crate) use self::calibrations::MODELS_MAX;
+pub(crate) use self::error::MONEY_IS_RESERVED;
 pub use self::error::{Error, Hold, Wait};
 pub use self::providers::{InvalidName, Providers, Resolved};
 pub use self::secret::Secret;

@@ -9,6 +9,7 @@ use futures::FutureExt as _;
 use mainspring_runtime::telemetry::spans::{self, Invocation};
 use mainspring_runtime::telemetry::{about, carrying};
 use mainspring_shared::agent::AgentSpec;
+use mainspring_shared::budget::Spent;
 use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::id::{LeaseToken, SendId, SessionKey};
 use mainspring_shared::lease::Lease;
@@ -19,7 +20,7 @@ use mainspring_shared::session::window::from_seq;
 use mainspring_shared::store::{
     CallChange, CallStep, ClaimOutcome, ClaimSession, Claimed, CompleteOutcome, CompleteSend,
     Counters, FoldAtRest, Lost, ReadInbox, ReadMessages, ReleaseSession, SendTotals, StartedSend,
-    Then,
+    Then, UsageRow,
 };
 use mainspring_shared::tool::{answers, cancelled_call};
 use tokio_util::sync::CancellationToken;
@@ -277,9 +278,39 @@ async fn end_panicked(kernel: &Arc<Kernel>, key: SessionKey, lease: Lease) {
     }
 }
 
+/// Ends the send as failed, with what its calls of models cost. Of that, what was beside the rounds is stored without a
+/// lease where the end cannot be: the next owner repeats the round's call, and none of these.
 async fn fail(kernel: &Arc<Kernel>, key: SessionKey, lease: Lease) -> Option<CompleteOutcome> {
     let control = kernel.running.control(key)?;
     let (send_id, lease) = (control.send, control.handles.lease(lease));
+    let (rows, session) = {
+        let owed = &control.handles.owed;
+        owed.lock().unwrap_or_else(PoisonError::into_inner).settle()
+    };
+    let beside = rows.iter().filter(|row| !row.is_of_round());
+    let beside: Vec<_> = beside.cloned().collect();
+    let ended = complete_failed(kernel, (key, lease), send_id, (rows, session)).await;
+    if !matches!(ended, Some(CompleteOutcome::Completed(_))) && !beside.is_empty() {
+        let unpaid = FoldAtRest {
+            key,
+            send_id,
+            boot: lease.boot,
+            context_version: 0,
+            fold: None,
+            usage: beside,
+        };
+        resting::spawn_pay(kernel, unpaid);
+    }
+    ended
+}
+
+/// Stores the end of a failed send; none where the database does not say what it was.
+async fn complete_failed(
+    kernel: &Arc<Kernel>,
+    (key, lease): (SessionKey, Lease),
+    send_id: SendId,
+    (rows, session): (Vec<UsageRow>, Option<Spent>),
+) -> Option<CompleteOutcome> {
     let ids = vec![(key.tenant, send_id)];
     let record = kernel.parts.store.get_sends(ids).await.ok()?.pop()??;
     let began = Began::of(&record);
@@ -306,10 +337,6 @@ async fn fail(kernel: &Arc<Kernel>, key: SessionKey, lease: Lease) -> Option<Com
         deliveries,
         ..
     } = pending_messages;
-    let (rows, session) = {
-        let owed = &control.handles.owed;
-        owed.lock().unwrap_or_else(PoisonError::into_inner).settle()
-    };
     let mut usage = record.usage;
     for row in &rows {
         usage.add(&row.usage);
@@ -338,22 +365,7 @@ async fn fail(kernel: &Arc<Kernel>, key: SessionKey, lease: Lease) -> Option<Com
         // The next send is for a run whose state is not in doubt.
         then: Then::Release,
     };
-    let beside = item.usage.iter().filter(|row| !row.is_of_round());
-    let beside: Vec<_> = beside.cloned().collect();
-    let ended = kernel.writes.complete(item, began).await.ok();
-    if !matches!(ended, Some(CompleteOutcome::Completed(_))) && !beside.is_empty() {
-        // The next owner repeats the round's call, and none of these.
-        let unpaid = FoldAtRest {
-            key,
-            send_id,
-            boot: lease.boot,
-            context_version: 0,
-            fold: None,
-            usage: beside,
-        };
-        resting::spawn_pay(kernel, unpaid);
-    }
-    ended
+    kernel.writes.complete(item, began).await.ok()
 }
 
 /// The answers that the last message of the transcript asks for, where it is one of this send's with

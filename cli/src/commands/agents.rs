@@ -183,8 +183,12 @@ async fn preview(
 fn lines(diff: &Value) -> String {
     let name = diff["name"].as_str().unwrap_or_default();
     let (from, to) = (&diff["from"], &diff["to"]);
+    let has_changes = diff["changes"]
+        .as_array()
+        .is_some_and(|all| !all.is_empty());
     let mut text = match (from.as_i64(), from == to) {
         (Some(0), _) => format!("{name}: new\n"),
+        (_, true) if has_changes => format!("{name}@{from}: no new version\n"),
         (_, true) => format!("{name}@{from}: unchanged\n"),
         (_, false) => format!("{name}@{from} → {name}@{to}\n"),
     };
@@ -223,9 +227,11 @@ pub(super) fn is_file(text: &str) -> bool {
     text.contains(['/', '\\']) || ends || path.is_file()
 }
 
-/// The members of the one agent that a file holds.
+/// The members of the one agent that a file holds, without its limits: those are of published agents.
 pub(super) fn read_one(file: &Path) -> Result<serde_json::Map<String, Value>, Failure> {
-    files::object(file)
+    let mut members = files::object(file)?;
+    members.remove("limits");
+    Ok(members)
 }
 
 #[cfg(test)]
@@ -258,6 +264,11 @@ mod tests {
         insta::assert_snapshot!(lines(&diff));
         let same = json!({ "name": "reviewer", "from": 2, "to": 2, "changes": [] });
         assert_eq!(lines(&same), "reviewer@2: unchanged\n");
+        let limits = json!({ "name": "reviewer", "from": 2, "to": 2, "changes": [
+            { "pointer": "/limits/sends_open", "before": 5, "after": 20 },
+        ] });
+        let shown = "reviewer@2: no new version\n  /limits/sends_open\n    - 5\n    + 20\n";
+        assert_eq!(lines(&limits), shown);
         let new = json!({ "name": "reviewer", "from": 0, "to": 1, "changes": [] });
         assert_eq!(lines(&new), "reviewer: new\n");
     }

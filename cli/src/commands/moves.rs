@@ -103,11 +103,24 @@ fn shown(placement: &Placement) -> Value {
 }
 
 fn failed(error: &MoveError) -> Failure {
-    let exit = match error {
-        MoveError::UnknownTenant(_) | MoveError::UnknownPlace(..) => Exit::NotFound,
-        _ => Exit::Failure,
+    let (exit, next) = match error {
+        MoveError::UnknownTenant(_) => (Exit::NotFound, "`mainspring tenants list` lists them"),
+        MoveError::UnknownPlace(..) => (
+            Exit::NotFound,
+            "name one of these, or add it to `databases` of every process, as docs/SCALING.md describes it",
+        ),
+        MoveError::NotMoving(_) => (
+            Exit::Conflict,
+            "there is nothing to cancel: `mainspring tenants move TENANT --to NAME` begins a move",
+        ),
+        MoveError::TooLate => (
+            Exit::Failure,
+            "`mainspring tenants move TENANT --to NAME` finishes it; `mainspring tenants places` says where it goes",
+        ),
+        _ => (
+            Exit::Failure,
+            "the same command goes on where this one ended; `mainspring tenants places` says how far that is",
+        ),
     };
-    Failure::new(exit, causes(error)).next(
-        "the same command goes on where this one ended; `mainspring tenants places` says how far that is",
-    )
+    Failure::new(exit, causes(error)).next(next)
 }

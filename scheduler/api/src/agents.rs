@@ -155,9 +155,11 @@ pub(super) async fn publish(
         PublishOutcome::Mismatch => return Err(Error::mismatch().into()),
     };
     if is_limited {
-        // Here it applies at once, elsewhere within seconds.
-        let agents = app.store.limited_agents(tenant).await?;
-        app.known.agents.note(tenant, agents);
+        // Here it applies at once, elsewhere within seconds. The version is stored, whatever this says.
+        match app.store.limited_agents(tenant).await {
+            Ok(agents) => app.known.agents.note(tenant, agents),
+            Err(error) => tracing::debug!(%error, "limits of agents are read again later"),
+        }
     }
     let status = if added {
         StatusCode::CREATED

@@ -9,7 +9,7 @@ mod agents;
 mod ahead;
 mod places;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
@@ -107,12 +107,12 @@ async fn narrow_all(
     if let Some(KeySends { key, max }) = key {
         left = narrow(app, places, (PlaceOwner::key(tenant, key), max), left).await?;
     }
-    for of in agents::limited(app, tenant, left.iter().copied()).await? {
-        let is_its = |item: &&AcceptSend| of.sends.contains(&item.id);
-        let its: Vec<&AcceptSend> = left.iter().copied().filter(is_its).collect();
+    for of in agents::limited(app, tenant, &left).await? {
         let owner = PlaceOwner::agent(tenant, &of.agent);
-        let had = narrow(app, places, (owner, of.max), its).await?;
-        left.retain(|item| !is_its(item) || had.iter().any(|one| one.id == item.id));
+        let its: HashSet<SendId> = of.sends.iter().map(|item| item.id).collect();
+        let had = narrow(app, places, (owner, of.max), of.sends).await?;
+        let had: HashSet<SendId> = had.iter().map(|item| item.id).collect();
+        left.retain(|item| !its.contains(&item.id) || had.contains(&item.id));
     }
     if let Some(max) = max {
         narrow(app, places, (PlaceOwner::tenant(tenant), max), left).await?;
@@ -158,34 +158,14 @@ pub(crate) async fn take_place(
         }
         places.took(of, &[item.id]);
     }
-    match take_others(app, item, key, &mut places).await {
+    let one = std::slice::from_ref(item);
+    match narrow_all(app, &mut places, one, (tenant, key, None)).await {
         Ok(()) => Ok(places),
         Err(error) => {
             places.give_back(app, &[]).await;
             Err(error)
         }
     }
-}
-
-/// Takes the places of a send that its key and its agent have.
-async fn take_others(
-    app: &App,
-    item: &AcceptSend,
-    key: Option<KeySends>,
-    places: &mut Places,
-) -> Result<(), Error> {
-    let tenant = item.target.key().tenant;
-    if let Some(KeySends { key, max }) = key {
-        let of = PlaceOwner::key(tenant, key);
-        if narrow(app, places, (of, max), vec![item]).await?.is_empty() {
-            return Ok(());
-        }
-    }
-    for of in agents::limited(app, tenant, std::iter::once(item)).await? {
-        let owner = PlaceOwner::agent(tenant, &of.agent);
-        narrow(app, places, (owner, of.max), vec![item]).await?;
-    }
-    Ok(())
 }
 
 /// What the limits of a tenant say to its sends.

@@ -44,8 +44,8 @@ pub struct KnownSpending(Mutex<HashMap<TenantId, Known>>);
 /// What was read of one tenant.
 #[derive(Debug, Clone, Default)]
 struct Known {
-    /// What the ledger says of the day and of the month, if it has them, and when that was read.
-    entered: Option<(Duration, Option<LedgerSpent>)>,
+    /// What the ledger says of a minute, its day and its month, if it has them, and when that was read.
+    entered: Option<(i64, Duration, Option<LedgerSpent>)>,
     /// What the sends of a day cost, and when that was read.
     today: Option<(i64, Duration, Amount)>,
     /// The same of the days of its month before it.
@@ -176,22 +176,25 @@ impl Window {
     }
 }
 
-/// What the ledger says of today and of this month; none where nothing was reserved in it.
+/// What the ledger says of this minute, day and month; none where nothing was reserved in it.
 async fn entered(app: &App, tenant: TenantId) -> Result<Option<LedgerSpent>, Error> {
+    let minute = money_minute(app.database_time().await);
     let now = app.clock.monotonic();
     let known = || {
         let known = with(app, tenant, |known| known.entered);
-        known.filter(|(at, _)| now.saturating_sub(*at) < BELIEVED)
+        known.filter(|(of, at, _)| *of == minute && now.saturating_sub(*at) < BELIEVED)
     };
-    if let Some((_, entered)) = known() {
+    if let Some((_, _, entered)) = known() {
         return Ok(entered);
     }
     let _turn = turn(app, tenant).await;
-    if let Some((_, entered)) = known() {
+    if let Some((_, _, entered)) = known() {
         return Ok(entered);
     }
     let entered = app.store.spent_money(tenant).await?;
-    with(app, tenant, |known| known.entered = Some((now, entered)));
+    with(app, tenant, |known| {
+        known.entered = Some((minute, now, entered));
+    });
     Ok(entered)
 }
 

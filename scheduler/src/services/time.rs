@@ -18,8 +18,9 @@ const BELIEVED: Duration = Duration::from_secs(5);
 #[derive(Debug, Default)]
 pub(crate) struct KnownTime {
     read: Mutex<Option<Read>>,
-    /// Whose turn it is to read: others go on believing what was read.
-    turn: tokio::sync::Mutex<()>,
+    /// Whose turn it is to read, and when a read failed last, by the monotonic clock: others go on believing what was
+    /// read.
+    turn: tokio::sync::Mutex<Option<Duration>>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -64,15 +65,23 @@ impl App {
             None => Some(known.turn.lock().await),
         };
         let is_old = |read: Option<Read>| read.is_none_or(|read| !read.is_fresh(at));
-        if turn.is_some() && is_old(known.get()) {
+        if let Some(mut failed) = turn
+            && is_old(known.get())
+            && failed.is_none_or(|failed| at.saturating_sub(failed) >= BELIEVED)
+        {
             let asked = self.clock.monotonic();
             match self.store.now().await {
                 Ok(time) => {
                     let at = self.clock.monotonic();
                     let time = time.after(at.saturating_sub(asked) / 2);
                     known.set(Read { at, time });
+                    *failed = None;
                 }
-                Err(error) => tracing::debug!(%error, "the database's time could not be read"),
+                Err(error) => {
+                    // Requests do not each wait for a database that is away.
+                    *failed = Some(self.clock.monotonic());
+                    tracing::debug!(%error, "the database's time could not be read");
+                }
             }
         }
         match known.get() {

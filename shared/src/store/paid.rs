@@ -92,6 +92,11 @@ impl UsageRow {
         }
     }
 
+    /// Whether it is of a call beside the rounds that a step of its send may have stored, and has another place at rest.
+    pub fn is_of_step(&self) -> bool {
+        self.round == FOLD_ROUND || self.round == EMBED_ROUND
+    }
+
     /// What its model was asked for.
     pub fn purpose(&self) -> Purpose {
         match self.round {

@@ -38,13 +38,18 @@ pub(crate) async fn at_rest(tx: &mut Tx, item: FoldAtRest) -> Result<FoldedAtRes
         return Ok(FoldedAtRest::Dropped);
     }
     for row in &item.usage {
-        let stored = statement(sql!("folds/is_paid"))
-            .bind(key.tenant.0)
-            .bind(item.send_id.0)
-            .bind(row.round)
-            .bind(row.attempt)
-            .fetch_optional(tx.conn())
-            .await?;
+        // Others have the same place wherever they are stored, which takes them once.
+        let stored = if row.is_of_step() {
+            statement(sql!("folds/is_paid"))
+                .bind(key.tenant.0)
+                .bind(item.send_id.0)
+                .bind(row.round)
+                .bind(row.attempt)
+                .fetch_optional(tx.conn())
+                .await?
+        } else {
+            None
+        };
         if stored.is_none() {
             extractions::pay(tx, key, item.send_id, &row.at_rest()).await?;
         }

@@ -144,7 +144,8 @@ impl Catalogue {
             // What was known goes on: writes for a tenant that went elsewhere are refused there.
             Err(error) if state.until.is_some() => {
                 tracing::debug!(%error, "the catalogue cannot be read");
-                state.until = Some(begin + state.believed());
+                // From now on: the attempt may have taken longer than that, and everyone would read again at once.
+                state.until = Some(Instant::now() + state.believed());
                 Ok(())
             }
             Err(error) => Err(error),

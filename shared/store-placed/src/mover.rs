@@ -11,15 +11,21 @@
 //!
 //! Writes wait from the begin of the first phase to the end of the second. Reads do not: they go to where the rows are
 //! complete, which is the same in both.
+//!
+//! A mover may be stopped at any point, and go on when others have ended the move, or given it up. What it closes then is
+//! where the tenant is: it looks at the row again behind each such step, and opens that database. One that dies in between
+//! leaves this to whoever is asked next to move the tenant to where it is.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use mainspring_shared::id::TenantId;
 use mainspring_shared::store::placements::{
-    BELIEVED, BELIEVED_MOVING, ChangePlacement, HOME, Phase, Placement, Placements as _,
+    BELIEVED, BELIEVED_MOVING, ChangePlacement, Elsewhere, HOME, Phase, Placement, Placements as _,
 };
 use mainspring_shared::store::{self, Tenants as _};
+use mainspring_shared::tenant::Tenant;
+use mainspring_shared::time::Timestamp;
 use mainspring_store_postgres::{Copied, PostgresStore};
 use tokio::time::Instant;
 
@@ -90,6 +96,9 @@ pub enum MoveError {
     /// It is there already, so that there is nothing to go back on.
     #[error("the move has come too far to be given up: it can only be finished")]
     TooLate,
+    /// There is no move to give up.
+    #[error("no move of the tenant is under way: it is on {0}")]
+    NotMoving(String),
     /// It is being erased.
     #[error("{0} is being erased")]
     Erasing(TenantId),
@@ -118,8 +127,7 @@ impl Mover {
 
     /// Where a tenant is, and how far its move is.
     pub async fn placement(&self, tenant: TenantId) -> Result<Option<Placement>, MoveError> {
-        let rows = self.home()?.placements(0).await?;
-        Ok(rows.into_iter().find(|row| row.tenant == tenant))
+        Ok(self.home()?.placement_of(tenant).await?)
     }
 
     /// The rows of the catalogue, in the order of their changes.
@@ -132,7 +140,8 @@ impl Mover {
         Ok(self.home()?.named_tenant(name).await?)
     }
 
-    /// Moves a tenant to a database, from wherever an earlier call has left it. Nothing happens to one that is there.
+    /// Moves a tenant to a database, from wherever an earlier call has left it. One that is there is written for
+    /// afterwards, whatever a mover has left behind.
     pub async fn take(
         &self,
         tenant: TenantId,
@@ -149,17 +158,13 @@ impl Mover {
             frozen: Duration::ZERO,
         };
         let mut row = match self.placement(tenant).await? {
-            Some(row) if row.phase == Phase::Settled && row.place == to => row,
+            Some(row) if row.phase == Phase::Settled && row.place == to => {
+                self.complete(&row).await?;
+                row
+            }
             None if to == HOME => {
-                return Ok(moving.done(Placement {
-                    tenant,
-                    place: HOME.to_owned(),
-                    other: None,
-                    phase: Phase::Settled,
-                    version: 0,
-                    began: 0,
-                    changed_at: mainspring_shared::time::Timestamp(0),
-                }));
+                self.known(tenant).await?;
+                return Ok(moving.done(never_moved(tenant)));
             }
             Some(row) if row.phase != Phase::Settled => {
                 if let Some(target) = row.target().filter(|target| *target != to) {
@@ -181,22 +186,74 @@ impl Mover {
 
     /// Gives up a move whose tenant is still where it was, which takes writes again.
     pub async fn abort(&self, tenant: TenantId) -> Result<Placement, MoveError> {
-        let row = self.placement(tenant).await?;
-        let row = row.ok_or(MoveError::TooLate)?;
-        if row.phase != Phase::Copying {
-            return Err(MoveError::TooLate);
+        let Some(row) = self.placement(tenant).await? else {
+            self.known(tenant).await?;
+            return Err(MoveError::NotMoving(HOME.to_owned()));
+        };
+        match row.phase {
+            Phase::Copying => self.give_up(&row).await,
+            Phase::Arrived | Phase::Erasing => Err(MoveError::TooLate),
+            Phase::Settled => {
+                // Whoever gave it up may have died then.
+                self.complete(&row).await?;
+                Err(MoveError::NotMoving(row.place))
+            }
         }
-        let began = row.began;
-        let (source, target) = (row.place.clone(), row.other.clone());
+    }
+
+    /// Gives up the move that this row is of.
+    async fn give_up(&self, row: &Placement) -> Result<Placement, MoveError> {
+        // Known before anything changes. The other one may be gone for good.
+        self.database(&row.place)?;
         let place = row.place.clone();
-        let settled = self.change(&row, place, None, Phase::Settled).await?;
-        self.database(&source)?.arrive(tenant, began).await?;
-        // What was copied is of no use to anybody, and nothing is written there.
-        if let Some(target) = target {
-            let target = self.database(&target)?;
-            while target.erase_moved(tenant, began, ERASED_AT_ONCE).await? > 0 {}
-        }
+        let settled = self.change(row, place, None, Phase::Settled).await?;
+        self.complete(&settled).await?;
         Ok(settled)
+    }
+
+    /// Does what may be left to do of a move that is settled: has the tenant's database take writes, and removes what was
+    /// copied to another one for nothing. There nothing is written, and nobody reads it.
+    async fn complete(&self, settled: &Placement) -> Result<(), MoveError> {
+        let (home, tenant, version) = (self.home()?, settled.tenant, settled.began);
+        let database = self.database(&settled.place)?;
+        database.arrive(tenant, version).await?;
+        for (name, other) in &self.places {
+            if *name == settled.place {
+                continue;
+            }
+            let mut removed = 1;
+            while removed > 0 {
+                let page = other.erase_moved(home, tenant, version, ERASED_AT_ONCE);
+                removed = page.await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Fails unless the row is what the catalogue says. Whoever has just closed a database may have done so for a tenant
+    /// that has come to it, or has stayed there, since the row was read: the one that it is on takes writes again.
+    async fn confirm(&self, row: &Placement) -> Result<(), MoveError> {
+        let now = self.placement(row.tenant).await?;
+        let now = now.ok_or(MoveError::Contended)?;
+        if now.version == row.version {
+            return Ok(());
+        }
+        match now.phase {
+            // A later move, which closes them itself: whoever ends it or gives it up opens what was closed before, too.
+            Phase::Copying => return Err(MoveError::Contended),
+            // As the move itself does.
+            Phase::Arrived => tokio::time::sleep_until(Instant::now() + KNOWN_IN_MOVING).await,
+            Phase::Settled | Phase::Erasing => {}
+        }
+        let database = self.database(&now.place)?;
+        database.arrive(now.tenant, now.began).await?;
+        Err(MoveError::Contended)
+    }
+
+    /// What the home knows of a tenant.
+    async fn known(&self, tenant: TenantId) -> Result<Tenant, MoveError> {
+        let known = self.home()?.get_tenant(tenant).await?;
+        known.ok_or(MoveError::UnknownTenant(tenant))
     }
 
     fn home(&self) -> Result<&PostgresStore, MoveError> {
@@ -225,6 +282,19 @@ impl Mover {
         };
         let changed = self.home()?.change_placement(change).await?;
         changed.ok_or(MoveError::Contended)
+    }
+}
+
+/// What the catalogue would say of a tenant that has always been at home.
+fn never_moved(tenant: TenantId) -> Placement {
+    Placement {
+        tenant,
+        place: HOME.to_owned(),
+        other: None,
+        phase: Phase::Settled,
+        version: 0,
+        began: 0,
+        changed_at: Timestamp(0),
     }
 }
 
@@ -263,9 +333,7 @@ impl Moving<'_, '_> {
         found: Option<Placement>,
         to: &str,
     ) -> Result<Placement, MoveError> {
-        let home = self.mover.home()?;
-        let known = home.get_tenant(tenant).await?;
-        let known = known.ok_or(MoveError::UnknownTenant(tenant))?;
+        let known = self.mover.known(tenant).await?;
         if known.erasing_at.is_some() {
             return Err(MoveError::Erasing(tenant));
         }
@@ -278,9 +346,10 @@ impl Moving<'_, '_> {
             other: Some(to.to_owned()),
             phase: Phase::Copying,
         };
-        let row = home.change_placement(change).await?;
+        let row = self.mover.home()?.change_placement(change).await?;
+        let row = row.ok_or(MoveError::Contended)?;
         self.tell(&Step::Begun)?;
-        row.ok_or(MoveError::Contended)
+        Ok(row)
     }
 
     /// From wherever an earlier attempt has come to: everything is done anew, as rows may have been written in between
@@ -288,24 +357,37 @@ impl Moving<'_, '_> {
     async fn copy(&mut self, row: Placement) -> Result<Placement, MoveError> {
         let (tenant, version) = (row.tenant, row.began);
         let to = row.target().unwrap_or(HOME).to_owned();
+        let home = self.mover.home()?;
         let source = self.mover.database(&row.place)?;
         let target = self.mover.database(&to)?;
         let frozen_at = Instant::now();
         self.frozen_since = Some(frozen_at);
         // First there: what is half copied is never taken for the tenant.
         target.leave(tenant, version, true).await?;
+        self.mover.confirm(&row).await?;
         source.leave(tenant, version, false).await?;
+        self.mover.confirm(&row).await?;
         self.tell(&Step::Frozen)?;
         if !source.drained(DRAINS_IN).await? || !target.drained(DRAINS_IN).await? {
-            self.mover.abort(tenant).await?;
-            return Err(MoveError::Busy(row.place.clone()));
+            self.mover.give_up(&row).await?;
+            return Err(MoveError::Busy(row.place));
         }
         self.tell(&Step::Drained)?;
-        if to != HOME && !target.put_tenant(self.mover.home()?, tenant).await? {
-            self.mover.abort(tenant).await?;
+        if to != HOME && !target.put_tenant(home, tenant).await? {
+            self.mover.give_up(&row).await?;
             return Err(MoveError::UnknownTenant(tenant));
         }
-        let copied = target.copy_tenant(source, tenant, version).await?;
+        let copied = match target.copy_tenant(source, home, tenant, version).await {
+            Ok(copied) => copied,
+            Err(error) if Elsewhere::is_cause_of(&error) => return Err(MoveError::Contended),
+            Err(error) => {
+                // The same again, however often: its writes do not wait for that.
+                if error.is_of_data() {
+                    self.mover.give_up(&row).await?;
+                }
+                return Err(error.into());
+            }
+        };
         self.rows = copied.rows();
         self.bytes = copied.bytes;
         self.tell(&Step::Copied(copied))?;
@@ -321,6 +403,7 @@ impl Moving<'_, '_> {
     async fn thaw(&mut self, row: Placement) -> Result<Placement, MoveError> {
         tokio::time::sleep_until(Instant::now() + KNOWN_IN_MOVING).await;
         let target = self.mover.database(&row.place)?;
+        // However late: what a later move has closed stays so.
         target.arrive(row.tenant, row.began).await?;
         if let Some(since) = self.frozen_since.take() {
             self.frozen = since.elapsed();
@@ -331,10 +414,11 @@ impl Moving<'_, '_> {
     }
 
     async fn erase(&mut self, row: Placement) -> Result<Placement, MoveError> {
+        let home = self.mover.home()?;
         let source = self.mover.database(row.source())?;
         let mut removed = 0;
         loop {
-            let page = source.erase_moved(row.tenant, row.began, ERASED_AT_ONCE);
+            let page = source.erase_moved(home, row.tenant, row.began, ERASED_AT_ONCE);
             let page = page.await?;
             removed += page;
             if page == 0 {

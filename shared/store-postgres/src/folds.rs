@@ -5,7 +5,7 @@ use mainspring_shared::session::fold::{Fold, FoldKind, NewFold};
 use mainspring_shared::step::StepRefs;
 use mainspring_shared::store::{FoldAtRest, FoldedAtRest, Result, UsageRow};
 use mainspring_shared::time::Timestamp;
-use sqlx::PgConnection;
+use sqlx::{Connection as _, PgConnection};
 
 use crate::columns::{CopiedFolds, FoldColumns, UsageColumns, json};
 use crate::retry::{Fault, Pool, fetch, repeatable, sql};
@@ -30,7 +30,28 @@ pub(crate) async fn at_rest(
     repeatable!(pool, |connection| at_rest_once(connection, at, item))
 }
 
+/// What a step may have stored is looked for once the session is locked: a statement sees nothing of a step that
+/// commits while it waits for the lock itself.
 async fn at_rest_once(
+    connection: &mut PgConnection,
+    at: Option<Timestamp>,
+    item: &FoldAtRest,
+) -> std::result::Result<FoldedAtRest, Fault> {
+    if !item.usage.iter().any(UsageRow::is_of_step) {
+        return attach(connection, at, item).await;
+    }
+    let mut tx = connection.begin().await?;
+    sql!("ledger/lock")
+        .bind(vec![item.key.tenant.0])
+        .bind(vec![item.key.session.0])
+        .execute(&mut *tx)
+        .await?;
+    let done = attach(&mut tx, at, item).await?;
+    tx.commit().await?;
+    Ok(done)
+}
+
+async fn attach(
     connection: &mut PgConnection,
     at: Option<Timestamp>,
     item: &FoldAtRest,

@@ -20,6 +20,9 @@ use crate::store::PostgresStore;
 /// Rows with keys that the other database may have itself: those of requests for API keys stay at home.
 const MERGED: &str = "idempotency_keys";
 
+/// Only a database with the extension for vectors has this column; the vectors are in another one, too.
+const VECTORS: &str = "\"embedding_vector\"";
+
 /// How often the end of older transactions is looked for.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -92,16 +95,18 @@ impl PostgresStore {
 
     /// Copies what a tenant has from another database, where nothing is written for it, in one transaction here. What an
     /// earlier attempt left is removed before, and what was copied is compared: the same rows with the same content. Fails
-    /// where the move with this version does not decide on the tenant here any more.
+    /// with [`Elsewhere`] where the move with this version does not decide on the tenant here any more, or is not what the
+    /// catalogue of `home` says.
     pub async fn copy_tenant(
         &self,
         source: &Self,
+        home: &Self,
         tenant: TenantId,
         version: i64,
     ) -> Result<Copied> {
         let mut from = source.line().await?;
         let mut to = self.line().await?;
-        let copied = copy(&mut from, &mut to, tenant, version).await;
+        let copied = copy(&mut from, &mut to, home, tenant, version).await;
         // Whatever became of it is decided: a failure to say goodbye changes nothing.
         let _ = from.close().await;
         let _ = to.close().await;
@@ -141,15 +146,28 @@ impl PostgresStore {
         Ok(true)
     }
 
-    /// Removes at most `limit` rows of each table of a tenant that is away, and says how many: none once nothing is left,
-    /// or where the move with this version does not decide on the tenant here any more.
-    pub async fn erase_moved(&self, tenant: TenantId, version: i64, limit: u32) -> Result<u64> {
+    /// Removes the rows of a tenant that is away, table by table, at most `limit` in one transaction, and says how many: none
+    /// once nothing is left, or where the move with this version does not decide on the tenant here any more, or is not the
+    /// last one in the catalogue of `home`.
+    pub async fn erase_moved(
+        &self,
+        home: &Self,
+        tenant: TenantId,
+        version: i64,
+        limit: u32,
+    ) -> Result<u64> {
+        let pool = &self.pools.writers;
         let mut removed = 0;
         for table in fenced_tables() {
-            let pool = &self.pools.writers;
-            removed += repeatable!(pool, |connection| erase_page(
-                connection, table, tenant, version, limit
-            ))?;
+            loop {
+                let page = repeatable!(pool, |connection| erase_page(
+                    connection, home, table, tenant, version, limit
+                ))?;
+                removed += page;
+                if page < u64::from(limit.max(1)) {
+                    break;
+                }
+            }
         }
         Ok(removed)
     }
@@ -157,13 +175,18 @@ impl PostgresStore {
     /// A connection of a move's own: what it does takes longer than steps do.
     async fn line(&self) -> Result<PgConnection> {
         let server = self.server.clone();
-        let server = server.options([("idle_in_transaction_session_timeout", "10min")]);
+        let server = server.options([
+            ("idle_in_transaction_session_timeout", "10min"),
+            // What is copied is there behind a crash: it is removed where it was.
+            ("synchronous_commit", "on"),
+        ]);
         Ok(server.connect().await.map_err(Fault::from)?)
     }
 }
 
 async fn erase_page(
     connection: &mut PgConnection,
+    home: &PostgresStore,
     table: &str,
     tenant: TenantId,
     version: i64,
@@ -171,6 +194,11 @@ async fn erase_page(
 ) -> std::result::Result<u64, Fault> {
     let mut tx = connection.begin().await?;
     if !holds(&mut tx, tenant, version).await? {
+        return Ok(0);
+    }
+    // Behind the lock, which a move to here has to wait for before it copies anything.
+    let now = home.placement_of(tenant).await?;
+    if now.is_none_or(|now| now.began != version) {
         return Ok(0);
     }
     let delete = format!(
@@ -199,11 +227,18 @@ async fn holds(
 async fn copy(
     from: &mut PgConnection,
     to: &mut PgConnection,
+    home: &PostgresStore,
     tenant: TenantId,
     version: i64,
 ) -> std::result::Result<Copied, Fault> {
     let mut to = to.begin().await?;
     if !holds(&mut to, tenant, version).await? {
+        return Err(Fault::Row(Elsewhere.into()));
+    }
+    // Behind the lock: whoever else goes on with the move has to wait for it before the tenant is written for here, and before
+    // anything is removed there.
+    let now = home.placement_of(tenant).await?;
+    if now.is_none_or(|now| now.version != version) {
         return Err(Fault::Row(Elsewhere.into()));
     }
     let mut from = from.begin().await?;
@@ -228,7 +263,7 @@ async fn copy(
     Ok(copied)
 }
 
-/// The columns that both databases have: with the extension for vectors, one may have another one.
+/// The columns of a table, which are the same in both databases but for [`VECTORS`].
 #[derive(Debug)]
 struct Columns {
     names: Vec<String>,
@@ -265,8 +300,26 @@ async fn columns(
     }
     let other = lists.pop().unwrap_or_default();
     let mut names = lists.pop().unwrap_or_default();
+    let only_there = names.iter().filter(|name| !other.contains(name));
+    let only_here = other.iter().filter(|name| !names.contains(name));
+    let differ = only_there.chain(only_here).map(String::as_str);
+    let differ: Vec<&str> = differ.filter(|name| *name != VECTORS).collect();
+    if !differ.is_empty() {
+        return Err(Fault::Row(lacks(table, &differ)));
+    }
     names.retain(|name| other.contains(name));
     Ok(Columns { names, numbered })
+}
+
+fn lacks(table: &str, columns: &[&str]) -> Error {
+    let detail = format!(
+        "only one of the two databases has the columns {} of {table}: migrate both with the \
+         same release",
+        columns.join(", ")
+    );
+    Error::Refused {
+        source: detail.into(),
+    }
 }
 
 /// Copies a table; returns its rows and their bytes.

@@ -61,6 +61,15 @@ impl Placements for PostgresStore {
     }
 }
 
+impl PostgresStore {
+    /// The catalogue's row of a tenant, on the database that is the home.
+    pub async fn placement_of(&self, tenant: TenantId) -> Result<Option<Placement>> {
+        let get = || sql!("placements/get").bind(tenant.0);
+        let rows = fetch(&self.pools.claimers, get).await?;
+        rows.first().map(placement).transpose()
+    }
+}
+
 fn placement(row: &PgRow) -> Result<Placement> {
     let mut fields = Fields::new(row, "placements");
     let tenant = TenantId(fields.take("tenant")?);

@@ -78,6 +78,16 @@ impl Backing {
         })
     }
 
+    /// Whether there is a server for [`postgres`](Self::postgres).
+    pub fn has_postgres() -> bool {
+        Server::Postgres.is_given()
+    }
+
+    /// Whether there is a server for [`mysql`](Self::mysql).
+    pub fn has_mysql() -> bool {
+        Server::Mysql.is_given()
+    }
+
     /// An empty database on the server of `MAINSPRING_TEST_MYSQL_URL`; none without one.
     pub fn mysql() -> Option<Self> {
         Self::on(Server::Mysql, async |url| {

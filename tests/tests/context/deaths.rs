@@ -347,14 +347,14 @@ fn the_same_on_sqlite() {
 
 #[test]
 fn the_same_on_postgres() {
-    if Backing::postgres().is_some() {
+    if Backing::has_postgres() {
         deaths(|| Backing::postgres().expect("it was there"), 2);
     }
 }
 
 #[test]
 fn the_same_on_mysql() {
-    if Backing::mysql().is_some() {
+    if Backing::has_mysql() {
         deaths(|| Backing::mysql().expect("it was there"), 2);
     }
 }

@@ -271,3 +271,30 @@ async fn what_vectors_cost_is_accounted_under_its_own_purpose() {
     assert_eq!(used.usage.input_tokens, rows + 4);
     world.audit().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_vector_of_a_question_is_paid_for_also_where_the_end_of_its_send_comes_too_late() {
+    let (world, animals) = of_animals().await;
+    let faulty = Arc::new(Faulty::new(world.store.clone(), FaultPlan::NEVER));
+    let _first = world.worker("first", faulty.clone());
+    let key = session_of(&world, 1, Some("ann"), rememberer(personal())).await;
+    let send = world.send(key, "sleep 3000").await;
+    world.pass(Duration::from_secs(2)).await;
+    assert_eq!(animals.asked.load(Ordering::Relaxed), 1);
+    // The model answers while the store is silent, and another worker takes the session.
+    faulty.pause();
+    let _second = world.worker("second", world.store.clone());
+    done(&world, send).await;
+    faulty.wake();
+    world.pass(Duration::from_mins(5)).await;
+    let usage = world.store.session_usage(key).await;
+    let own = usage.expect("it answers").expect("it is there").own;
+    let of_vectors = own.iter().find(|part| part.purpose == Purpose::Embed);
+    let of_vectors = of_vectors.expect("vectors were paid for");
+    let asked = u64::from(animals.asked.load(Ordering::Relaxed));
+    assert_eq!(asked, 2, "each worker asks");
+    assert_eq!(of_vectors.calls, asked, "{own:?}");
+    let billed = animals.billed.load(Ordering::Relaxed);
+    assert_eq!(of_vectors.usage.input_tokens, billed);
+    world.audit().await;
+}

@@ -49,6 +49,10 @@ impl Hold {
     }
 }
 
+/// Why a call is held for money, in errors and notes.
+pub(crate) const MONEY_IS_RESERVED: &str =
+    "the tenant's remaining money or tokens are reserved by calls in flight";
+
 /// The failure of one attempt. Messages hold the provider's own words at most, shortened and with
 /// anything that looks like a key taken out; never the request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -76,7 +80,7 @@ pub enum Error {
     #[error("calls to the provider are held for another {}: {}", Span(*.wait), match .why {
         Hold::Outage => "it was not available",
         Hold::Rate => "its rate limit is reached",
-        Hold::Money => "the tenant's remaining money or tokens are reserved by calls in flight",
+        Hold::Money => MONEY_IS_RESERVED,
     })]
     Held {
         /// Why.

@@ -1,6 +1,6 @@
 //! The provider that is kept in the store.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -19,6 +19,7 @@ use tokio::sync::Notify;
 use uuid::Uuid;
 
 use crate::Parts;
+use crate::llm::MONEY_IS_RESERVED;
 use crate::money::{Cost, Money, NoMoney, ReservedMoney};
 
 /// Memory in the store.
@@ -29,8 +30,9 @@ pub struct Builtin {
     /// What makes vectors, and how long a question waits for its own.
     embedder: Option<(Arc<dyn Embedder>, Duration)>,
     saved: Notify,
-    /// Where vectors of questions are paid from: the worker that began last.
-    money: RwLock<Option<Arc<Money>>>,
+    /// Where vectors of questions are paid from: the worker that began last. Weak, since that worker holds this
+    /// provider: strong, neither would ever be dropped, nor the store's connections closed.
+    money: RwLock<Weak<Money>>,
 }
 
 impl Builtin {
@@ -51,12 +53,12 @@ impl Builtin {
 
     pub(super) fn pay_from(&self, money: &Arc<Money>) {
         let mut own = self.money.write().unwrap_or_else(PoisonError::into_inner);
-        *own = Some(Arc::clone(money));
+        *own = Arc::downgrade(money);
     }
 
     fn money(&self) -> Option<Arc<Money>> {
         let money = self.money.read().unwrap_or_else(PoisonError::into_inner);
-        money.clone()
+        money.upgrade()
     }
 
     pub(super) fn embedder(&self) -> Option<Arc<dyn Embedder>> {
@@ -156,7 +158,7 @@ pub(super) async fn vectors_aside(
     let cost = Cost { most, least: most };
     let aside = money.set_aside(tenant, cost).await;
     aside.map_err(|why| match why {
-        NoMoney::Busy => "the tenant's remaining money or tokens are reserved by calls in flight",
+        NoMoney::Busy => MONEY_IS_RESERVED,
         NoMoney::Spent(..) => "the tenant has reached its spending limit",
         NoMoney::TokensSpent(..) => "the tenant has reached its token limit",
     })

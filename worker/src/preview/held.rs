@@ -7,7 +7,7 @@ use mainspring_shared::session::preview::PreviewLimit;
 use mainspring_shared::store::StartedSend;
 
 use crate::Kernel;
-use crate::llm::{Error, Hold, Request, Resolved};
+use crate::llm::{Error, Hold, MONEY_IS_RESERVED, Request, Resolved};
 use crate::tool::Offers;
 
 /// Tools that a limit names.
@@ -89,7 +89,7 @@ pub(super) fn gate(
         Hold::Rate => "its rate limit is reached",
         Hold::Outage => "it was down a moment ago",
         // No transport says so.
-        Hold::Money => "the tenant's remaining money or tokens are reserved by calls in flight",
+        Hold::Money => MONEY_IS_RESERVED,
     };
     let detail = format!(
         "this worker holds calls to the provider {} for {wait:?}: {what}",

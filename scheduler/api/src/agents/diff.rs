@@ -9,7 +9,7 @@ use axum::response::Response;
 use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::agents::admit_agent;
 use mainspring_scheduler::services::skills::pin;
-use mainspring_shared::agent::{AgentKey, AgentName, AgentSpec, NamedAgent};
+use mainspring_shared::agent::{AgentKey, AgentName, NamedAgent};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -49,7 +49,7 @@ pub(super) struct AgentDiff {
 /// A member that differs.
 #[derive(Debug, Serialize, PartialEq, utoipa::ToSchema)]
 pub(super) struct AgentChange {
-    /// A JSON pointer into the spec.
+    /// A JSON pointer into the spec, or into `/limits`, the agent's limits.
     pointer: String,
     /// The old value; absent if it was added.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -115,13 +115,13 @@ pub(super) async fn preview(
     _: Query<NoQuery>,
     json: Json<NewAgentBody>,
 ) -> Result<Response, Problem> {
-    let (name, mut spec, _) = json.value;
+    let (name, mut spec, limits) = json.value;
     let tenant = caller.tenant;
     admit_agent(caller.binding(), &name)?;
     pin(app.store.as_ref(), tenant, &mut spec, "/spec").await?;
     let key = AgentKey { tenant, name };
     let known = app.store.get_agent(key.clone()).await?;
-    let from = known.map_or(0, |agent| agent.version);
+    let from = known.as_ref().map_or(0, |agent| agent.version);
     let newest = app.store.get_agent_version(key.clone(), from).await?;
     let before = match newest {
         Some(version) => as_json(&version.spec)?,
@@ -130,6 +130,13 @@ pub(super) async fn preview(
     let mut changes = Vec::new();
     compare(&before, &as_json(&spec)?, &mut String::new(), &mut changes);
     let is_same = from > 0 && changes.is_empty();
+    if let Some(limits) = limits {
+        // They are the agent's, of all its versions: to change them makes no new one.
+        let before = known.map(|agent| agent.limits).unwrap_or_default();
+        let (before, after) = (as_json(&before)?, as_json(&limits)?);
+        compare(&before, &after, &mut "/limits".to_owned(), &mut changes);
+        changes.sort_by(|one, other| one.pointer.cmp(&other.pointer));
+    }
     let answer = AgentDiff {
         name: key.name,
         from,
@@ -139,8 +146,8 @@ pub(super) async fn preview(
     respond::json(StatusCode::OK, &answer)
 }
 
-fn as_json(spec: &AgentSpec) -> Result<Value, Error> {
-    serde_json::to_value(spec).map_err(|_| Error::internal())
+fn as_json(of: &impl Serialize) -> Result<Value, Error> {
+    serde_json::to_value(of).map_err(|_| Error::internal())
 }
 
 fn number(agent: &NamedAgent, parameter_name: &str, text: &str) -> Result<i32, Error> {

@@ -8,9 +8,11 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
+use futures::future::BoxFuture;
+use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
 use lru::LruCache;
 use mainspring_shared::agent::{AgentLimits, AgentName, AgentSpec};
-use mainspring_shared::id::{SendId, SessionKey, TenantId};
+use mainspring_shared::id::{SessionKey, TenantId};
 use mainspring_shared::store::{AcceptSend, Target};
 
 use crate::app::App;
@@ -21,6 +23,9 @@ const BELIEVED: Duration = Duration::from_secs(5);
 
 /// Sessions whose agents are remembered.
 const SESSIONS_MAX: NonZeroUsize = NonZeroUsize::new(10_000).expect("it is not 0");
+
+/// Sessions that are read at a time for one request.
+const READS_MAX: usize = 8;
 
 type Limited = Arc<BTreeMap<AgentName, AgentLimits>>;
 
@@ -68,24 +73,32 @@ impl KnownAgents {
 
 /// Sends of one agent, which may have only so many open ones.
 #[derive(Debug)]
-pub(super) struct OfAgent {
+pub(super) struct OfAgent<'a> {
     pub(super) agent: AgentName,
     pub(super) max: u32,
-    pub(super) sends: Vec<SendId>,
+    pub(super) sends: Vec<&'a AcceptSend>,
 }
 
-/// Those of some sends of one tenant whose agents may have only so many open ones.
-pub(super) async fn limited(
+/// Those of some sends of one tenant whose agents may have only so many open ones, in their order.
+pub(super) async fn limited<'a>(
     app: &App,
     tenant: TenantId,
-    items: impl Iterator<Item = &AcceptSend>,
-) -> Result<Vec<OfAgent>, Error> {
+    items: &[&'a AcceptSend],
+) -> Result<Vec<OfAgent<'a>>, Error> {
     let Some(limited) = app.known.agents.of(tenant) else {
         return Ok(Vec::new());
     };
-    let mut found: BTreeMap<AgentName, OfAgent> = BTreeMap::new();
+    let mut reads: Vec<BoxFuture<'_, Result<Option<AgentName>, Error>>> = Vec::new();
     for item in items {
-        let Some(agent) = agent_of(app, item).await? else {
+        reads.push(agent_of(app, item).boxed());
+    }
+    let agents: Vec<_> = stream::iter(reads)
+        .buffered(READS_MAX)
+        .try_collect()
+        .await?;
+    let mut found: BTreeMap<AgentName, OfAgent<'a>> = BTreeMap::new();
+    for (item, agent) in items.iter().copied().zip(agents) {
+        let Some(agent) = agent else {
             continue;
         };
         let max = limited.get(&agent).and_then(|limits| limits.sends_open);
@@ -95,7 +108,7 @@ pub(super) async fn limited(
             max,
             sends: Vec::new(),
         });
-        of.sends.push(item.id);
+        of.sends.push(item);
     }
     Ok(found.into_values().collect())
 }

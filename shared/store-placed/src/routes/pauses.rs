@@ -64,11 +64,15 @@ async fn wake_paused(store: &PlacedStore, limit: u32) -> Result<u32> {
 
 /// Has the other databases say what the home says.
 async fn follow(store: &PlacedStore) -> Result<()> {
-    let wanted = paused(store.home()).await?;
+    let mut copies = Vec::new();
     for place in store.others() {
-        let Ok(found) = paused(place).await else {
-            continue;
-        };
+        if let Ok(found) = paused(place).await {
+            copies.push((place, found));
+        }
+    }
+    // The home last: what has changed there since the others were read is newer than what they say.
+    let wanted = paused(store.home()).await?;
+    for (place, found) in copies {
         for (key, record) in &wanted {
             if !found.contains_key(key) {
                 let item = NewPause {

@@ -5,9 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use mainspring_shared::id::TenantId;
 use mainspring_shared::store::placements::{Elsewhere, Phase, Placements as _};
 use mainspring_shared::store::prelude::*;
-use mainspring_shared::store::{AcceptOutcome, CompleteOutcome, ListSessions, ReadMessages};
+use mainspring_shared::store::{AcceptOutcome, CompleteOutcome, Error, ListSessions, ReadMessages};
 use mainspring_store_placed::{MoveError, Step};
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection, Row as _};
+use tokio::runtime::Handle;
+use tokio::task::block_in_place;
 
 use crate::world::{
     World, accept, answer, claim, complete, moment, new_session, to, together, with_world,
@@ -176,16 +178,116 @@ async fn a_move_that_has_not_arrived_can_be_given_up() {
         );
         accept(&world.placed, key).await;
         assert_eq!(world.rows("b", tenant).await, 0);
+        let again = world.mover.abort(tenant).await;
+        assert!(matches!(again, Err(MoveError::NotMoving(_))), "{again:?}");
         // And begun again, to somewhere else and there.
+        let mut until_arrived = |step: &Step| *step != Step::Arrived;
+        let cut = world.mover.take(tenant, "c", &mut until_arrived).await;
+        assert!(matches!(cut, Err(MoveError::Stopped)), "{cut:?}");
+        let late = world.mover.abort(tenant).await;
+        assert!(matches!(late, Err(MoveError::TooLate)), "{late:?}");
         world.take(tenant, "c").await;
         world.take(tenant, "b").await;
         accept(&world.placed, key).await;
-        assert!(matches!(
-            world.mover.abort(tenant).await,
-            Err(MoveError::TooLate)
-        ));
+        let none = world.mover.abort(tenant).await;
+        assert!(matches!(none, Err(MoveError::NotMoving(_))), "{none:?}");
+        accept(&world.placed, key).await;
         assert!(world.rows("b", tenant).await > 0);
         world.assert_sound().await;
+    })
+    .await;
+}
+
+/// What others do with a move whose mover stands still behind its first step.
+#[derive(Debug, Clone, Copy)]
+enum Meanwhile {
+    GivenUp,
+    Finished,
+    MovedBack,
+}
+
+async fn meanwhile(world: &World, tenant: TenantId, what: Meanwhile) {
+    match what {
+        Meanwhile::GivenUp => {
+            world.mover.abort(tenant).await.expect("gives up");
+        }
+        Meanwhile::Finished => {
+            world.take(tenant, "b").await;
+        }
+        Meanwhile::MovedBack => {
+            world.take(tenant, "b").await;
+            world.take(tenant, "home").await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mover_that_is_late_leaves_no_tenant_without_writes() {
+    with_world("late", async |world| {
+        let tenant = world.tenant("nomad").await;
+        let key = world.session(tenant).await;
+        for what in [
+            Meanwhile::GivenUp,
+            Meanwhile::Finished,
+            Meanwhile::MovedBack,
+        ] {
+            let mut stands_still = |step: &Step| {
+                if *step == Step::Begun {
+                    // Its thread waits, as that of a process does that is stopped.
+                    block_in_place(|| Handle::current().block_on(meanwhile(world, tenant, what)));
+                }
+                true
+            };
+            let late = world.mover.take(tenant, "b", &mut stands_still).await;
+            assert!(
+                matches!(late, Err(MoveError::Contended)),
+                "{what:?}: {late:?}"
+            );
+            accept(&world.placed, key).await;
+            world.take(tenant, "home").await;
+        }
+        // It dies before it looks again: whoever is asked to move the tenant to where it is opens that.
+        let row = world.mover.placement(tenant).await.expect("reads");
+        let row = row.expect("has moved");
+        let (home, boot) = (&world.stores["home"], world.boot().await);
+        let closed = home.leave(tenant, row.began, false).await;
+        closed.expect("is refused from now on");
+        let refused = home.accept_sends(boot, vec![to(key)]).await;
+        let refused = refused.expect_err("is refused");
+        assert!(Elsewhere::is_cause_of(&refused));
+        world.take(tenant, "home").await;
+        accept(&world.placed, key).await;
+        // And an old one opens nothing that a later move has closed.
+        world.take(tenant, "c").await;
+        let opened = home.arrive(tenant, row.began).await;
+        opened.expect("is too late");
+        assert_eq!(home.tenants_away().await.expect("reads"), [tenant]);
+        accept(&world.placed, key).await;
+        world.assert_sound().await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_column_that_only_one_database_has_is_named_and_the_tenant_stays() {
+    with_world("columns", async |world| {
+        let tenant = world.tenant("nomad").await;
+        let key = world.session(tenant).await;
+        let mut connection = PgConnection::connect(&world.urls[0])
+            .await
+            .expect("connects");
+        let add = "ALTER TABLE sessions ADD COLUMN of_later TEXT";
+        connection.execute(add).await.expect("adds");
+        connection.close().await.expect("closes");
+        match world.mover.take(tenant, "b", &mut |_| true).await {
+            Err(MoveError::Store(Error::Refused { source })) => {
+                let said = source.to_string();
+                assert!(said.contains(r#""of_later" of sessions"#), "{said}");
+            }
+            other => panic!("not refused: {other:?}"),
+        }
+        accept(&world.placed, key).await;
+        assert_eq!(world.rows("b", tenant).await, 0);
     })
     .await;
 }

@@ -174,7 +174,6 @@ impl Run<'_> {
             deliveries: item.deliveries,
             ..PendingMessages::default()
         };
-        self.bill.unpaid = item.usage;
         self.bill.totals.rounds -= i32::from(answered);
         self.hold.inbox = Inbox::Lowered;
         Event::Undelivered
@@ -255,7 +254,7 @@ impl Run<'_> {
             messages,
             changes,
             deliveries,
-            usage: std::mem::take(&mut self.bill.unpaid),
+            usage: self.bill.unpaid.clone(),
             round: reply.as_ref().map(|reply| {
                 let asked = self.asking.question;
                 settle::round_ref(reply, index, asked, shown.as_ref())

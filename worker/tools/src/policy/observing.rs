@@ -30,7 +30,9 @@ pub(super) fn told(point: Point, at: At, moment: &Moment<'_>) -> Option<(String,
             Some((id, json!({ "messages": messages, "round": at.round })))
         }
         (Point::FoldStored, Moment::FoldStored(fold)) => {
-            let id = format!("folded_{}_{}_{}", at.send, fold.from_seq, fold.to_seq);
+            // A fold of folds may cover the same messages.
+            let span = format!("{}_{}_{}", fold.from_seq, fold.to_seq, fold.level);
+            let id = format!("folded_{}_{span}", at.send);
             let stored = json!({
                 "from_seq": fold.from_seq,
                 "to_seq": fold.to_seq,
