@@ -1,7 +1,8 @@
 //! Runs programs so that an interrupt ends them before it ends us.
 
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -29,6 +30,54 @@ pub(crate) fn interrupted() -> bool {
 
 /// Runs a program to its end; fails when it does, or when we are interrupted.
 pub(crate) fn run(command: &mut Command) -> anyhow::Result<()> {
+    run_with(command, |_| {})
+}
+
+/// The same of a program with much to say: of its output, which is passed on, the lines for which `is_noted` are
+/// repeated after the end, if it fails.
+pub(crate) fn run_noting(
+    command: &mut Command,
+    is_noted: impl Fn(&str) -> bool + Send + 'static,
+) -> anyhow::Result<()> {
+    command.stdout(Stdio::piped());
+    let mut reader = None;
+    let result = run_with(command, |child| {
+        let Some(output) = child.stdout.take() else {
+            return;
+        };
+        reader = Some(std::thread::spawn(move || pass_on(output, is_noted)));
+    });
+    let noted = reader.and_then(|reader| reader.join().ok());
+    if result.is_err() {
+        for line in noted.into_iter().flatten() {
+            crate::tools::say(&format!("xtask: {line}"));
+        }
+    }
+    result
+}
+
+/// Copies what a program says to our own output, line by line; returns those that are noted.
+fn pass_on(output: impl Read, is_noted: impl Fn(&str) -> bool) -> Vec<String> {
+    let mut noted = Vec::new();
+    let mut output = BufReader::new(output);
+    let mut line = Vec::new();
+    while output
+        .read_until(b'\n', &mut line)
+        .is_ok_and(|read| read > 0)
+    {
+        // Whoever reads us may be gone; the program goes on.
+        let _ = std::io::stdout().write_all(&line);
+        let text = String::from_utf8_lossy(&line);
+        let text = text.trim_end();
+        if is_noted(text) {
+            noted.push(text.to_owned());
+        }
+        line.clear();
+    }
+    noted
+}
+
+fn run_with(command: &mut Command, begun: impl FnOnce(&mut Child)) -> anyhow::Result<()> {
     let shown = show(command);
     crate::tools::say(&format!("xtask: {shown}"));
     if interrupted() {
@@ -39,6 +88,7 @@ pub(crate) fn run(command: &mut Command) -> anyhow::Result<()> {
         .process_group(0)
         .spawn()
         .with_context(|| shown.clone())?;
+    begun(&mut child);
     loop {
         if let Some(status) = child.try_wait()? {
             if status.success() {

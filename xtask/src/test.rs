@@ -110,7 +110,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     if options.require_all {
         command.env("REQUIRE_NPM", "1");
     }
-    let result = process::run(&mut command);
+    let result = process::run_noting(&mut command, is_failure);
     drop((postgres, mysql, redis));
     for name in missing {
         tools::say(&format!(
@@ -123,6 +123,12 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         ));
     }
     result
+}
+
+/// Whether a line of `cargo test` names a test that failed, or says where.
+fn is_failure(line: &str) -> bool {
+    (line.starts_with("test ") && line.ends_with(" ... FAILED"))
+        || (line.starts_with("thread '") && line.contains("panicked at"))
 }
 
 fn obtain(
@@ -147,4 +153,26 @@ fn obtain(
         }
     }
     Err(last.unwrap_or_else(|| anyhow::anyhow!("{name} does not start")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failed_tests_and_their_places_are_repeated_and_nothing_else() {
+        for line in [
+            "test file::a_migration_says_which_programs_still_work ... FAILED",
+            "thread 'file::a_migration_says_which' (305) panicked at tests/store/file.rs:241:13:",
+        ] {
+            assert!(is_failure(line), "{line}");
+        }
+        for line in [
+            "test file::a_migration_says_which_programs_still_work ... ok",
+            "test result: FAILED. 31 passed; 1 failed; 1 ignored",
+            "note: run with `RUST_BACKTRACE=1`",
+        ] {
+            assert!(!is_failure(line), "{line}");
+        }
+    }
 }
