@@ -68,6 +68,15 @@ impl Program {
         self.start(name, &["dev"], port, "MAINSPRING_LISTEN", &environment)
     }
 
+    /// The same on a database of a server.
+    pub fn dev_on(&self, name: &str, data_dir: &Path, database: &str) -> Result<Process> {
+        let port = free_port()?;
+        let data_dir = data_dir.to_str().context("a UTF-8 path")?;
+        let environment = [("MAINSPRING_DATA_DIR", data_dir)];
+        let words = ["dev", "--database-url", database];
+        self.start(name, &words, port, "MAINSPRING_LISTEN", &environment)
+    }
+
     /// Runs a command to its end and returns its exit code and what it printed.
     pub fn run(&self, arguments: &[&str]) -> Result<(i32, String, String)> {
         self.run_with_input(arguments, "")

@@ -118,6 +118,16 @@ impl Server {
         Some(lent)
     }
 
+    /// The address of a database without anything in it, for a program that makes the schema itself; none if there is
+    /// no such server. Nobody else gets it afterwards.
+    pub fn empty_database(self) -> Option<String> {
+        let server = self.given()?;
+        let name = format!("mainspring_test_{}", OsEntropy.random_id().simple());
+        self.told(&name);
+        self.run(&format!("CREATE DATABASE {name}"), "");
+        Some(beside(&server, &name))
+    }
+
     /// Whether there is such a server.
     pub fn is_given(self) -> bool {
         self.given().is_some()

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use mainspring_benches::process::Program;
+use mainspring_tests::databases::Server;
 use mainspring_tests::fake_model::{Entry, FakeModel, Options};
 use mainspring_tests::faults::{Caller, Cluster, Event, Events, Recipe, beside, binary, blocking};
 use serde_json::{Value, json};
@@ -116,6 +117,77 @@ async fn on_one_machine(protocol: &str, stream: bool) -> Result<()> {
         heard(call, &["one", "two", "three", "four", "five"][..=turn])?;
     }
     Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_process_on_mysql_answers_after_it_was_killed() -> Result<()> {
+    killed_on(Server::Mysql).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_process_on_postgres_answers_after_it_was_killed() -> Result<()> {
+    killed_on(Server::Postgres).await
+}
+
+/// `mainspring dev` on an empty database of a server, without Redis: it makes the schema, dies in an answer, and ends
+/// the send once it is back.
+async fn killed_on(server: Server) -> Result<()> {
+    let _turn = beside()?;
+    let Some(url) = server.empty_database() else {
+        return Ok(());
+    };
+    let model = FakeModel::start(Options::default())?;
+    let dir = tempfile::tempdir()?;
+    let data = dir.path().join("data");
+    let settings = [
+        ("MAINSPRING_LLM_PROVIDER", "openai".to_owned()),
+        ("MAINSPRING_LLM_BASE_URL", model.base_url()),
+        ("MAINSPRING_LLM_API_KEY", "a-key-of-the-tests".to_owned()),
+        ("MAINSPRING_LLM_MODEL", "fake".to_owned()),
+        ("MAINSPRING_DATABASE_URL", url.clone()),
+    ];
+    let program = Program {
+        binary: binary()?,
+        logs: dir.path().join("logs"),
+        environment: settings
+            .map(|(name, value)| (name.to_owned(), value))
+            .into(),
+    };
+    let mut dev = blocking(|| program.dev_on("dev", &data, &url))?;
+    blocking(|| dev.wait_until_ready())?;
+    let mut caller = Caller::new(vec![dev.url()], 0);
+    let session = opened(&mut caller).await?;
+    sent(&mut caller, &session, "one").await?;
+    let words = "[[send two]] [[stream 20x100ms]] a long answer";
+    let path = format!("/v1/sessions/{session}/sends");
+    let answer = caller.post(&path, &json!({ "input": words }), "two");
+    let send = answer.await?.json()?;
+    let id = send["id"].as_str().context("an id")?;
+    let begun = tokio::time::timeout(Duration::from_secs(20), async {
+        while model.ledger().stats().in_flight == 0 {
+            tokio::time::sleep(20 * MS).await;
+        }
+    });
+    begun.await.context("the model is asked")?;
+    blocking(|| dev.kill());
+    drop(dev);
+
+    let mut dev = blocking(|| program.dev_on("dev-again", &data, &url))?;
+    blocking(|| dev.wait_until_ready())?;
+    let mut caller = Caller::new(vec![dev.url()], 0);
+    let send = caller.get(&format!("/v1/sends/{id}?wait=30s")).await?;
+    ensure!(send["status"] == "completed", "{send}");
+    ensure!(
+        send["output_text"] == format!("echo: {words}").as_str(),
+        "{send}"
+    );
+    ensure!(send["attempts"] == 2, "{send}");
+    let messages = caller.all(&format!("/v1/sessions/{session}/messages"));
+    let messages = messages.await?;
+    ensure!(messages.len() == 4, "{messages:?}");
+    let code = blocking(|| dev.stop(Duration::from_secs(20)))?;
+    ensure!(code == 0, "dev ended with {code}");
+    audited(&program)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
