@@ -160,8 +160,8 @@ async fn killed_on(server: Server) -> Result<()> {
     sent(&mut caller, &session, "one").await?;
     let words = "[[send two]] [[stream 20x100ms]] a long answer";
     let path = format!("/v1/sessions/{session}/sends");
-    let answer = caller.post(&path, &json!({ "input": words }), "two");
-    let send = answer.await?.json()?;
+    let body = json!({ "input": words });
+    let send = caller.post(&path, &body, "two").await?.json()?;
     let id = send["id"].as_str().context("an id")?;
     let begun = tokio::time::timeout(Duration::from_secs(20), async {
         while model.ledger().stats().in_flight == 0 {
@@ -182,8 +182,8 @@ async fn killed_on(server: Server) -> Result<()> {
         "{send}"
     );
     ensure!(send["attempts"] == 2, "{send}");
-    let messages = caller.all(&format!("/v1/sessions/{session}/messages"));
-    let messages = messages.await?;
+    let path = format!("/v1/sessions/{session}/messages");
+    let messages = caller.all(&path).await?;
     ensure!(messages.len() == 4, "{messages:?}");
     let code = blocking(|| dev.stop(Duration::from_secs(20)))?;
     ensure!(code == 0, "dev ended with {code}");
