@@ -16,9 +16,11 @@ if [ -z "${MAINSPRING_LLM_PROVIDER:-}" ]; then
     INPUT=${INPUT:-'!stream 40x100ms the history of tea'}
 fi
 MAINSPRING_LEASE_TTL=${MAINSPRING_LEASE_TTL:-2s}
+# A send that loses five workers in a row is taken for what kills them, and fails. Here that is us.
+MAINSPRING_WORKER_CRASHES_MAX=${MAINSPRING_WORKER_CRASHES_MAX:-100}
 MAINSPRING_SERVER="http://127.0.0.1:$first_port"
 export MAINSPRING_DATABASE_URL MAINSPRING_REDIS_URL MAINSPRING_LLM_PROVIDER MAINSPRING_LEASE_TTL
-export MAINSPRING_SERVER
+export MAINSPRING_WORKER_CRASHES_MAX MAINSPRING_SERVER
 
 work=$(mktemp -d)
 killer=
