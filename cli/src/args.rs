@@ -193,8 +193,11 @@ pub(crate) enum Command {
         #[command(flatten)]
         page: PageArgs,
     },
-    /// Lists live workers
-    Workers,
+    /// Lists and shows live workers
+    Workers {
+        #[command(subcommand)]
+        command: Option<WorkersCommand>,
+    },
     /// Shows pending and running sends by pool
     Queue,
 
@@ -381,6 +384,9 @@ pub(crate) struct ProcessArgs {
 pub(crate) struct MigrateArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
+    /// Folder of the embedded database [env: MAINSPRING_DATA_DIR] [default: ./mainspring-data]
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) data_dir: Option<String>,
     /// Prints the statements instead of running them, to be run with more privileges
     #[arg(long)]
     pub(crate) print: bool,
@@ -414,8 +420,8 @@ pub(crate) struct AgentArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct SendArgs {
-    /// The text; - reads it from stdin
-    #[arg(allow_hyphen_values = true)]
+    /// The text; - reads it from stdin; behind -- it may begin with a dash
+    #[arg(allow_negative_numbers = true)]
     pub(crate) text: String,
     /// Session to continue
     #[arg(long, value_name = "ID")]
@@ -510,6 +516,17 @@ pub(crate) struct DoctorArgs {
 }
 
 #[derive(Debug, Subcommand)]
+pub(crate) enum WorkersCommand {
+    /// Lists live workers, as without a command
+    List,
+    /// Shows a live worker
+    Show {
+        /// The worker
+        id: String,
+    },
+}
+
+#[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
     /// Prints a configuration file with every key, its default and its description
     Default,
@@ -582,12 +599,72 @@ mod tests {
     }
 
     #[test]
-    fn a_text_may_begin_with_a_dash() {
-        for text in ["-", "-5 degrees", "--wait, what?"] {
-            let cli = Cli::try_parse_from(["mainspring", "send", text]).expect(text);
+    fn workers_are_listed_with_and_without_the_word() {
+        let command = |words: &[&str]| {
+            let words = ["mainspring", "workers"].iter().chain(words);
+            Cli::try_parse_from(words).expect("parses").command
+        };
+        assert!(matches!(
+            command(&[]),
+            Some(Command::Workers { command: None })
+        ));
+        assert!(matches!(
+            command(&["list", "-o", "json"]),
+            Some(Command::Workers {
+                command: Some(WorkersCommand::List)
+            })
+        ));
+        assert!(matches!(
+            command(&["show", "w1"]),
+            Some(Command::Workers { command: Some(WorkersCommand::Show { id }) }) if id == "w1"
+        ));
+    }
+
+    #[test]
+    fn a_text_behind_two_dashes_may_begin_with_a_dash() {
+        for words in [
+            &["-"][..],
+            &["-5"],
+            &["--", "-5 degrees"],
+            &["--", "--wait, what?"],
+            &["--", "--typo"],
+        ] {
+            let line = ["mainspring", "send"].iter().chain(words);
+            let cli = Cli::try_parse_from(line).expect("parses");
+            let text = words[words.len() - 1];
             assert!(
-                matches!(cli.command, Some(Command::Send(args)) if args.text == text && !args.wait)
+                matches!(cli.command, Some(Command::Send(args)) if args.text == text && !args.wait),
+                "{words:?}"
             );
+        }
+        let run = ["mainspring", "run", "spec.json", "--input=--typo"];
+        let cli = Cli::try_parse_from(run).expect("parses");
+        let input = Some("--typo".to_owned());
+        assert!(matches!(cli.command, Some(Command::Run(args)) if args.input == input));
+    }
+
+    #[test]
+    fn an_unknown_option_is_no_text() {
+        for words in [
+            &["send", "--typo"][..],
+            &["send", "--wait", "--typo"],
+            &["send", "--typo", "hello"],
+            &["sends", "answer", "snd_1", "--typo"],
+            &["run", "--typo"],
+        ] {
+            let line = ["mainspring"].iter().chain(words);
+            let error = Cli::try_parse_from(line).expect_err("a usage error");
+            assert_eq!(error.exit_code(), 2, "{words:?}");
+            assert!(error.to_string().contains("'-- --typo'"), "{error}");
+        }
+        // Nor is a known one what another one's value was forgotten for.
+        let line = ["mainspring", "run", "spec.json", "--input", "--detach"];
+        let error = Cli::try_parse_from(line).expect_err("a usage error");
+        assert_eq!(error.exit_code(), 2);
+        for words in [&["chat", "--typo"][..], &["workers", "--typo"]] {
+            let line = ["mainspring"].iter().chain(words);
+            let error = Cli::try_parse_from(line).expect_err("a usage error");
+            assert_eq!(error.exit_code(), 2, "{words:?}");
         }
     }
 }

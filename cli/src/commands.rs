@@ -102,7 +102,11 @@ pub(crate) fn run(
         Command::Pause(args) => asking(pauses::pause(args, format, Client::new(config)?)),
         Command::Resume(args) => asking(pauses::resume(args, Client::new(config)?)),
         Command::Pauses { page } => asking(pauses::list(page, format, Client::new(config)?)),
-        Command::Workers => asking(lists::workers(format, Client::new(config)?)),
+        Command::Workers { command } => asking(lists::workers(
+            command.as_ref(),
+            format,
+            Client::new(config)?,
+        )),
         Command::Queue => asking(lists::queue(format, Client::new(config)?)),
         Command::Audit(args) => asking(audit::run(args, format, config)),
         Command::Diff(args) => asking(diff::run(args, format, config)),

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use mainspring_runtime::{
     Choice as _, DEFAULTS, Key, Keys, Layers, Named, Problems, Secret, Settings as _, Sources,
-    TelemetrySettings, choice, settings,
+    TelemetrySettings, choice, settings, telemetry,
 };
 use mainspring_scheduler::SchedulerConfig;
 use mainspring_shared::model::FactsOverride;
@@ -80,6 +80,8 @@ settings! {
         /// A PEM file with the certificate authorities that sign the certificate of a `rediss://`
         /// server; the public ones when none.
         redis_ca_file: Option<PathBuf> => Key::text("redis_ca_file");
+        /// What the keys and channels in Redis begin with: each installation on one server needs another one.
+        redis_prefix: String = "mainspring".to_owned() => Key::text("redis_prefix");
         /// Where the embedded database lives.
         data_dir: PathBuf = "./mainspring-data".into() => Key::text("data_dir");
         /// Where the scheduler serves the API, as `HOST:PORT`.
@@ -166,12 +168,24 @@ fn keys() -> Keys {
     Keys::new(keys, &[("providers", "llm")])
 }
 
+/// Refuses what is no filter of the log, with where it came from.
+fn check_log(layers: &mut Layers) {
+    let Some((value, origin)) = layers.get("log").cloned() else {
+        return;
+    };
+    let checked = telemetry::check_filter(value.as_str().unwrap_or_default());
+    if let Err(error) = checked {
+        layers.problem("config.invalid_value", &origin, error.to_string());
+    }
+}
+
 impl Config {
     /// Reads all layers. Either everything is well-formed, or every problem is returned at once.
     /// Whether the values make sense together depends on the command: see [`Config::validate`].
     pub(crate) fn load(sources: &Sources<'_>) -> Result<Self, Problems> {
         let mut layers = Layers::read(keys(), sources);
         provider::resolve(&mut layers, sources.environment);
+        check_log(&mut layers);
         let provider = layers.get("llm.provider");
         let provider_by_default = provider.is_none_or(|(_, origin)| origin == DEFAULTS);
         let config = Self {

@@ -130,7 +130,10 @@ fn flags(cli: &Cli) -> Flags {
             process(&mut flags, &args.process);
         }
         Command::Run(args) => add(&mut flags, "data_dir", args.data_dir.as_ref()),
-        Command::Migrate(args) => store(&mut flags, &args.store),
+        Command::Migrate(args) => {
+            store(&mut flags, &args.store);
+            add(&mut flags, "data_dir", args.data_dir.as_ref());
+        }
         Command::Vacuum(args) => {
             store(&mut flags, &args.store);
             add(&mut flags, "data_dir", args.data_dir.as_ref());
@@ -199,6 +202,15 @@ mod tests {
     use clap::Parser as _;
 
     use super::*;
+
+    #[test]
+    fn every_command_on_the_embedded_database_can_be_told_its_folder() {
+        for command in ["dev", "migrate", "vacuum", "audit", "diff", "doctor"] {
+            let cli = Cli::parse_from(["mainspring", command, "--data-dir", "elsewhere"]);
+            let config = load(&cli, &Environment::from_pairs(None)).expect("it loads");
+            assert_eq!(config.data_dir, Path::new("elsewhere"), "{command}");
+        }
+    }
 
     #[test]
     fn a_server_is_named_by_a_flag_or_a_variable_also_the_usual_one() {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crate::config::{Backend, BlobStore, Config, Migrate};
 use mainspring_blob_stores::{FileBlobs, S3Blobs};
 use mainspring_queue_local::{LocalBus, LocalQueue};
-use mainspring_queue_redis::{Address, RedisBus, RedisQueue};
+use mainspring_queue_redis::{Address, Prefix, RedisBus, RedisQueue};
 use mainspring_runtime::{FairQueue, OsEntropy, SystemClock};
 use mainspring_shared::blob::{Blobs, Depot, Timed};
 use mainspring_shared::bus::Bus;
@@ -312,7 +312,9 @@ pub(crate) fn redis(
     entropy: &Arc<dyn Entropy>,
 ) -> Result<Wires, Failure> {
     let url = config.redis_url.as_ref().map_or("", |url| url.reveal());
-    let mut address: Address = url.parse().map_err(usage)?;
+    let prefix: Prefix = config.redis_prefix.parse().map_err(usage)?;
+    let address: Address = url.parse().map_err(usage)?;
+    let mut address = address.under(prefix);
     if let Some(file) = &config.redis_ca_file {
         let pem = std::fs::read(file).map_err(|error| {
             usage_text(

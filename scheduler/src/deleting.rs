@@ -52,8 +52,9 @@ async fn delete_one(app: &App, boot: BootId, key: SessionKey) -> Result<bool, st
     Ok(exists)
 }
 
-/// Notifies the worker that owned the session, and those who wait for its sends.
+/// Notifies the worker that owned the session, those who wait for its sends, and those who stream it.
 fn notify(app: &App, key: SessionKey, outcome: DeleteOutcome) {
+    let is_deleted = matches!(outcome, DeleteOutcome::Deleted { .. });
     let (cancelled, owner, last_step) = match outcome {
         DeleteOutcome::Deleted {
             cancelled,
@@ -70,7 +71,10 @@ fn notify(app: &App, key: SessionKey, outcome: DeleteOutcome) {
         app.notifier.signal(key, 0);
     }
     let ended = |send: SendId| StepNotice::new(key, send, last_step, true);
-    let notices: Vec<_> = cancelled.into_iter().map(ended).collect();
+    let mut notices: Vec<_> = cancelled.into_iter().map(ended).collect();
+    if is_deleted {
+        notices.push(StepNotice::deleted(key));
+    }
     app.notifier.publish_steps(&notices);
 }
 

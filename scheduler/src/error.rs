@@ -243,8 +243,18 @@ impl Error {
     }
 
     pub fn media_type(detail: String) -> Self {
+        Self::unsupported("#content-type", detail)
+    }
+
+    /// A body in an encoding such as `gzip`.
+    pub fn content_encoding() -> Self {
+        let detail = "the body must be sent unencoded: without Content-Encoding, or with identity";
+        Self::unsupported("#content-encoding", detail.to_owned())
+    }
+
+    fn unsupported(pointer: &str, detail: String) -> Self {
         let mut error = Self::new(Code::RequestUnsupportedMediaType, detail.clone());
-        let pointer = "#content-type".to_owned();
+        let pointer = pointer.to_owned();
         error.errors.push(FieldError { pointer, detail });
         error
     }

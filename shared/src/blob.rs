@@ -27,7 +27,7 @@ pub use depot::{Depot, SWEEP_GRACE, Stored, Swept};
 pub use hash::{BlobHash, ParseBlobHashError};
 pub use in_database::{CHUNK_BYTES, InDatabase};
 pub use named::{NamedBlobs, of_message};
-pub use parts::{absent, file_of_text, filled, is_text};
+pub use parts::{Unstored, absent, file_of_text, filled, is_text, unstored};
 pub use timed::Timed;
 
 /// Bytes that a blob may have unless the configuration says otherwise.

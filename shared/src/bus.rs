@@ -67,6 +67,17 @@ pub struct StepNotice {
 }
 
 impl StepNotice {
+    /// The end of a session that was deleted: no step comes after it. Programs that do not know this notice read the
+    /// session again and find nothing new.
+    pub fn deleted(key: SessionKey) -> Self {
+        Self::new(key, SendId(Uuid::nil()), i64::MAX, false)
+    }
+
+    /// Whether it says that the session was deleted.
+    pub fn is_deleted(&self) -> bool {
+        self.n == i64::MAX
+    }
+
     /// A step, and whether its send is final, or waits, after it.
     pub fn new(key: SessionKey, send: SendId, n: i64, settled: bool) -> Self {
         Self {

@@ -145,6 +145,25 @@ impl Embedding {
     }
 }
 
+/// The conversation that a provider is asked for, as far as there is one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Asker {
+    /// The session.
+    pub session: Option<SessionId>,
+    /// The send; none for a preview of one that nobody has sent.
+    pub send: Option<SendId>,
+}
+
+impl Asker {
+    /// A send.
+    pub fn send(session: SessionId, send: SendId) -> Self {
+        Self {
+            session: Some(session),
+            send: Some(send),
+        }
+    }
+}
+
 /// What a provider is asked for before a send's first model call, or by a tool.
 #[derive(Debug, Clone)]
 pub struct Recall {
@@ -156,6 +175,8 @@ pub struct Recall {
     pub query: String,
     /// Entries at most.
     pub limit: u32,
+    /// For whom it is asked.
+    pub asker: Asker,
     /// Where model calls are entered that the answer takes.
     pub account: Account,
 }
@@ -201,6 +222,8 @@ pub struct Forget {
     pub namespace: Namespace,
     /// The provider's id of it.
     pub id: String,
+    /// For whom it is forgotten.
+    pub asker: Asker,
 }
 
 /// Why a provider did not do what it was asked for.

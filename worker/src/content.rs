@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use lru::LruCache;
-use mainspring_shared::blob::{self, BlobHash, Depot, absent, filled};
+use mainspring_shared::blob::{self, BlobHash, Depot, Unstored, absent, filled};
 use mainspring_shared::error::Coded as _;
 use mainspring_shared::id::{SessionKey, TenantId};
 use mainspring_shared::message::{ContentPart, ImageSource, Message};
@@ -68,6 +68,16 @@ impl Content {
         tenant: TenantId,
         request: &mut Arc<Request>,
     ) -> Result<(), Error> {
+        self.fill_with(tenant, request, &Unstored::new()).await
+    }
+
+    /// The same where some of the content is in no store.
+    pub(crate) async fn fill_with(
+        &self,
+        tenant: TenantId,
+        request: &mut Arc<Request>,
+        unstored: &Unstored,
+    ) -> Result<(), Error> {
         let edge = request.images_max_edge;
         let changes = |part: &ContentPart| {
             part.blob().is_some() || (edge.is_some() && part.inline().is_some())
@@ -82,7 +92,7 @@ impl Content {
             }
             let mut parts = Vec::with_capacity(message.content.len());
             for part in &message.content {
-                parts.push(self.shown(tenant, part, edge).await?);
+                parts.push(self.shown((tenant, unstored), part, edge).await?);
             }
             *message = Arc::new(Message {
                 content: parts,
@@ -94,7 +104,7 @@ impl Content {
 
     async fn shown(
         &self,
-        tenant: TenantId,
+        (tenant, unstored): (TenantId, &Unstored),
         part: &ContentPart,
         edge: Option<u32>,
     ) -> Result<ContentPart, Error> {
@@ -108,7 +118,11 @@ impl Content {
         if let Some(shown) = known.as_ref().and_then(|known| replaced(part, known)) {
             return Ok(shown);
         }
-        match self.read(tenant, sha256).await {
+        let read = match unstored.get(&sha256) {
+            Some(data) => Ok(Some(data.clone())),
+            None => self.read(tenant, sha256).await,
+        };
+        match read {
             Ok(Some(data)) => Ok(match key {
                 Some(key) if known.is_none() => self.fitted(part, key, &data).await,
                 _ => filled(part, &data),
@@ -283,15 +297,11 @@ mod tests {
         }
     }
 
-    /// What is shown of the parts by one that has seen nothing before, twice.
-    async fn shown(
-        depot: &Arc<Depot>,
-        parts: &[ContentPart],
-        edge: Option<u32>,
-    ) -> Vec<ContentPart> {
+    /// A request that says these parts.
+    fn request(parts: &[ContentPart], edge: Option<u32>) -> Request {
         let said = NewMessage::user(parts.to_vec(), 0);
         let send = mainspring_shared::id::SendId(uuid::Uuid::nil());
-        let request = Request {
+        Request {
             model: "m".to_owned(),
             system: None,
             messages: vec![Arc::new(said.at(1, send, Timestamp(0), 0))],
@@ -310,7 +320,16 @@ mod tests {
             tools: Vec::new(),
             images_max_edge: edge,
             output: None,
-        };
+        }
+    }
+
+    /// What is shown of the parts by one that has seen nothing before, twice.
+    async fn shown(
+        depot: &Arc<Depot>,
+        parts: &[ContentPart],
+        edge: Option<u32>,
+    ) -> Vec<ContentPart> {
+        let request = request(parts, edge);
         let content = Content::new(depot.clone(), 1 << 20);
         let mut cold = Arc::new(request.clone());
         content.fill(MINE, &mut cold).await.expect("is there");
@@ -374,5 +393,32 @@ mod tests {
             broken,
         ];
         assert_eq!(all, expected);
+    }
+
+    #[tokio::test]
+    async fn what_no_store_has_is_shown_as_it_would_be_from_one() {
+        let store = || Arc::new(ModelStore::open(Arc::new(SystemClock::new())));
+        let depot = || Arc::new(Depot::in_database(store(), Arc::new(OsEntropy)));
+        let (large, broken) = (picture(300, 200), Bytes::from_static(b"no picture"));
+        let (has, has_not) = (depot(), depot());
+        let (mut parts, mut content) = (Vec::new(), Vec::new());
+        for data in [&large, &broken] {
+            let stored = has.put(MINE, None, "image/png", data.clone()).await;
+            parts.push(inline(b"").naming(stored.expect("is put").blob));
+            content.push(STANDARD.encode(data));
+        }
+        let unstored = blob::unstored(&content);
+        for edge in [None, Some(100)] {
+            let expected = shown(&has, &parts, edge).await;
+            let mut request = Arc::new(request(&parts, edge));
+            // One that keeps nothing of what it reads.
+            let content = Content::new(has_not.clone(), 0);
+            let filled = content.fill_with(MINE, &mut request, &unstored).await;
+            filled.expect("it is there");
+            assert_eq!(request.messages[0].content, expected, "{edge:?}");
+            assert!(expected[0].inline().is_some(), "{expected:?}");
+        }
+        let gone = shown(&has_not, &parts, None).await;
+        assert!(gone.iter().all(|part| part.inline().is_none()), "{gone:?}");
     }
 }

@@ -20,6 +20,7 @@ use mainspring_shared::error::{Code, Coded};
 use mainspring_shared::id::{SendId, SessionKey};
 use mainspring_shared::message::{Message, ToolCall};
 use mainspring_shared::model::expect_tokens;
+use mainspring_shared::session::fold::digest::of_span;
 use mainspring_shared::session::fold::plan::Span;
 use mainspring_shared::session::fold::{FoldKind, NewFold};
 use mainspring_shared::usage::Usage;
@@ -181,6 +182,18 @@ pub(crate) struct Written {
     pub(crate) notes: Vec<ToolCall>,
 }
 
+impl Written {
+    /// The digests of a part, which need nobody to write them.
+    pub(crate) fn digests(span: &Span) -> Self {
+        Self {
+            kind: FoldKind::Projection,
+            text: of_span(&span.folds, &span.messages, span.digest_max),
+            reply: None,
+            notes: Vec::new(),
+        }
+    }
+}
+
 /// Why there is no text.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Fault {
@@ -205,6 +218,18 @@ pub(crate) enum Fault {
     /// The user's service, or the program's own way, did not give one.
     #[error("the fold was not written: {0}")]
     Service(String),
+}
+
+impl Fault {
+    /// Whether whoever is asked again for the same is likely to fail again: digests take the fold's place then, though
+    /// nobody waits for it.
+    pub(crate) fn is_lasting(&self) -> bool {
+        match self {
+            Self::Model(error) => error.is_permanent(),
+            Self::Empty { .. } | Self::Long { .. } | Self::Service(_) => true,
+            Self::Forbidden(_) => false,
+        }
+    }
 }
 
 impl Coded for Fault {

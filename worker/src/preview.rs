@@ -11,9 +11,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::StreamExt as _;
 use mainspring_shared::agent::Isolation;
+use mainspring_shared::blob::unstored;
 use mainspring_shared::bus::{Notice, Topic};
 use mainspring_shared::error::{Code, Coded as _};
 use mainspring_shared::id::SendId;
+use mainspring_shared::memory::Asker;
 use mainspring_shared::message::NewMessage;
 use mainspring_shared::session::preview::{Answered, Ask, Preview, PreviewFold, PreviewLimit};
 use mainspring_shared::session::render::following;
@@ -142,7 +144,11 @@ async fn preview(kernel: &Arc<Kernel>, ask: &Ask) -> Result<Preview, Answered> {
     if record.shown.is_none() && send.agent.memory.is_some() {
         let session = parts.store.get_session(ask.key).await.map_err(away)?;
         let metadata = session.map(|session| session.metadata).unwrap_or_default();
-        if let Some(memory) = foreseen(parts, &send, &metadata).await {
+        let asker = Asker {
+            session: Some(ask.key.session),
+            send: is_sent.then_some(record.id),
+        };
+        if let Some(memory) = foreseen(parts, &send, asker, &metadata).await {
             shown.get_or_insert_default().memory = Some(memory);
         }
     }
@@ -211,7 +217,9 @@ async fn preview(kernel: &Arc<Kernel>, ask: &Ask) -> Result<Preview, Answered> {
     let mut wire = None;
     if ask.with_request {
         let mut filled = Arc::new(request.clone());
-        let content = kernel.kept.content.fill(ask.key.tenant, &mut filled).await;
+        let (kept, unstored) = (&kernel.kept.content, unstored(&ask.content));
+        let content = kept.fill_with(ask.key.tenant, &mut filled, &unstored);
+        let content = content.await;
         content.map_err(|error| Answered::refused(error.code(), error.to_string()))?;
         wire = resolved.client.wire(&filled);
     }

@@ -11,8 +11,8 @@ use super::PageArgs;
 pub(crate) struct RunArgs {
     /// The workflow, as JSON; - reads it from stdin
     pub(crate) spec: PathBuf,
-    /// Input of the workflow, instead of the one in the file
-    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    /// Input of the workflow, instead of the one in the file; --input=TEXT if it begins with a dash
+    #[arg(long, value_name = "TEXT", allow_negative_numbers = true)]
     pub(crate) input: Option<String>,
     /// Session that the run belongs to
     #[arg(long, value_name = "ID")]

@@ -5,9 +5,9 @@ use std::time::Duration;
 use mainspring_shared::time::Span;
 use serde_json::Value;
 
-use crate::args::Format;
+use crate::args::{Format, WorkersCommand};
 use crate::client::{Client, PAGE_MAX, Request};
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::output;
 
 /// Asks for pages until there are enough rows.
@@ -47,7 +47,20 @@ async fn all(client: &Client, path: &str) -> Result<Vec<Value>, Failure> {
 }
 
 /// `mainspring workers`
-pub(crate) async fn workers(format: Format, client: Client) -> Result<(), Failure> {
+pub(crate) async fn workers(
+    command: Option<&WorkersCommand>,
+    format: Format,
+    client: Client,
+) -> Result<(), Failure> {
+    let workers = all(&client, "/v1/workers").await?;
+    if let Some(WorkersCommand::Show { id }) = command {
+        let found = workers.iter().find(|worker| worker["id"] == id.as_str());
+        let worker = found.ok_or_else(|| {
+            Failure::new(Exit::NotFound, format!("no live worker has the id {id}"))
+                .next("`mainspring workers list` shows what exists")
+        })?;
+        return output::object(format, worker);
+    }
     let columns = [
         ("NAME", "name"),
         ("POOL", "pool"),
@@ -58,7 +71,7 @@ pub(crate) async fn workers(format: Format, client: Client) -> Result<(), Failur
         ("PROTOCOL", "protocol"),
         ("ID", "id"),
     ];
-    output::list(format, &columns, &all(&client, "/v1/workers").await?)
+    output::list(format, &columns, &workers)
 }
 
 /// `mainspring tools --workers`

@@ -418,6 +418,47 @@ fn each_purpose_says_what_it_lacks() {
 }
 
 #[test]
+fn a_redis_prefix_has_no_character_that_divides_a_key() {
+    let found = |prefix: &str| -> Vec<String> {
+        let config = load(&[
+            ("DATABASE_URL", "postgres://h/d"),
+            ("REDIS_URL", "redis://h"),
+            ("MAINSPRING_LLM_PROVIDER", "demo"),
+            ("MAINSPRING_REDIS_PREFIX", prefix),
+        ]);
+        assert_eq!(config.redis_prefix, prefix);
+        let problems = config.validate(Purpose::Worker).into_iter();
+        problems
+            .map(|problem| format!("{} {}", problem.code, problem.origin))
+            .collect()
+    };
+    let longest = "x".repeat(64);
+    for good in ["mainspring", "team-2", "a.b_C", longest.as_str()] {
+        assert_eq!(found(good), [""; 0], "{good}");
+    }
+    let too_long = "x".repeat(65);
+    for bad in ["a:b", "{a}", "a b", "é", too_long.as_str()] {
+        assert_eq!(found(bad), ["config.invalid_value redis_prefix"], "{bad}");
+    }
+    assert_eq!(load(&[]).redis_prefix, "mainspring");
+}
+
+#[test]
+fn a_log_filter_that_makes_no_sense_is_refused_when_it_is_read() {
+    let refused = load_with(None, &[("MAINSPRING_LOG", "zz=[")], &[]);
+    let found = refused.expect_err("a problem").0;
+    let found: Vec<_> = found
+        .iter()
+        .map(|problem| (problem.code, problem.origin.as_str()))
+        .collect();
+    assert_eq!(found, [("config.invalid_value", "MAINSPRING_LOG")]);
+    let told = problems(load_with(None, &[], &[("log", "mainspring=loud")]));
+    assert!(told[0].1.contains("is not a filter"), "{told:?}");
+    let filter = "warn,mainspring_worker=debug";
+    assert_eq!(load(&[("MAINSPRING_LOG", filter)]).telemetry.log, filter);
+}
+
+#[test]
 fn a_misspelt_variable_is_refused_with_what_was_meant() {
     let pairs = [
         ("MAINSPRING_WORKR_CONCURRENCY", "3"),

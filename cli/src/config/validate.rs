@@ -82,16 +82,12 @@ impl Config {
             }
             Backend::Postgres | Backend::Sqlite | Backend::Mysql => {}
         }
-        if let Some(schema) = &self.database_schema {
-            if self.backend() != Backend::Postgres {
-                let detail = "only works with Postgres: unset it; with MySQL name another database in database_url, \
-                              with SQLite another file";
-                add("config.unsupported", "database_schema", detail);
-            } else if !is_identifier(schema) {
-                let detail = "must be a name of lower-case letters, digits and `_`, at most 63, that does not begin \
-                              with a digit or `pg_`";
-                add("config.invalid_value", "database_schema", detail);
-            }
+        if let Some((code, detail)) = self.wrong_schema() {
+            add(code, "database_schema", detail);
+        }
+        if !is_prefix(&self.redis_prefix) {
+            let detail = "takes 1 to 64 letters, digits, `_`, `.` and `-`";
+            add("config.invalid_value", "redis_prefix", detail);
         }
         if self.row_security && self.backend() != Backend::Postgres {
             let detail = "only works with Postgres: unset it, or use postgres://";
@@ -154,6 +150,25 @@ impl Config {
         }
         problems
     }
+
+    /// What is wrong with the name of the schema, and its code.
+    fn wrong_schema(&self) -> Option<(&'static str, &'static str)> {
+        let schema = self.database_schema.as_deref()?;
+        if self.backend() != Backend::Postgres {
+            let detail = "only works with Postgres: unset it; with MySQL name another database in database_url, \
+                          with SQLite another file";
+            return Some(("config.unsupported", detail));
+        }
+        let detail = "must be a name of lower-case letters, digits and `_`, at most 63, that does not begin \
+                      with a digit or `pg_`";
+        (!is_identifier(schema)).then_some(("config.invalid_value", detail))
+    }
+}
+
+/// Whether the names in Redis can begin with a text: it has nothing that divides their parts.
+fn is_prefix(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
+    (1..=64).contains(&text.len()) && text.chars().all(plain)
 }
 
 /// Whether a text is a name that Postgres takes without quotes for something of one's own.

@@ -29,10 +29,14 @@ fn a_newcomer_gets_an_answer_and_can_continue() {
         "one\n!stream 3x1ms\n",
     );
     assert_eq!(chat.stdout.lines().next(), Some("one"), "{}", chat.stderr);
-    assert_eq!(
-        json(&dev.url, &["workers"]).as_array().map(Vec::len),
-        Some(1)
-    );
+    let workers = json(&dev.url, &["workers"]);
+    assert_eq!(workers.as_array().map(Vec::len), Some(1));
+    let listed = json(&dev.url, &["workers", "list"]);
+    assert_eq!(listed[0]["id"], workers[0]["id"]);
+    let id = workers[0]["id"].as_str().expect("an id");
+    let shown = json(&dev.url, &["workers", "show", id]);
+    assert_eq!(shown["name"], workers[0]["name"]);
+    assert_eq!(ask(&dev.url, &["workers", "show", "nobody"]).code, 3);
     let info = json(&dev.url, &["sessions", "show", session]);
     assert_eq!(info["messages"], 8);
 }

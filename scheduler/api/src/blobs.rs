@@ -87,7 +87,10 @@ fn media_type(headers: &HeaderMap) -> Result<String, Error> {
     if is_media_type(&text) {
         Ok(text)
     } else {
-        Err(Error::invalid("#Content-Type", "must be like image/png"))
+        Err(Error::invalid(
+            "#content-type",
+            "Content-Type must be like image/png",
+        ))
     }
 }
 

@@ -35,7 +35,7 @@ use super::sessions::{answer_creation, too_slow};
 use super::validate::Checks;
 use crate::access::Caller;
 use crate::extract::{
-    Chunks, Json, JsonBody, Key, NoQuery, Query, SessionPath, expect_kind, weigh,
+    Chunks, Json, JsonBody, Key, NoQuery, Query, SessionPath, expect_kind, refuse_encoded, weigh,
 };
 use crate::router::Api;
 
@@ -379,6 +379,7 @@ pub(super) async fn import(
     if headers.contains_key(CONTENT_TYPE) {
         expect_kind(&headers, &[], are_lines, LINES)?;
     }
+    refuse_encoded(&headers)?;
     let key = idempotency::header(&headers)?;
     if caller.binding().is_some_and(Binding::names_agents) {
         // An archive says itself which agent it had.

@@ -16,7 +16,7 @@ use utoipa_axum::routes;
 
 use super::gate::Admission;
 use super::problem::Problem;
-use crate::extract::{FromText, LastEventId, Query, SendPath, SessionPath, parameter, text};
+use crate::extract::{FromText, LastEventId, Query, SendPath, SessionPath, text};
 use crate::openapi::form;
 use crate::router::Api;
 use crate::sse;
@@ -66,7 +66,7 @@ pub(super) async fn of_send(
     Ok(stream(reader, admission))
 }
 
-/// The session's events, without an end
+/// The session's events, until it is deleted
 #[utoipa::path(
     get,
     path = "/v1/sessions/{id}/events",
@@ -111,8 +111,10 @@ impl EventsQuery {
             return Ok(self.after);
         };
         let id = header.to_str().ok().and_then(|text| text.parse().ok());
-        id.map(Some)
-            .ok_or_else(|| parameter("last-event-id", EventId::EXPECTED))
+        id.map(Some).ok_or_else(|| {
+            let detail = format!("the header Last-Event-ID {}", EventId::EXPECTED);
+            Error::invalid("#last-event-id", detail)
+        })
     }
 }
 

@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use axum::body::{Body, BodyDataStream};
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
-use axum::http::HeaderMap;
-use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue};
 use bytes::{Bytes, BytesMut};
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
@@ -25,8 +25,8 @@ use tokio::sync::OwnedSemaphorePermit;
 
 pub(super) use self::json::{parse, push};
 pub(crate) use self::query::{
-    FromText, Key, LastEventId, Limit, NoQuery, PageQuery, Query, WaitQuery, cursor, parameter,
-    text,
+    FromText, Key, LastEventId, Limit, NoQuery, PageQuery, Query, SendWaitQuery, WaitQuery, cursor,
+    parameter, text,
 };
 use super::problem::Problem;
 use crate::access::Caller;
@@ -118,6 +118,7 @@ pub(super) async fn read_body(
     body: Body,
     bytes_max: usize,
 ) -> Result<Whole, Error> {
+    refuse_encoded(headers)?;
     // One that can never have room is too large.
     let bytes_max = bytes_max.min(app.config.bodies_bytes_max);
     refuse_announced(headers, bytes_max)?;
@@ -208,6 +209,19 @@ impl<'a> Chunks<'a> {
     }
 }
 
+/// Refuses a body that is compressed: it is taken as it comes.
+pub(super) fn refuse_encoded(headers: &HeaderMap) -> Result<(), Error> {
+    let is_plain = |value: &HeaderValue| {
+        let mut names = value.to_str().unwrap_or("?").split(',').map(str::trim);
+        names.all(|name| name.is_empty() || name.eq_ignore_ascii_case("identity"))
+    };
+    if headers.get_all(CONTENT_ENCODING).iter().all(is_plain) {
+        Ok(())
+    } else {
+        Err(Error::content_encoding())
+    }
+}
+
 fn refuse_announced(headers: &HeaderMap, bytes_max: usize) -> Result<(), Error> {
     let said = headers
         .get(CONTENT_LENGTH)
@@ -258,12 +272,14 @@ pub(super) fn expect_kind(
     }
 }
 
+/// Whether a media type, in lower case and without parameters, is that of JSON.
+pub(super) fn is_json(essence: &str) -> bool {
+    essence == "application/json"
+        || (essence.starts_with("application/") && essence.ends_with("+json"))
+}
+
 /// Refuses a body that is not JSON.
 pub(super) fn expect_json(headers: &HeaderMap, body: &[u8]) -> Result<(), Error> {
-    let is_json = |essence: &str| {
-        essence == "application/json"
-            || (essence.starts_with("application/") && essence.ends_with("+json"))
-    };
     expect_kind(headers, body, is_json, "application/json")
 }
 

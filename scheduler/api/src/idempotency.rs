@@ -24,9 +24,14 @@ pub(super) fn is_key(text: &str) -> bool {
 
 /// The `Idempotency-Key` header.
 pub(super) fn header(headers: &HeaderMap) -> Result<Option<&str>, Error> {
-    let Some(value) = headers.get("idempotency-key") else {
+    let mut given = headers.get_all("idempotency-key").iter();
+    let Some(value) = given.next() else {
         return Ok(None);
     };
+    if given.next().is_some() {
+        let detail = "the header Idempotency-Key must be given only once";
+        return Err(Error::invalid("#idempotency-key", detail));
+    }
     let text = value.to_str().ok().filter(|text| is_key(text));
     text.map(Some)
         .ok_or_else(|| Error::invalid("#idempotency-key", EXPECTED))

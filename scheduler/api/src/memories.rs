@@ -27,7 +27,9 @@ use super::problem::Problem;
 use super::respond::{self, Begin, List};
 use super::validate::Checks;
 use crate::access::{Caller, refuse_held};
-use crate::extract::{Json, JsonBody, Key, Limit, NoQuery, Nothing, Query, cursor, text};
+use crate::extract::{
+    Json, JsonBody, Key, Limit, NoQuery, Nothing, Query, cursor, parameter, text,
+};
 use crate::openapi::form;
 use crate::router::Api;
 
@@ -259,7 +261,7 @@ pub(super) async fn list(
 ) -> Result<Response, Problem> {
     if query.q.is_some() && query.namespace.is_none() {
         let detail = "is required with q: the namespace to search";
-        return Err(Error::invalid("?namespace", detail).into());
+        return Err(parameter("namespace", detail).into());
     }
     let Some(narrowed) = narrow(&caller, query.namespace) else {
         return respond::json(StatusCode::OK, &List::<MemoryEntry>::whole(Vec::new()));
@@ -301,7 +303,7 @@ async fn search(
 ) -> Result<Response, Problem> {
     let namespace = query.namespace.clone().ok_or_else(Error::internal)?;
     if query.cursor.is_some() {
-        return Err(Error::invalid("?cursor", "cannot be combined with q").into());
+        return Err(parameter("cursor", "cannot be combined with q").into());
     }
     let question = SearchMemories::new(tenant, namespace, words, query.limit.0);
     let found = app.store.search_memories(question).await?;
@@ -340,15 +342,25 @@ pub(super) async fn change(
     _: Query<NoQuery>,
     Json { value: body, .. }: Json<MemoryChangeBody>,
 ) -> Result<Response, Problem> {
-    let item = ChangeMemory {
-        tenant: caller.tenant,
-        id,
-        text: body.text,
-        metadata: body.metadata,
-        expires_at: body.expires_at,
-        source: None,
+    let MemoryChangeBody {
+        text,
+        metadata,
+        expires_at,
+    } = body;
+    let changed = if text.is_none() && metadata.is_none() && expires_at.is_none() {
+        // Nothing changes, the time of the last change neither.
+        app.store.get_memory(caller.tenant, id).await?
+    } else {
+        let item = ChangeMemory {
+            tenant: caller.tenant,
+            id,
+            text,
+            metadata,
+            expires_at,
+            source: None,
+        };
+        app.store.change_memory(item).await?
     };
-    let changed = app.store.change_memory(item).await?;
     respond::json(StatusCode::OK, &changed.ok_or_else(not_found)?)
 }
 
@@ -405,7 +417,7 @@ pub(super) async fn erase(
     _: Json<Nothing>,
 ) -> Result<Response, Problem> {
     let Some(namespace) = query.namespace else {
-        return Err(Error::invalid("?namespace", "is required: the namespace to erase").into());
+        return Err(parameter("namespace", "is required: the namespace to erase").into());
     };
     let narrowed = narrow(&caller, Some(namespace)).and_then(Narrowed::into_inner);
     let Some(namespace) = narrowed else {

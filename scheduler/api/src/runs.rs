@@ -29,7 +29,7 @@ use utoipa_axum::routes;
 
 use super::problem::Problem;
 use super::respond::{self, Begin, List};
-use super::validate::Checks;
+use super::validate::{Checks, NUL, has_nul};
 use super::workflows;
 use crate::access::Caller;
 use crate::access::reach::Inside;
@@ -38,6 +38,9 @@ use crate::extract::{
 };
 use crate::openapi::form;
 use crate::router::Api;
+
+/// What is said of a limit that nothing fits into.
+const AT_LEAST_1: &str = "must be at least 1";
 
 /// The run that a path names.
 #[derive(Debug, Clone, Copy)]
@@ -81,6 +84,8 @@ impl RunBody {
         key: Option<&IdempotencyKey>,
     ) -> Result<TimerRun, Error> {
         let spec = workflows::check_into(&self.spec, "/run/spec", &mut checks);
+        let given = (self.input.as_ref(), self.options.as_ref());
+        check_given(&mut checks, "/run", given);
         checks.finish()?;
         let spec = spec.ok_or_else(Error::internal)?;
         let mut made = made_of(&spec, self.input, self.options.unwrap_or_default())?;
@@ -93,6 +98,33 @@ impl RunBody {
             .await?;
         Ok(made)
     }
+}
+
+/// Checks what a run is given besides its spec: the members `input` and `options` below `at`.
+fn check_given(
+    checks: &mut Checks,
+    at: &str,
+    (input, options): (Option<&Value>, Option<&RunOptions>),
+) {
+    if input.is_some_and(has_nul) {
+        checks.refuse(&format!("{at}/input"), NUL);
+    }
+    let Some(options) = options else {
+        return;
+    };
+    for (name, is_zero) in [
+        ("max_tokens", options.max_tokens == Some(0)),
+        ("raised_tokens", options.raised_tokens == Some(0)),
+        ("max_concurrency", options.max_concurrency == Some(0)),
+    ] {
+        if is_zero {
+            checks.refuse(&format!("{at}/options/{name}"), AT_LEAST_1);
+        }
+    }
+    for (place, name) in options.allow.iter().flatten().enumerate() {
+        checks.text(&format!("{at}/options/allow/{place}"), Some(name));
+    }
+    checks.text(&format!("{at}/options/pool"), options.pool.as_deref());
 }
 
 /// A run's parts, or why its budget admits none.
@@ -174,7 +206,12 @@ pub(super) async fn create(
     let Json {
         value: body, whole, ..
     } = json;
-    let spec = workflows::check(&body.spec, "/spec")?;
+    let mut checks = Checks::new();
+    let spec = workflows::check_into(&body.spec, "/spec", &mut checks);
+    let given = (body.input.as_ref(), body.options.as_ref());
+    check_given(&mut checks, "", given);
+    checks.finish()?;
+    let spec = spec.ok_or_else(Error::internal)?;
     let session = body.session_id.as_deref().map(session_id).transpose()?;
     let depth = match session {
         Some(session) => runs::depth_below(&app, caller.tenant, session).await?,
@@ -261,8 +298,9 @@ pub(super) struct RunsQuery {
     #[param(value_type = Option<form::RunId>, inline)]
     cursor: Option<RunId>,
     /// Only those of this session.
+    #[serde(default, deserialize_with = "text")]
     #[param(value_type = Option<form::SessionId>, inline)]
-    session_id: Option<String>,
+    session_id: Option<SessionId>,
     /// Only those with this status.
     #[serde(default, deserialize_with = "text")]
     #[param(value_type = Option<RunStatus>)]
@@ -282,13 +320,7 @@ pub(super) async fn list(
     caller: Caller,
     Query(query): Query<RunsQuery>,
 ) -> Result<Response, Problem> {
-    // A malformed id is as unknown as an unused one, and nothing belongs to either.
-    let session = match query.session_id.map(|text| text.parse::<SessionId>()) {
-        Some(Err(_)) => return respond::json(StatusCode::OK, &List::<RunView>::whole(Vec::new())),
-        Some(Ok(session)) => Some(session),
-        None => None,
-    };
-    let status = query.status;
+    let (session, status) = (query.session_id, query.status);
     let begin = Begin {
         cursor: query.cursor,
         limit: query.limit.0,
@@ -377,12 +409,18 @@ impl JsonBody for RetryRunBody {
         Some(Self::default())
     }
 
-    fn checked(self, _checks: &mut Checks) -> Self {
+    fn checked(self, checks: &mut Checks) -> Self {
+        if self.max_tokens == Some(0) {
+            checks.refuse("/max_tokens", AT_LEAST_1);
+        }
         self
     }
 }
 
 /// Cancels a run and everything below it
+///
+/// Leaves in flight are cancelled, and the others do not start. The end of a leaf that was stored before is kept: a run
+/// whose last leaf has ended by then completes instead.
 #[utoipa::path(
     post,
     path = "/v1/runs/{id}/cancel",

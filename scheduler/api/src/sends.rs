@@ -30,8 +30,8 @@ use super::validate::Checks;
 use crate::access::Caller;
 use crate::access::reach::Inside;
 use crate::extract::{
-    Json, JsonBody, Key, Limit, Nothing, Query, SendPath, SessionPath, WaitQuery, Whole, cursor,
-    session_id, text,
+    Json, JsonBody, Key, Limit, Nothing, Query, SendPath, SendWaitQuery, SessionPath, Whole,
+    cursor, session_id, text,
 };
 use crate::openapi::form;
 use crate::router::Api;
@@ -50,7 +50,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     post,
     path = "/v1/sessions/{id}/sends",
     operation_id = "createSendInSession",
-    params(WaitQuery, Key),
+    params(SendWaitQuery, Key),
     request_body = SendBody,
     responses((status = 200, body = AcceptedSend), (status = 202, body = AcceptedSend))
 )]
@@ -58,7 +58,7 @@ pub(super) async fn create_in_session(
     State(app): State<Arc<Api>>,
     caller: Caller,
     SessionPath(key): SessionPath,
-    Query(query): Query<WaitQuery>,
+    Query(query): Query<SendWaitQuery>,
     json: Json<SendBody>,
 ) -> Result<Response, Problem> {
     let wait = query.within(app.config.wait_max);
@@ -94,14 +94,14 @@ pub(super) async fn create_in_session(
     post,
     path = "/v1/sends",
     operation_id = "createSend",
-    params(WaitQuery, Key),
+    params(SendWaitQuery, Key),
     request_body = SendAnywhereBody,
     responses((status = 200, body = AcceptedSend), (status = 202, body = AcceptedSend))
 )]
 pub(super) async fn create(
     State(app): State<Arc<Api>>,
     caller: Caller,
-    Query(query): Query<WaitQuery>,
+    Query(query): Query<SendWaitQuery>,
     json: Json<SendAnywhereBody>,
 ) -> Result<Response, Problem> {
     let wait = query.within(app.config.wait_max);
@@ -262,8 +262,9 @@ pub(super) struct SendsQuery {
     #[param(value_type = Option<form::SendId>, inline)]
     cursor: Option<SendId>,
     /// Only those of this session.
+    #[serde(default, deserialize_with = "text")]
     #[param(value_type = Option<form::SessionId>, inline)]
-    session_id: Option<String>,
+    session_id: Option<SessionId>,
     /// Only those with this status.
     #[serde(default, deserialize_with = "text")]
     #[param(value_type = Option<SendStatus>)]
@@ -283,13 +284,7 @@ pub(super) async fn list(
     caller: Caller,
     Query(query): Query<SendsQuery>,
 ) -> Result<Response, Problem> {
-    // A malformed id is as unknown as an unused one, and nothing belongs to either.
-    let session = match query.session_id.map(|text| text.parse::<SessionId>()) {
-        Some(Err(_)) => return respond::json(StatusCode::OK, &List::<SendView>::whole(Vec::new())),
-        Some(Ok(session)) => Some(session),
-        None => None,
-    };
-    let status = query.status;
+    let (session, status) = (query.session_id, query.status);
     let begin = Begin {
         cursor: query.cursor,
         limit: query.limit.0,
@@ -317,13 +312,13 @@ pub(super) async fn list(
     get,
     path = "/v1/sends/{id}",
     operation_id = "getSend",
-    params(WaitQuery),
+    params(SendWaitQuery),
     responses((status = 200, body = SendView))
 )]
 pub(super) async fn show(
     State(app): State<Arc<Api>>,
     SendPath(tenant, id): SendPath,
-    Query(query): Query<WaitQuery>,
+    Query(query): Query<SendWaitQuery>,
 ) -> Result<Response, Problem> {
     let wait = query.within(app.config.wait_max);
     let found = match wait {
@@ -339,13 +334,13 @@ pub(super) async fn show(
     post,
     path = "/v1/sends/{id}/cancel",
     operation_id = "cancelSend",
-    params(WaitQuery),
+    params(SendWaitQuery),
     responses((status = 200, body = SendView), (status = 202, body = SendView))
 )]
 pub(super) async fn cancel(
     State(app): State<Arc<Api>>,
     SendPath(tenant, id): SendPath,
-    Query(query): Query<WaitQuery>,
+    Query(query): Query<SendWaitQuery>,
     _: Json<Nothing>,
 ) -> Result<Response, Problem> {
     let wait = query.within(app.config.wait_max);

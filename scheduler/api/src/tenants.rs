@@ -22,7 +22,7 @@ use mainspring_shared::store::{
     UpdateTenantOutcome,
 };
 use mainspring_shared::tenant::{Limits, NAME_CHARS_MAX, Pools, Retention, Tenant};
-use mainspring_shared::time::Timestamp;
+use mainspring_shared::time::{Span, Timestamp};
 use mainspring_shared::tool::is_pool;
 use serde::{Deserialize, Serialize};
 use utoipa_axum::router::OpenApiRouter;
@@ -44,9 +44,6 @@ const POOLS_MAX: usize = 100;
 
 /// Sends, open or in flight, that a limit may allow: as many are looked at where there seems to be no place left.
 const SENDS_MAX: u32 = 100_000;
-
-/// The shortest time for which something is kept.
-const KEEP_MIN: Duration = Duration::from_hours(1);
 
 /// A tenant.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
@@ -119,7 +116,6 @@ impl JsonBody for NewTenantBody {
         name(checks, "/name", &self.name);
         limits(checks, &self.limits);
         weight(checks, self.weight);
-        retention(checks, &self.retention);
         pools(checks, &self.pools);
         NewTenant {
             name: self.name,
@@ -160,9 +156,6 @@ impl JsonBody for TenantChangeBody {
         if let Some(given) = self.weight {
             weight(checks, given);
         }
-        if let Some(given) = &self.retention {
-            retention(checks, given);
-        }
         if let Some(given) = &self.pools {
             pools(checks, given);
         }
@@ -195,7 +188,10 @@ fn weight(checks: &mut Checks, weight: u32) {
     }
 }
 
-fn retention(checks: &mut Checks, retention: &Retention) {
+/// Refuses to keep something for less than `least`, for which the key of a request is kept: whoever repeats it is to
+/// find what it made.
+fn check_retention(retention: &Retention, least: Duration) -> Result<(), Error> {
+    let mut checks = Checks::new();
     let Retention {
         sends,
         runs,
@@ -204,10 +200,13 @@ fn retention(checks: &mut Checks, retention: &Retention) {
         extra: _,
     } = retention;
     for (keep, name) in [(sends, "sends"), (runs, "runs"), (sessions, "sessions")] {
-        if keep.is_some_and(|keep| keep.0 < KEEP_MIN) {
-            checks.refuse(&format!("/retention/{name}"), "must be at least 1h");
+        if keep.is_some_and(|keep| keep.0 < least) {
+            let least = Span(least);
+            let detail = format!("must be at least {least}, as scheduler.idempotency_keep");
+            checks.refuse(&format!("/retention/{name}"), &detail);
         }
     }
+    checks.finish()
 }
 
 fn pools(checks: &mut Checks, pools: &Pools) {
@@ -327,6 +326,7 @@ pub(super) async fn create(
     _: Query<NoQuery>,
     json: Json<NewTenantBody>,
 ) -> Result<Response, Problem> {
+    check_retention(&json.value.retention, app.config.idempotency_keep)?;
     let key = json.idempotency("POST /v1/tenants")?;
     match app.store.create_tenant(json.value, key).await? {
         CreateTenantOutcome::Created(tenant) => {
@@ -416,6 +416,9 @@ pub(super) async fn change(
     _: Query<NoQuery>,
     Json { value: patch, .. }: Json<TenantChangeBody>,
 ) -> Result<Response, Problem> {
+    if let Some(given) = &patch.retention {
+        check_retention(given, app.config.idempotency_keep)?;
+    }
     match app.store.update_tenant(id, patch).await? {
         UpdateTenantOutcome::Updated(tenant) => {
             // There may be more seats now; else the sweep finds out.

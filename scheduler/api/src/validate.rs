@@ -463,7 +463,8 @@ impl Checks {
     }
 }
 
-const NUL: &str = "must not contain U+0000";
+/// What is said of a text that the database cannot keep.
+pub(super) const NUL: &str = "must not contain U+0000";
 
 /// Whether a text in it, or a name, has U+0000.
 pub(super) fn has_nul(value: &Value) -> bool {

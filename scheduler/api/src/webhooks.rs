@@ -48,7 +48,8 @@ pub(super) struct WebhookView {
     /// Event filters: types like `send.completed`, prefixes like `send.*`, or `*`.
     #[schema(value_type = Vec<String>)]
     events: Vec<Filter>,
-    /// The secret that verifies the signatures. Only in the response that creates or rotates it.
+    /// The secret that verifies the signatures. Only in the response that creates or rotates it, and not in a repeated
+    /// one (`Idempotency-Replayed`).
     #[serde(skip_serializing_if = "Option::is_none")]
     secret: Option<String>,
     /// Whether it is disabled.

@@ -59,6 +59,21 @@ pub async fn of_parts(
     Ok(())
 }
 
+/// Prepares parts that nobody sends, as those of a send are, without storing or holding anything. Returns the
+/// content that they name and no store has.
+pub async fn of_imagined(
+    app: &App,
+    tenant: TenantId,
+    parts: &mut [ContentPart],
+    at: &str,
+) -> Result<Vec<String>, Error> {
+    if parts.iter().any(|part| part.blob().is_some()) {
+        let unknown = app.outside.blobs.look_up(tenant, parts).await?;
+        check(parts, &unknown, at)?;
+    }
+    Ok(app.outside.blobs.foresee_spill(parts))
+}
+
 /// Holds what copied messages name for the session that gets them. What is not there is said to be
 /// missing where it would be shown.
 pub async fn of_copies(app: &App, copy: SessionKey, messages: &[Message]) -> Result<(), Error> {
@@ -88,6 +103,11 @@ async fn settle(
     at: &str,
 ) -> Result<(), Error> {
     let unknown = app.outside.blobs.settle(tenant, owner, parts).await?;
+    check(parts, &unknown, at)
+}
+
+/// Refuses parts whose blobs are not there, those at the `unknown` places, or do not fit them.
+fn check(parts: &[ContentPart], unknown: &[usize], at: &str) -> Result<(), Error> {
     let mut errors: Vec<FieldError> = unknown
         .iter()
         .map(|place| FieldError {

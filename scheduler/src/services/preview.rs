@@ -19,7 +19,7 @@ use mainspring_shared::store::Role;
 
 use crate::app::App;
 use crate::error::Error;
-use crate::services::limits;
+use crate::services::{blobs, limits};
 
 /// How long a worker may take: it may have to ask MCP servers for their tools.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -45,9 +45,16 @@ pub async fn preview(app: &App, key: SessionKey, of: PreviewOf) -> Result<Previe
     if workers.is_empty() {
         return Err(away(format!("no worker of the pool {pool:?} is alive")));
     }
-    let (input, options) = of
+    let (mut input, options) = of
         .imagined
         .map_or_else(Default::default, |(input, options)| (Some(input), options));
+    let mut content = match &mut input {
+        Some(input) => blobs::of_imagined(app, key.tenant, input, "/input").await?,
+        None => Vec::new(),
+    };
+    if !of.with_request {
+        content.clear();
+    }
     for boot in workers.iter().take(ASKED_MAX) {
         let ask = Ask {
             id: app.entropy.random_id(),
@@ -55,6 +62,7 @@ pub async fn preview(app: &App, key: SessionKey, of: PreviewOf) -> Result<Previe
             key,
             input: input.clone(),
             options: options.clone(),
+            content: content.clone(),
             with_request: of.with_request,
         };
         match asked(app, &ask).await {

@@ -53,7 +53,7 @@ const RETRY: Duration = Duration::from_millis(500);
 /// The scope of a reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// A session, without an end.
+    /// A session, until it is deleted.
     Session,
     /// One send, up to its final event.
     Send {
@@ -227,6 +227,8 @@ impl Reader {
     }
 
     async fn read_page(&mut self, out: &mut Vec<StreamEvent>) -> Result<(), Error> {
+        // Looked at before the read, which then sees the last step of a deleted session.
+        let is_gone = self.watcher.is_gone();
         let steps = self
             .app
             .store
@@ -251,6 +253,9 @@ impl Reader {
             return Ok(());
         }
         self.at.unread = false;
+        if is_gone && self.scope == Scope::Session {
+            self.ended = true;
+        }
         if count == 0
             && let Scope::Send { id, is_final } = self.scope
         {

@@ -8,6 +8,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -101,7 +102,11 @@ impl Watch {
                 Some((notice.key.tenant, view))
             });
         }
-        self.sessions.wake(&notice.key);
+        if notice.is_deleted() {
+            self.sessions.end(&notice.key);
+        } else {
+            self.sessions.wake(&notice.key);
+        }
     }
 
     fn wake_all(&self) {
@@ -156,6 +161,8 @@ struct Waiter {
     wake: Notify,
     /// The final send and its tenant, where the notice of its end had it.
     ended: Mutex<Option<Box<(TenantId, SendView)>>>,
+    /// Whether what it waits for was deleted.
+    gone: AtomicBool,
 }
 
 impl Waiter {
@@ -211,6 +218,15 @@ impl<K: Eq + Hash + Copy> Registry<K> {
         }
     }
 
+    /// Wakes the watchers of a key that was deleted, and tells them so.
+    fn end(&self, key: &K) {
+        let waiting = self.lock();
+        for waiter in waiting.get(key).into_iter().flatten() {
+            waiter.gone.store(true, Ordering::Release);
+            waiter.wake.notify_one();
+        }
+    }
+
     fn wake_where(&self, wanted: impl Fn(u64) -> bool) {
         let waiting = self.lock();
         for (key, waiters) in waiting.iter() {
@@ -244,6 +260,11 @@ impl<K: Eq + Hash + Copy> Watcher<K> {
     /// Resolves at the next wake-up, at once if there was one since the last call.
     pub async fn woken(&self) {
         self.waiter.wake.notified().await;
+    }
+
+    /// Whether a notice said that what is watched was deleted. All of its steps were committed before.
+    pub fn is_gone(&self) -> bool {
+        self.waiter.gone.load(Ordering::Acquire)
     }
 
     /// The final send of this tenant, where it came with a wake-up.
@@ -427,6 +448,18 @@ mod tests {
         watch.step_committed(&notice(1, true));
         assert!(one.woken().now_or_never().is_some());
         assert!(other.woken().now_or_never().is_none());
+    }
+
+    #[tokio::test]
+    async fn only_the_watchers_of_a_deleted_session_are_told_that_it_is_gone() {
+        let watch = watch();
+        let one = watch.session(notice(1, false).key);
+        let other = watch.session(notice(2, false).key);
+        watch.step_committed(&notice(1, true));
+        assert!(one.woken().now_or_never().is_some() && !one.is_gone());
+        watch.step_committed(&StepNotice::deleted(one.key()));
+        assert!(one.woken().now_or_never().is_some() && one.is_gone());
+        assert!(other.woken().now_or_never().is_none() && !other.is_gone());
     }
 
     #[tokio::test]

@@ -1,4 +1,4 @@
-//! Where Redis is, with a form that can be shown.
+//! Where Redis is, with a form that can be shown, and what is an installation's own there.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use redis::io::tcp::TcpSettings;
 use redis::{Client, ConnectionInfo, IntoConnectionInfo, TlsCertificates};
+
+use crate::prefix::Prefix;
 
 /// Unanswered bytes older than this mean that the other end is gone.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
@@ -16,6 +18,7 @@ pub struct Address {
     info: ConnectionInfo,
     /// The certificates, as PEM, of the only authorities that a server's may come from.
     authorities: Option<Vec<u8>>,
+    prefix: Prefix,
 }
 
 /// A URL that is not one of a Redis. Does not repeat the URL, which may hold a password.
@@ -35,6 +38,7 @@ impl FromStr for Address {
         Ok(Self {
             info: info.set_tcp_settings(tcp),
             authorities: None,
+            prefix: Prefix::default(),
         })
     }
 }
@@ -48,6 +52,17 @@ impl Address {
             authorities: Some(pem),
             ..self
         }
+    }
+
+    /// Uses only keys and channels that begin with `prefix`.
+    #[must_use]
+    pub fn under(self, prefix: Prefix) -> Self {
+        Self { prefix, ..self }
+    }
+
+    /// What the keys and channels begin with.
+    pub(crate) fn prefix(&self) -> Prefix {
+        self.prefix.clone()
     }
 
     /// A client that has not connected yet.

@@ -14,6 +14,7 @@ use mainspring_shared::time::Clock;
 use crate::address::{Address, AddressError};
 use crate::hub::Hub;
 use crate::link::{Link, Sources, Voice};
+use crate::prefix::Prefix;
 use crate::publisher::Publisher;
 
 /// Buffered notifications per listener of a topic that every process subscribes to.
@@ -26,6 +27,7 @@ pub struct RedisBus {
     link: Arc<Link>,
     hub: Hub,
     publisher: Publisher,
+    prefix: Prefix,
 }
 
 impl RedisBus {
@@ -38,10 +40,12 @@ impl RedisBus {
     ) -> Result<Self, AddressError> {
         let sources = Sources { clock, entropy };
         let link = Arc::new(Link::open(address, sources.clone(), Voice::Quiet)?);
+        let prefix = address.prefix();
         Ok(Self {
-            hub: Hub::open(address.client()?, sources),
-            publisher: Publisher::start(Arc::clone(&link)),
+            hub: Hub::open(address.client()?, sources, prefix.gap_channel()),
+            publisher: Publisher::start(Arc::clone(&link), prefix.clone()),
             link,
+            prefix,
         })
     }
 
@@ -49,24 +53,6 @@ impl RedisBus {
     /// the buffer was full.
     pub fn dropped(&self) -> u64 {
         self.publisher.dropped()
-    }
-}
-
-pub(crate) fn channel(topic: &Topic) -> String {
-    match topic {
-        Topic::Steps => "mainspring:steps".to_owned(),
-        Topic::Signals => "mainspring:signals".to_owned(),
-        Topic::Runs => "mainspring:runs".to_owned(),
-        Topic::Timers => "mainspring:timers".to_owned(),
-        Topic::Pauses => "mainspring:pauses".to_owned(),
-        Topic::Live(key) => format!(
-            "mainspring:live:{}:{}",
-            key.tenant.0,
-            key.session.0.as_simple()
-        ),
-        Topic::Asks => "mainspring:asks".to_owned(),
-        Topic::Answers(id) => format!("mainspring:answers:{}", id.as_simple()),
-        Topic::Dispatches(boot) => format!("mainspring:dispatches:{}", boot.0.as_simple()),
     }
 }
 
@@ -84,7 +70,9 @@ impl Bus for RedisBus {
             return false;
         };
         let mut publish = redis::cmd("PUBLISH");
-        publish.arg(channel(&topic)).arg(payload.as_ref());
+        publish
+            .arg(self.prefix.channel(&topic))
+            .arg(payload.as_ref());
         let asked = publish.query_async::<u64>(&mut live.connection);
         match tokio::time::timeout(TELL_LIMIT, asked).await {
             Ok(Ok(listeners)) => listeners > 0,
@@ -103,7 +91,8 @@ impl Bus for RedisBus {
             | Topic::Dispatches(_) => SHARED_BUFFER,
             Topic::Live(_) | Topic::Answers(_) => LIVE_BUFFER,
         };
-        self.hub.subscribe(channel(&topic), buffer).await
+        let channel = self.prefix.channel(&topic);
+        self.hub.subscribe(channel, buffer).await
     }
 
     fn is_available(&self) -> bool {

@@ -21,8 +21,6 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::link::{Backoff, CONNECT_LIMIT, PROBE_INTERVAL, PROBE_LIMIT, Sources, reason};
 
-/// Received by every hub: a publisher dropped more notifications than it can name.
-pub(crate) const GAP_CHANNEL: &str = "mainspring:gap";
 /// Counter: times that a listener was told to look at the database, since notices may have been missed.
 const GAPS: &str = "mainspring_bus_gaps_total";
 /// How long a new listener waits for its subscription; after that it gets a gap once it is
@@ -37,10 +35,11 @@ pub(crate) struct Hub {
     _keeper: AbortOnDropHandle<()>,
 }
 
-#[derive(Default)]
 struct Shared {
     table: Mutex<Table>,
     changed: Notify,
+    /// Received by every hub: a publisher dropped more notifications than it can name.
+    gap_channel: String,
 }
 
 #[derive(Default)]
@@ -63,9 +62,13 @@ struct Channel {
 }
 
 impl Hub {
-    /// Starts connecting; does not wait for it.
-    pub(crate) fn open(client: Client, sources: Sources) -> Self {
-        let shared = Arc::new(Shared::default());
+    /// Starts connecting; does not wait for it. What is published to `gap_channel` is a gap of every channel.
+    pub(crate) fn open(client: Client, sources: Sources, gap_channel: String) -> Self {
+        let shared = Arc::new(Shared {
+            table: Mutex::default(),
+            changed: Notify::new(),
+            gap_channel,
+        });
         let keeper = tokio::spawn(keep(Arc::clone(&shared), client, sources));
         Self {
             shared,
@@ -267,7 +270,7 @@ impl Shared {
     fn dispatch(&self, message: &Msg) {
         let name = message.get_channel_name();
         let table = self.table();
-        if name == GAP_CHANNEL {
+        if name == self.gap_channel {
             for channel in table.channels.values() {
                 let _ = channel.sender.send(Notice::Gap);
             }
@@ -317,7 +320,7 @@ type Pending = BoxFuture<'static, Result<Vec<String>, RedisError>>;
 
 /// Serves listeners until the connection is lost; returns the reason.
 async fn serve(shared: &Shared, sink: PubSubSink, mut stream: PubSubStream) -> &'static str {
-    let mut pending: Option<Pending> = Some(first(sink.clone()));
+    let mut pending: Option<Pending> = Some(first(sink.clone(), shared.gap_channel.clone()));
     let mut due = tokio::time::interval(PROBE_INTERVAL);
     due.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -352,9 +355,9 @@ fn within_limit(pending: &mut Pending) -> tokio::time::Timeout<&mut Pending> {
     tokio::time::timeout(PROBE_LIMIT, pending)
 }
 
-fn first(mut sink: PubSubSink) -> Pending {
+fn first(mut sink: PubSubSink, gap_channel: String) -> Pending {
     Box::pin(async move {
-        sink.subscribe(GAP_CHANNEL).await?;
+        sink.subscribe(gap_channel).await?;
         Ok(Vec::new())
     })
 }

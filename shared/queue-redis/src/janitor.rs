@@ -75,7 +75,7 @@ impl Core {
         let names = self.checked(live, names)?;
         let lanes: BTreeMap<_, _> = names
             .iter()
-            .filter_map(|name| Some((name.as_str(), Keys::of_registered(name)?)))
+            .filter_map(|name| Some((name.as_str(), Keys::of_registered(&self.prefix, name)?)))
             .collect();
         Ok(lanes.into_values().collect())
     }

@@ -6,15 +6,16 @@ use apalis_redis::Config;
 use mainspring_shared::agent::Priority;
 use mainspring_shared::queue::Lane;
 
+use crate::prefix::Prefix;
+
 /// How often a worker says that it lives.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 /// Heartbeats after whose absence its jobs go to others.
 const HEARTBEATS_MISSED: usize = 3;
 /// For how long a worker that says nothing more counts as there.
 pub(crate) const SILENCE: Duration = HEARTBEAT.saturating_mul(3);
-/// What every queue of this system begins with.
-const PREFIX: &str = "mainspring:";
-/// Where apalis lists every queue that a worker was ever registered for.
+/// Where apalis lists every queue that a worker was ever registered for, of all installations: the one key that has no
+/// prefix.
 pub(crate) const REGISTRY: &str = "core:apalis:queues:list";
 
 /// One of the lists that jobs of a lane wait in.
@@ -59,21 +60,21 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    pub(crate) fn of(line: &Line) -> Self {
+    pub(crate) fn of(prefix: &Prefix, line: &Line) -> Self {
         let name = match (line.lane.priority, line.ahead) {
             (Priority::High, true) => "hi:ahead",
             (Priority::High, false) => "hi",
             (Priority::Low, _) => "lo",
         };
-        Self::of_queue(&format!("{PREFIX}{{{}}}:{name}", line.lane.pool))
+        Self::of_queue(&prefix.queue(&line.lane.pool, name))
     }
 
-    /// The lane behind an entry of [`REGISTRY`], when it is one of this system's.
-    pub(crate) fn of_registered(workers: &str) -> Option<Self> {
+    /// The lane behind an entry of [`REGISTRY`], when it is one of this installation's.
+    pub(crate) fn of_registered(prefix: &Prefix, workers: &str) -> Option<Self> {
         let queue = workers.strip_suffix(":workers")?;
         let mut names = [":hi:ahead", ":hi", ":lo"].into_iter();
         let lane = names.find_map(|name| queue.strip_suffix(name))?;
-        (lane.starts_with(PREFIX) && lane.ends_with('}')).then(|| Self::of_queue(queue))
+        prefix.has_pool(lane).then(|| Self::of_queue(queue))
     }
 
     fn of_queue(queue: &str) -> Self {
@@ -123,30 +124,38 @@ mod tests {
             pool: "default".into(),
             priority,
         };
-        let keys = Keys::of(&Line::of(&lane(Priority::High)));
+        let prefix = Prefix::default();
+        let keys = Keys::of(&prefix, &Line::of(&lane(Priority::High)));
         assert_eq!(keys.active, "mainspring:{default}:hi:active");
         assert_eq!(keys.bell, "mainspring:{default}:hi:bell");
-        let low = Keys::of(&Line::of(&lane(Priority::Low)));
+        let low = Keys::of(&prefix, &Line::of(&lane(Priority::Low)));
         assert_eq!(low.data, "mainspring:{default}:lo:data");
         let ahead = Line::ahead_of(&lane(Priority::High)).unwrap();
-        let active = Keys::of(&ahead).active;
+        let active = Keys::of(&prefix, &ahead).active;
         assert_eq!(active, "mainspring:{default}:hi:ahead:active");
         assert_eq!(Line::ahead_of(&lane(Priority::Low)), None);
+        let other: Prefix = "team-2".parse().unwrap();
+        let keys = Keys::of(&other, &Line::of(&lane(Priority::High)));
+        assert_eq!(keys.active, "team-2:{default}:hi:active");
+        assert_eq!(keys.bell, "team-2:{default}:hi:bell");
     }
 
     #[test]
-    fn only_this_systems_lanes_are_recognized_in_the_registry() {
-        let keys = Keys::of_registered("mainspring:{gpu}:lo:workers").unwrap();
+    fn only_this_installations_lanes_are_recognized_in_the_registry() {
+        let prefix = Prefix::default();
+        let keys = Keys::of_registered(&prefix, "mainspring:{gpu}:lo:workers").unwrap();
         assert_eq!(keys.done, "mainspring:{gpu}:lo:done");
-        let ahead = Keys::of_registered("mainspring:{gpu}:hi:ahead:workers").unwrap();
+        let ahead = Keys::of_registered(&prefix, "mainspring:{gpu}:hi:ahead:workers").unwrap();
         assert_eq!(ahead.done, "mainspring:{gpu}:hi:ahead:done");
         for other in [
             "emails:workers",
             "mainspring:{gpu}:lo",
             "mainspring:{gpu}:lo:ahead:workers",
             "mainspring:gpu:hi:workers",
+            "mainspring-2:{gpu}:hi:workers",
+            "{gpu}:hi:workers",
         ] {
-            assert!(Keys::of_registered(other).is_none(), "{other}");
+            assert!(Keys::of_registered(&prefix, other).is_none(), "{other}");
         }
     }
 }

@@ -5,6 +5,7 @@
 mod address;
 mod hub;
 mod link;
+mod prefix;
 mod tracked;
 
 // The queue.
@@ -26,4 +27,5 @@ mod publisher;
 pub use address::{Address, AddressError};
 pub use bus::RedisBus;
 pub use counts::Counts;
+pub use prefix::{Prefix, PrefixError};
 pub use queue::RedisQueue;

@@ -10,9 +10,8 @@ use mainspring_shared::bus::Topic;
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::bus::channel;
-use crate::hub::GAP_CHANNEL;
 use crate::link::Link;
+use crate::prefix::Prefix;
 
 /// Notices that wait for the round trip before them.
 const WAITING_MAX: usize = 4_096;
@@ -81,10 +80,10 @@ impl Losses {
 }
 
 impl Publisher {
-    pub(crate) fn start(link: Arc<Link>) -> Self {
+    pub(crate) fn start(link: Arc<Link>, prefix: Prefix) -> Self {
         let (waiting, receiver) = mpsc::channel(WAITING_MAX);
         let losses = Arc::new(Losses::default());
-        let sender = tokio::spawn(send(link, receiver, Arc::clone(&losses)));
+        let sender = tokio::spawn(send(link, prefix, receiver, Arc::clone(&losses)));
         Self {
             waiting,
             losses,
@@ -103,7 +102,12 @@ impl Publisher {
     }
 }
 
-async fn send(link: Arc<Link>, mut waiting: mpsc::Receiver<(Topic, Bytes)>, losses: Arc<Losses>) {
+async fn send(
+    link: Arc<Link>,
+    prefix: Prefix,
+    mut waiting: mpsc::Receiver<(Topic, Bytes)>,
+    losses: Arc<Losses>,
+) {
     let mut batch = Vec::with_capacity(BATCH_MAX);
     let mut amends = tokio::time::interval(AMENDS_INTERVAL);
     amends.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -113,7 +117,7 @@ async fn send(link: Arc<Link>, mut waiting: mpsc::Receiver<(Topic, Bytes)>, loss
             count = waiting.recv_many(&mut batch, BATCH_MAX) => if count == 0 {
                 return;
             },
-            _ = amends.tick() => make_amends(&link, &losses).await,
+            _ = amends.tick() => make_amends(&link, &prefix, &losses).await,
         }
         if batch.is_empty() {
             continue;
@@ -121,7 +125,7 @@ async fn send(link: Arc<Link>, mut waiting: mpsc::Receiver<(Topic, Bytes)>, loss
         let mut pipe = redis::Pipeline::with_capacity(batch.len());
         for (topic, payload) in &batch {
             pipe.cmd("PUBLISH")
-                .arg(channel(topic))
+                .arg(prefix.channel(topic))
                 .arg(payload.as_ref())
                 .ignore();
         }
@@ -132,7 +136,7 @@ async fn send(link: Arc<Link>, mut waiting: mpsc::Receiver<(Topic, Bytes)>, loss
 }
 
 /// Tells the listeners of incomplete topics to look at the database: an empty payload is a gap.
-async fn make_amends(link: &Link, losses: &Losses) {
+async fn make_amends(link: &Link, prefix: &Prefix, losses: &Losses) {
     if !link.is_available() {
         return;
     }
@@ -142,10 +146,16 @@ async fn make_amends(link: &Link, losses: &Losses) {
     }
     let mut pipe = redis::pipe();
     if lost.beyond {
-        pipe.cmd("PUBLISH").arg(GAP_CHANNEL).arg("").ignore();
+        pipe.cmd("PUBLISH")
+            .arg(prefix.gap_channel())
+            .arg("")
+            .ignore();
     } else {
         for topic in &lost.topics {
-            pipe.cmd("PUBLISH").arg(channel(topic)).arg("").ignore();
+            pipe.cmd("PUBLISH")
+                .arg(prefix.channel(topic))
+                .arg("")
+                .ignore();
         }
     }
     if !round_trip(link, &pipe).await {

@@ -19,6 +19,7 @@ use crate::counts::{Counters, Counts};
 use crate::intake::{Intake, Pressure};
 use crate::lane::{Keys, Line};
 use crate::link::{Link, Sources, Voice};
+use crate::prefix::Prefix;
 use crate::worker;
 
 /// How long asking for a lane's length may take.
@@ -45,6 +46,8 @@ pub(crate) struct Core {
     pub(crate) link: Link,
     pub(crate) sources: Sources,
     pub(crate) counters: Counters,
+    /// What every key begins with.
+    pub(crate) prefix: Prefix,
     lines: Mutex<HashMap<Line, Arc<Keys>>>,
 }
 
@@ -62,6 +65,7 @@ impl RedisQueue {
             link: Link::open(address, sources.clone(), Voice::Warns)?,
             sources,
             counters: Counters::default(),
+            prefix: address.prefix(),
             lines: Mutex::default(),
         };
         Ok(Self {
@@ -95,7 +99,7 @@ impl Core {
         if lines.len() >= LINES_MAX {
             lines.clear();
         }
-        let keys = Arc::new(Keys::of(line));
+        let keys = Arc::new(Keys::of(&self.prefix, line));
         lines.insert(line.clone(), Arc::clone(&keys));
         keys
     }

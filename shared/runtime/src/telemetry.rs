@@ -234,14 +234,23 @@ fn is_wire(metadata: &tracing::Metadata<'_>) -> bool {
     *metadata.level() == tracing::Level::TRACE && metadata.target().starts_with("rmcp")
 }
 
+/// Fails where a text is no filter of the log.
+pub fn check_filter(text: &str) -> Result<(), TelemetryError> {
+    filter(text).map(drop)
+}
+
+fn filter(text: &str) -> Result<EnvFilter, TelemetryError> {
+    EnvFilter::try_new(text).map_err(|source| TelemetryError::Filter {
+        filter: text.to_owned(),
+        source,
+    })
+}
+
 fn logs<W>(settings: &TelemetrySettings, writer: W) -> Result<Layered, TelemetryError>
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
-    let filter = EnvFilter::try_new(&settings.log).map_err(|source| TelemetryError::Filter {
-        filter: settings.log.clone(),
-        source,
-    })?;
+    let filter = filter(&settings.log)?;
     // What spans say is for the traces alone: they cost nothing where there are none.
     let logged = filter_fn(|metadata| metadata.target() != spans::TARGET && !is_wire(metadata));
     let filter = filter.and(logged.with_max_level_hint(LevelFilter::TRACE));

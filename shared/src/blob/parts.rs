@@ -1,11 +1,15 @@
 //! Pictures and files of messages, out of rows and back into requests.
 
+use std::collections::BTreeMap;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 
 use super::{BlobHash, BlobOwner, BlobRef, Depot, Error};
 use crate::id::TenantId;
 use crate::message::{ContentPart, FileSource, ImageSource};
+use crate::store::BlobRecord;
 
 impl Depot {
     /// Stores pictures and files that have more than [`spill_bytes`](Depot::spill_bytes) in base64 as
@@ -16,30 +20,47 @@ impl Depot {
         owner: BlobOwner,
         parts: &mut [ContentPart],
     ) -> Result<(), Error> {
-        let over = self.spill_bytes();
         for part in parts {
-            let Some((media_type, data)) = part.inline().filter(|(_, data)| data.len() > over)
-            else {
+            let Some((blob, data)) = self.large(part) else {
                 continue;
             };
-            // What is no base64 stays, for whoever says so.
-            let Ok(data) = STANDARD.decode(data) else {
-                continue;
-            };
-            if data.len() > self.bytes_max() {
-                continue;
-            }
-            let blob = BlobRef {
-                sha256: BlobHash::of(&data),
-                media_type: media_type.to_owned(),
-                bytes: data.len() as u64,
-            };
-            self.put(tenant, Some(owner), media_type, data.into())
+            self.put(tenant, Some(owner), &blob.media_type, data.into())
                 .await?;
-            let inline = std::mem::replace(part, ContentPart::text(""));
-            *part = inline.naming(blob);
+            name(part, blob);
         }
         Ok(())
+    }
+
+    /// Names pictures and files as [`spill`](Depot::spill) would, and stores nothing. Returns their content in base64,
+    /// for [`unstored`].
+    pub fn foresee_spill(&self, parts: &mut [ContentPart]) -> Vec<String> {
+        let mut content = Vec::new();
+        for part in parts {
+            if let Some((blob, data)) = self.large(part) {
+                content.push(STANDARD.encode(data));
+                name(part, blob);
+            }
+        }
+        content
+    }
+
+    /// What a picture or file is named by once it is stored, and its content; none for what stays in its row.
+    fn large(&self, part: &ContentPart) -> Option<(BlobRef, Vec<u8>)> {
+        let (media_type, data) = part.inline()?;
+        if data.len() <= self.spill_bytes() {
+            return None;
+        }
+        // What is no base64 stays, for whoever says so.
+        let data = STANDARD.decode(data).ok()?;
+        if data.len() > self.bytes_max() {
+            return None;
+        }
+        let blob = BlobRef {
+            sha256: BlobHash::of(&data),
+            media_type: media_type.to_owned(),
+            bytes: data.len() as u64,
+        };
+        Some((blob, data))
     }
 
     /// Holds the blobs that parts name for their owner, and adds what the parts do not say about them.
@@ -50,38 +71,77 @@ impl Depot {
         owner: BlobOwner,
         parts: &mut [ContentPart],
     ) -> Result<Vec<usize>, Error> {
-        let named = parts.iter().enumerate();
-        let named = named.filter_map(|(place, part)| Some((place, part.blob()?)));
-        let (places, hashes): (Vec<usize>, Vec<BlobHash>) = named.unzip();
+        let (places, hashes) = named(parts);
         let found = self.hold(tenant, owner, hashes).await?;
-        let mut unknown = Vec::new();
-        for (place, found) in places.into_iter().zip(found) {
-            let Some(record) = found else {
-                unknown.push(place);
-                continue;
-            };
-            if let ContentPart::Image {
-                source:
-                    ImageSource::Blob {
-                        media_type, bytes, ..
-                    },
-            }
-            | ContentPart::File {
-                source:
-                    FileSource::Blob {
-                        media_type, bytes, ..
-                    },
-                ..
-            } = &mut parts[place]
-            {
-                *bytes = record.bytes;
-                if media_type.is_empty() {
-                    media_type.clone_from(&record.media_type);
-                }
+        Ok(complete(parts, places, found))
+    }
+
+    /// The same for parts that nobody sends: nothing is held for them.
+    pub async fn look_up(
+        &self,
+        tenant: TenantId,
+        parts: &mut [ContentPart],
+    ) -> Result<Vec<usize>, Error> {
+        let (places, hashes) = named(parts);
+        let found = self.rows.get_blobs(tenant, hashes).await?;
+        Ok(complete(parts, places, found))
+    }
+}
+
+/// Content that no store has, by what parts name it by.
+pub type Unstored = BTreeMap<BlobHash, Bytes>;
+
+/// The content that [`Depot::foresee_spill`] returned.
+pub fn unstored(content: &[String]) -> Unstored {
+    let decoded = content.iter().filter_map(|data| STANDARD.decode(data).ok());
+    let named = decoded.map(|data| (BlobHash::of(&data), Bytes::from(data)));
+    named.collect()
+}
+
+/// Puts a blob's name in the place of its content.
+fn name(part: &mut ContentPart, blob: BlobRef) {
+    let inline = std::mem::replace(part, ContentPart::text(""));
+    *part = inline.naming(blob);
+}
+
+/// The parts that name blobs, by their places, and what they name.
+fn named(parts: &[ContentPart]) -> (Vec<usize>, Vec<BlobHash>) {
+    let named = parts.iter().enumerate();
+    let named = named.filter_map(|(place, part)| Some((place, part.blob()?)));
+    named.unzip()
+}
+
+/// Adds what is known of blobs to the parts at these places. Returns the places of those that are not there.
+fn complete(
+    parts: &mut [ContentPart],
+    places: Vec<usize>,
+    found: Vec<Option<BlobRecord>>,
+) -> Vec<usize> {
+    let mut unknown = Vec::new();
+    for (place, found) in places.into_iter().zip(found) {
+        let Some(record) = found else {
+            unknown.push(place);
+            continue;
+        };
+        if let ContentPart::Image {
+            source: ImageSource::Blob {
+                media_type, bytes, ..
+            },
+        }
+        | ContentPart::File {
+            source: FileSource::Blob {
+                media_type, bytes, ..
+            },
+            ..
+        } = &mut parts[place]
+        {
+            *bytes = record.bytes;
+            if media_type.is_empty() {
+                media_type.clone_from(&record.media_type);
             }
         }
-        Ok(unknown)
     }
+    unknown
 }
 
 /// A part as a model is shown it: with the content of the blob that it names. Other parts are as they

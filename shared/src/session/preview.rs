@@ -28,6 +28,9 @@ pub struct Ask {
     /// The options of that send.
     #[serde(default)]
     pub options: SendOptions,
+    /// What the input names and no store has, in base64; only where the provider's own request is wanted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub content: Vec<String>,
     /// Whether the provider's own request is wanted, too.
     #[serde(default)]
     pub with_request: bool,

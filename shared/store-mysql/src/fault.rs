@@ -11,12 +11,22 @@ const DEADLOCK: u16 = 1213;
 /// MariaDB 11.6 and newer: a row changed since the transaction read it.
 const CHANGED_SINCE_READ: u16 = 1020;
 const DUPLICATE_KEY: u16 = 1062;
-const LOGIN: [u16; 3] = [1045, 1130, 1698];
+/// A wrong user or password, an address that may not connect; an account that is locked or needs a new password; a
+/// connection without TLS where the account or the server demands it.
+const LOGIN: [u16; 9] = [1045, 1130, 1698, 1820, 1862, 3118, 3159, 3955, 4151];
 const DATABASE: [u16; 2] = [1044, 1049];
 const RIGHTS: [u16; 3] = [1142, 1143, 1227];
-/// Out of connections, memory or disk; shutting down; read-only during a failover; interrupted.
-const SERVER: [u16; 14] = [
-    1021, 1030, 1040, 1041, 1053, 1077, 1079, 1114, 1203, 1226, 1290, 1317, 1836, 3024,
+/// Out of connections, threads, memory or disk; shutting down; read-only during a failover; interrupted.
+const SERVER: [u16; 17] = [
+    1021, 1030, 1037, 1040, 1041, 1053, 1077, 1079, 1114, 1135, 1203, 1226, 1290, 1317, 1792, 1836,
+    3024,
+];
+/// The server does not take the connection for now, or has ended it: it cannot look up the address, or has blocked it
+/// after failures (`FLUSH HOSTS`); it is offline, or a node that its cluster has not readied (1047); the connection broke,
+/// was killed, or was idle for too long. And what proxies say of a server that they cannot reach.
+const CONNECTION: [u16; 21] = [
+    1042, 1047, 1129, 1152, 1158, 1159, 1160, 1161, 1184, 1927, 2002, 2003, 2006, 2013, 2055, 3032,
+    3168, 3169, 4031, 9001, 9002,
 ];
 
 /// An error of the driver as a failure of the store.
@@ -39,13 +49,7 @@ pub(crate) fn lacks_rights(error: &sqlx::Error) -> bool {
 
 fn class(error: &sqlx::Error) -> Class {
     match number(error) {
-        Some(LOCK_WAIT_TIMEOUT | DEADLOCK | CHANGED_SINCE_READ) => Class::Busy,
-        Some(DUPLICATE_KEY) => Class::Duplicate,
-        Some(number) if LOGIN.contains(&number) => Class::Denied(Denial::Login),
-        Some(number) if DATABASE.contains(&number) => Class::Denied(Denial::Database),
-        Some(number) if RIGHTS.contains(&number) => Class::Denied(Denial::Rights),
-        Some(number) if SERVER.contains(&number) => Class::Unavailable,
-        Some(_) => Class::Refused,
+        Some(number) => class_of(number),
         None => match error {
             sqlx::Error::RowNotFound
             | sqlx::Error::Configuration(_)
@@ -55,5 +59,62 @@ fn class(error: &sqlx::Error) -> Class {
             | sqlx::Error::ColumnIndexOutOfBounds { .. } => Class::Refused,
             _ => Class::Unavailable,
         },
+    }
+}
+
+fn class_of(number: u16) -> Class {
+    match number {
+        LOCK_WAIT_TIMEOUT | DEADLOCK | CHANGED_SINCE_READ => Class::Busy,
+        DUPLICATE_KEY => Class::Duplicate,
+        number if LOGIN.contains(&number) => Class::Denied(Denial::Login),
+        number if DATABASE.contains(&number) => Class::Denied(Denial::Database),
+        number if RIGHTS.contains(&number) => Class::Denied(Denial::Rights),
+        number if SERVER.contains(&number) || CONNECTION.contains(&number) => Class::Unavailable,
+        _ => Class::Refused,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_keeps_a_connection_from_being_made_for_now_is_unavailable() {
+        for (number, said) in [
+            (1040, "too many connections"),
+            (1047, "the node is not prepared for use"),
+            (1053, "server shutdown in progress"),
+            (
+                1129,
+                "the host is blocked because of many connection errors",
+            ),
+            (1135, "can't create a new thread"),
+            (1203, "the user has too many connections"),
+            (1927, "the connection was killed"),
+            (2013, "a proxy lost its connection to the server"),
+            (3032, "the server is in offline mode"),
+            (4031, "disconnected because of inactivity"),
+        ] {
+            let class = class_of(number);
+            assert!(matches!(class, Class::Unavailable), "{number}: {said}");
+        }
+    }
+
+    #[test]
+    fn an_account_that_may_not_connect_is_denied() {
+        // A wrong password, an address, a locked account, a connection without TLS.
+        for number in [1045, 1130, 3118, 3159] {
+            let class = class_of(number);
+            assert!(matches!(class, Class::Denied(Denial::Login)), "{number}");
+        }
+    }
+
+    #[test]
+    fn a_fault_of_a_statement_is_not_unavailable() {
+        // Syntax, an unknown column, a table that is not there, a packet that is too large, a constraint.
+        for number in [1064, 1054, 1146, 1153, 3819] {
+            let class = class_of(number);
+            assert!(matches!(class, Class::Refused), "{number}");
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use mainspring_shared::store::placements::Elsewhere;
 use mainspring_shared::store::{Connections, Contended, Denial, Error, Result, scope};
 use sqlx::pool::PoolConnection;
-use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::postgres::{PgArguments, PgDatabaseError, PgRow, PgSeverity};
 use sqlx::query::Query;
 use sqlx::{Connection, PgConnection, PgPool, Postgres};
 use tokio::time::{Instant, timeout};
@@ -173,20 +173,34 @@ enum Kind {
     Refused,
 }
 
+/// Classes of faults that pass when they ended a connection or kept one from being made: they are of the server's state, or
+/// of a pooler's, and not of what was asked. A database that allows no connections (55000), one that was dropped under
+/// a standby's sessions (57P04), a pooler that has no server (58000), a server's own defect (XX000).
+const SERVER: [&str; 4] = ["55", "57", "58", "XX"];
+
 fn kind(error: &sqlx::Error) -> Kind {
-    let code = error
-        .as_database_error()
-        .and_then(sqlx::error::DatabaseError::code);
-    let Some(code) = code else {
+    let Some(database) = error.as_database_error() else {
         return kind_without_code(error);
     };
-    match code.as_ref() {
+    let Some(code) = database.code() else {
+        return kind_without_code(error);
+    };
+    let severity = database
+        .try_downcast_ref::<PgDatabaseError>()
+        .map(PgDatabaseError::severity);
+    kind_of(&code, severity)
+}
+
+fn kind_of(code: &str, severity: Option<PgSeverity>) -> Kind {
+    let ends_connection = matches!(severity, Some(PgSeverity::Fatal | PgSeverity::Panic));
+    match code {
         // Serialization failure, deadlock, lock timeout.
         "40001" | "40P01" | "55P03" => Kind::Conflict,
-        // The server ended the connection: shutdown, crash, idle for too long.
-        "57P01" | "57P02" | "57P03" | "57P05" | "25P03" => Kind::Lost,
+        // The server ended the connection: shutdown, crash, idle for too long, a transaction that took too long.
+        "57P01" | "57P02" | "57P03" | "57P05" | "25P03" | "25P04" => Kind::Lost,
         // A statement's time is up; a standby that cannot write.
         "57014" | "25006" => Kind::Away,
+        // Also what pgbouncer says of a server that it cannot reach, or that has no connection for so long.
         code if code.starts_with("08") => Kind::Lost,
         "53300" => Kind::Full,
         "MS001" => Kind::Elsewhere,
@@ -197,6 +211,9 @@ fn kind(error: &sqlx::Error) -> Kind {
         code if code.starts_with("53") => Kind::Away,
         // Data exceptions and violated constraints.
         code if code.starts_with("22") || code.starts_with("23") => Kind::BadData,
+        code if ends_connection && SERVER.iter().any(|class| code.starts_with(class)) => Kind::Lost,
+        // Reading or writing failed around the server.
+        "58000" | "58030" => Kind::Away,
         _ => Kind::Refused,
     }
 }
@@ -436,5 +453,79 @@ pub(crate) async fn execute(pool: &Pool, make: impl Fn() -> PgQuery) -> Result<u
                 Verdict::BadData(error) => return Err(error),
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the store says of a fault in the end, with no attempt left.
+    fn passes(code: &str, severity: PgSeverity) -> bool {
+        match kind_of(code, Some(severity)) {
+            Kind::Conflict | Kind::Lost | Kind::Away | Kind::Full => true,
+            Kind::Elsewhere | Kind::BadData | Kind::Denied(_) | Kind::Refused => false,
+        }
+    }
+
+    #[test]
+    fn what_keeps_a_connection_from_being_made_for_now_passes() {
+        for (code, said) in [
+            ("55000", "database is not currently accepting connections"),
+            (
+                "57P01",
+                "terminating connection due to administrator command",
+            ),
+            ("57P03", "the database system is starting up"),
+            (
+                "57P04",
+                "terminating connection due to conflict with recovery",
+            ),
+            ("25P04", "terminating connection due to transaction timeout"),
+            ("53300", "sorry, too many clients already"),
+            ("53400", "a configuration limit is exceeded"),
+            (
+                "08P01",
+                "pgbouncer: server login has been failing, or query_wait_timeout",
+            ),
+            ("08006", "a pooler lost its server"),
+            ("58000", "a pooler could not get a connection from its pool"),
+            ("XX000", "a pooler reached its limit of clients"),
+        ] {
+            assert!(passes(code, PgSeverity::Fatal), "{code}: {said}");
+        }
+    }
+
+    #[test]
+    fn a_fault_of_a_statement_does_not_pass() {
+        for (code, said) in [
+            ("55000", "currval of a sequence is not yet defined"),
+            ("XX000", "cache lookup failed"),
+            ("58P01", "could not access file"),
+            ("42P01", "relation does not exist"),
+            ("0A000", "cached plan must not change result type"),
+            ("23505", "duplicate key value"),
+        ] {
+            assert!(!passes(code, PgSeverity::Error), "{code}: {said}");
+        }
+    }
+
+    #[test]
+    fn what_settings_have_to_cure_does_not_pass_also_where_it_keeps_a_connection_from_being_made() {
+        let denied = |code| kind_of(code, Some(PgSeverity::Fatal));
+        assert_eq!(denied("28000"), Kind::Denied(Denial::Login));
+        assert_eq!(denied("28P01"), Kind::Denied(Denial::Login));
+        assert_eq!(denied("3D000"), Kind::Denied(Denial::Database));
+        assert_eq!(denied("42501"), Kind::Denied(Denial::Rights));
+        // A parameter of the address that the server does not know.
+        assert_eq!(denied("42704"), Kind::Refused);
+    }
+
+    #[test]
+    fn work_on_a_connection_that_the_server_ended_may_have_taken_effect() {
+        for code in ["55000", "57P01", "58000", "XX000", "08006"] {
+            assert_eq!(kind_of(code, Some(PgSeverity::Fatal)), Kind::Lost, "{code}");
+        }
+        assert_eq!(kind_of("58030", Some(PgSeverity::Error)), Kind::Away);
     }
 }

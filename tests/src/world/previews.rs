@@ -20,6 +20,20 @@ impl World {
     /// # Panics
     /// When no such worker is alive.
     pub async fn preview(&self, worker: &str, key: SessionKey, input: Option<&str>) -> Answered {
+        let input = input.map(|text| vec![ContentPart::text(text)]);
+        self.preview_of(worker, key, input).await
+    }
+
+    /// The same with any parts, as schedulers tell them.
+    ///
+    /// # Panics
+    /// When no such worker is alive.
+    pub async fn preview_of(
+        &self,
+        worker: &str,
+        key: SessionKey,
+        input: Option<Vec<ContentPart>>,
+    ) -> Answered {
         let boots = self.store.list_boots().await.expect("never fails");
         let mut boots = boots.into_iter();
         let boot = boots.find(|boot| {
@@ -29,8 +43,9 @@ impl World {
             id: self.entropy.random_id(),
             boot: boot.expect("a worker").id,
             key,
-            input: input.map(|text| vec![ContentPart::text(text)]),
+            input,
             options: SendOptions::default(),
+            content: Vec::new(),
             with_request: true,
         };
         let mut answers = self.bus.subscribe(Topic::Answers(ask.id)).await;

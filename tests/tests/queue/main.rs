@@ -3,4 +3,5 @@
 mod bus_faults;
 mod faults;
 mod local;
+mod prefixes;
 mod redis;

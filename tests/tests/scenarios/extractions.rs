@@ -6,16 +6,25 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use mainspring_shared::agent::{AgentSpec, ExtractMode, MemorySpec, SendOptions};
+use mainspring_shared::blob::Depot;
 use mainspring_shared::budget::{Budget, Spent};
 use mainspring_shared::error::Code;
-use mainspring_shared::id::{SendId, SessionKey};
-use mainspring_shared::memory::{Forget, Memory, MemoryError, Recall, Recalled, Remember};
+use mainspring_shared::id::{BootId, SendId, SessionKey};
+use mainspring_shared::memory::{
+    Account, Asker, Forget, Memory, MemoryError, Recall, Recalled, Remember,
+};
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::send::SendStatus;
+use mainspring_shared::session::preview::Answered;
 use mainspring_shared::tool::ToolEntry;
 use mainspring_shared::usage::Purpose;
 use mainspring_tests::world::{Manner, World, alone};
+use mainspring_tools::memory::register;
+use mainspring_worker::memory::Memories;
+use mainspring_worker::tool::{Invocation, Skills, Tool as _, Tools};
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use super::memory::{done, memory, personal, rememberer, session_of};
 
@@ -187,6 +196,97 @@ async fn a_provider_is_told_which_entry_a_fact_brings_up_to_date() {
     );
     let source = kept[0].source.expect("it says where it comes from");
     assert_eq!((source.from_seq, source.to_seq), (Some(1), Some(2)));
+}
+
+/// A provider that writes down who asks for what.
+#[derive(Debug, Default)]
+struct Told(Mutex<Vec<(&'static str, Asker)>>);
+
+impl Told {
+    fn add(&self, what: &'static str, asker: Asker) {
+        let mut told = self.0.lock().expect("nobody panics under it");
+        told.push((what, asker));
+    }
+
+    /// What was written down since the last time, in order.
+    fn take(&self) -> Vec<(&'static str, Asker)> {
+        std::mem::take(&mut *self.0.lock().expect("nobody panics under it"))
+    }
+}
+
+#[async_trait]
+impl Memory for Told {
+    async fn recall(&self, ask: Recall) -> Result<Vec<Recalled>, MemoryError> {
+        self.add("recall", ask.asker);
+        Ok(Vec::new())
+    }
+
+    async fn remember(&self, _entry: Remember) -> Result<String, MemoryError> {
+        Ok("note-1".to_owned())
+    }
+
+    async fn forget(&self, entry: Forget) -> Result<bool, MemoryError> {
+        self.add("forget", entry.asker);
+        Ok(true)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_is_told_which_send_asks() {
+    let mut world = World::new().await;
+    let told = Arc::new(Told::default());
+    world.memories.push(("own".to_owned(), told.clone()));
+    let _worker = world.worker("w", world.store.clone());
+    let spec = MemorySpec {
+        provider: "own".to_owned(),
+        ..extracting()
+    };
+    let key = session_of(&world, 1, Some("ann"), rememberer(spec)).await;
+    world.pass(Duration::from_millis(100)).await;
+    let imagined = world.preview("w", key, Some("tea?")).await;
+    assert!(matches!(imagined, Answered::Preview(_)), "{imagined:?}");
+    let nobody = Asker {
+        session: Some(key.session),
+        send: None,
+    };
+    assert_eq!(told.take(), [("recall", nobody)]);
+    let facts = json!({ "memories": [] });
+    let send = world.send(key, &format!("extract {facts}")).await;
+    done(&world, send).await;
+    world.pass(Duration::from_mins(1)).await;
+    let asker = Asker::send(key.session, send);
+    // Before the first round, and before something is extracted.
+    assert_eq!(told.take(), [("recall", asker), ("recall", asker)]);
+    called(&world, &told, (key, send)).await;
+    assert_eq!(told.take(), [("recall", asker), ("forget", asker)]);
+}
+
+/// The tools of memory as this send calls them.
+async fn called(world: &World, told: &Arc<Told>, (key, send): (SessionKey, SendId)) {
+    let mut memories = Memories::new(world.store.clone(), world.clock(), None);
+    memories.insert("own", told.clone());
+    let (memories, mut tools) = (Arc::new(memories), Tools::default());
+    let blobs = Depot::in_database(world.store.clone(), world.entropy());
+    let (store, blobs) = (world.store.clone(), Arc::new(blobs));
+    register(store, blobs, world.clock(), &memories, &mut tools).expect("new names");
+    for (name, arguments) in [
+        ("memory_search", json!({"query": "tea"})),
+        ("memory_forget", json!({"id": "note-1"})),
+    ] {
+        let invocation = Invocation {
+            call_id: format!("call_{name}"),
+            arguments: arguments.as_object().expect("an object").clone(),
+            session: key,
+            send_id: send,
+            boot: BootId(Uuid::nil()),
+            attempt: 1,
+            stop: CancellationToken::new(),
+            skills: Skills::default(),
+            account: Account::default(),
+        };
+        let tool = tools.get(name).expect("it is registered");
+        tool.call(invocation).await.expect("an answer");
+    }
 }
 
 /// A provider that is away.

@@ -492,3 +492,30 @@ async fn a_session_at_rest_is_folded_and_its_next_send_waits_for_nothing() {
     assert_eq!(paid.count(), for_folds(&world.script.ledger()));
     world.audit().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_fold_of_a_session_at_rest_that_nobody_writes_is_made_of_digests_and_not_asked_for_again()
+{
+    let world = World::new().await;
+    let mut agent = agent(FoldStrategy::Summary, 0.9);
+    agent.context.fold.soft = Some(SMALL);
+    let key = world.session(agent).await;
+    let _worker = world.worker("w", world.store.clone());
+    talk(&world, key, std::iter::once("fold empty".to_owned())).await;
+    for n in 0..40 {
+        talk(&world, key, std::iter::once(text(n))).await;
+        world.pass(Duration::from_secs(3)).await;
+        if !session(&world).await.folds.is_empty() {
+            break;
+        }
+    }
+    let folds = session(&world).await.folds;
+    assert_eq!(folds.len(), 1);
+    assert_eq!(folds[0].kind, FoldKind::Projection);
+    assert_eq!(for_folds(&world.script.ledger()), 1);
+    // What was folded once is shown as digests, and leaves room.
+    talk(&world, key, std::iter::once(text(41))).await;
+    world.pass(Duration::from_secs(3)).await;
+    assert_eq!(for_folds(&world.script.ledger()), 1);
+    world.audit().await;
+}

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainspring_shared::agent::{AgentSpec, ContextSpec};
+use mainspring_shared::agent::{AgentSpec, ContextSpec, SendOptions};
+use mainspring_shared::blob::{BlobOwner, BlobRef, Depot};
 use mainspring_shared::budget::{Budget, Price};
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{SessionKey, TenantId};
+use mainspring_shared::message::{ContentPart, FileSource, ImageSource};
 use mainspring_shared::pause::{PauseKey, PauseKind};
 use mainspring_shared::send::SendStatus;
 use mainspring_shared::session::preview::PartKind::{History, New, System, Tail, Tools};
@@ -77,6 +79,99 @@ async fn a_preview_has_the_digest_that_the_round_records_on_a_warm_and_on_a_cold
         for preview in previews {
             assert_eq!(preview.digest, recorded, "send {n}: {preview:#?}");
         }
+    }
+    world.audit().await;
+}
+
+/// A blob as a part names it that says neither its type nor its length.
+fn barely(blob: &BlobRef) -> BlobRef {
+    BlobRef {
+        media_type: String::new(),
+        bytes: 0,
+        ..blob.clone()
+    }
+}
+
+/// Inputs with pictures and files: those that name a blob, and those that are large or small enough to stay.
+async fn with_files(depot: &Depot) -> Vec<Vec<ContentPart>> {
+    let image = |data: String| ContentPart::Image {
+        source: ImageSource::Base64 {
+            media_type: "image/png".to_owned(),
+            data,
+        },
+    };
+    let file = |media_type: &str, data: String| ContentPart::File {
+        name: "a".to_owned(),
+        source: FileSource::Base64 {
+            media_type: media_type.to_owned(),
+            data,
+        },
+    };
+    let (small, large) = (|| "YWFh".repeat(200), || "YWFh".repeat(20_000));
+    let see = || ContentPart::text("see");
+    let mut inputs = vec![
+        vec![
+            see(),
+            file("application/pdf", large()),
+            file("text/plain", small()),
+        ],
+        vec![
+            see(),
+            image(large()),
+            image(small()),
+            file("text/plain", large()),
+        ],
+    ];
+    for (media_type, data) in [
+        ("image/png", "a picture"),
+        ("application/pdf", "pages"),
+        ("text/markdown", "words"),
+    ] {
+        let stored = depot.put(TenantId::DEFAULT, None, media_type, data.into());
+        let blob = stored.await.expect("is put").blob;
+        let part = match media_type {
+            "image/png" => image(String::new()),
+            _ => file(media_type, String::new()),
+        };
+        inputs.push(vec![see(), part.naming(barely(&blob))]);
+    }
+    inputs
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_preview_with_files_has_the_digest_that_the_round_records_and_stores_none() {
+    let world = World::new().await;
+    let _worker = world.worker("w", world.store.clone());
+    world.pass(Duration::from_millis(100)).await;
+    let depot = Depot::new(world.store.clone(), world.blobs.clone(), world.entropy());
+    for (n, input) in with_files(&depot).await.into_iter().enumerate() {
+        let key = world.session(agent()).await;
+        let (tenant, owner) = (key.tenant, BlobOwner::from(key.session));
+        let dump = format!("{:?}", world.dump().await);
+        // As a scheduler prepares what nobody sends.
+        let mut imagined = input.clone();
+        let unknown = depot.look_up(tenant, &mut imagined).await;
+        assert!(unknown.expect("answers").is_empty(), "input {n}");
+        depot.foresee_spill(&mut imagined);
+        let parts = Some(imagined.clone());
+        let shown = match world.preview_of("w", key, parts).await {
+            Answered::Preview(preview) => *preview,
+            Answered::Refused { code, detail } => panic!("{code}: {detail}"),
+        };
+        let after = format!("{:?}", world.dump().await);
+        assert_eq!(dump, after, "input {n}: nothing is stored or held");
+        // As it prepares what somebody sends.
+        let mut sent = input;
+        let unknown = depot.settle(tenant, owner, &mut sent).await;
+        assert!(unknown.expect("answers").is_empty(), "input {n}");
+        let spilled = depot.spill(tenant, owner, &mut sent).await;
+        spilled.expect("is stored");
+        assert_eq!(imagined, sent, "input {n}");
+        let id = world.send_parts(key, sent, SendOptions::default()).await;
+        let record = world.settle(&[id]).await.remove(0);
+        assert_eq!(record.status, SendStatus::Completed, "{record:#?}");
+        let recorded = world.digests(key).await[0];
+        assert_eq!(shown.digest, recorded, "input {n}: {shown:#?}");
     }
     world.audit().await;
 }

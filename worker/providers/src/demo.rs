@@ -15,11 +15,14 @@
 //!
 //! Asked to go on with an answer that was cut, it says the rest of it.
 //!
+//! Where the user said nothing, it names what there was instead: `[image]`, `[file]`, or `(no text)`.
+//!
 //! What is not a directive after all is only text. After results of tools, only `!stream` counts.
 
 mod directive;
 mod sample;
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -91,10 +94,12 @@ impl Model for Demo {
     ) -> Result<Reply, Error> {
         let (messages, before) = going_on(&request.messages);
         let last_user = messages.iter().rev().find(|m| m.role == Role::User);
-        let asked = last_user
-            .map(|m| plain_text(&m.content))
-            .unwrap_or_default();
-        let asked = json::clean(&asked);
+        let content = last_user.map(|m| m.content.as_slice()).unwrap_or_default();
+        let asked = plain_text(content);
+        let asked = match json::clean(&asked) {
+            blank if blank.trim().is_empty() => Cow::Owned(named(content)),
+            asked => asked,
+        };
         let since = messages.iter().rev();
         let since = since.take_while(|m| m.role != Role::User);
         let turn = since.filter(|m| m.role == Role::Assistant).count();
@@ -138,6 +143,23 @@ impl Model for Demo {
         self.say(&text, pace.filter(|_| !text.is_empty()), on_chunk)
             .await;
         Ok(reply(request, text, tool_calls))
+    }
+}
+
+/// What there is in place of a text.
+fn named(content: &[ContentPart]) -> String {
+    let names = content.iter().filter_map(|part| match part {
+        ContentPart::Image { .. } => Some("[image]"),
+        ContentPart::File { .. } => Some("[file]"),
+        ContentPart::Text { .. } | ContentPart::Reasoning { .. } | ContentPart::Digest { .. } => {
+            None
+        }
+    });
+    let names: Vec<&str> = names.collect();
+    if names.is_empty() {
+        "(no text)".to_owned()
+    } else {
+        names.join(" ")
     }
 }
 

@@ -124,7 +124,9 @@ fn finished(
             } else {
                 tracing::warn!(session.id = %item.key.session, %fault, "no fold of a session at rest");
             }
-            (FoldCall::cost(asked, &fault), None)
+            // Else the next send that ends would have the same asked for, and pay for it.
+            let digests = fault.is_lasting().then(|| Written::digests(span).row(span));
+            (FoldCall::cost(asked, &fault), digests)
         }
         None => (asked.map(FoldCall::estimated), None),
     };

@@ -88,9 +88,10 @@ pub enum Error {
         /// For how long.
         wait: Duration,
     },
-    /// The tenant has spent what its calls may cost. Nobody was asked.
+    /// What is left of the money that the tenant may spend does not suffice for the call. Nobody was asked.
     #[error(
-        "the tenant has spent the {} US dollars that it may spend in a {} (limits.usd_per_{})",
+        "what is left of the {} US dollars that the tenant may spend in a {} does not suffice for this call \
+         (limits.usd_per_{})",
         .limit.dollars(), .span.as_str(), .span.as_str()
     )]
     Spent {
@@ -99,9 +100,10 @@ pub enum Error {
         /// What it is for.
         span: MoneySpan,
     },
-    /// The tenant's calls have taken the tokens that they may take. Nobody was asked.
+    /// What is left of the tokens that the tenant's calls may use does not suffice for the call. Nobody was asked.
     #[error(
-        "the tenant's calls have used the {limit} tokens that they may use in a {} (limits.tokens_per_{})",
+        "what is left of the {limit} tokens that the tenant's calls may use in a {} does not suffice for this call \
+         (limits.tokens_per_{})",
         .span.as_str(), .span.as_str()
     )]
     TokensSpent {
@@ -276,6 +278,29 @@ impl Coded for Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_call_for_which_too_little_is_left_says_of_which_limit() {
+        let spent = Error::Spent {
+            limit: Usd(500_000),
+            span: MoneySpan::Day,
+        };
+        assert_eq!(
+            spent.to_string(),
+            "what is left of the 0.5 US dollars that the tenant may spend in a day does not suffice for this call \
+             (limits.usd_per_day)"
+        );
+        let spent = Error::TokensSpent {
+            limit: 7,
+            span: MoneySpan::Month,
+        };
+        assert_eq!(
+            spent.to_string(),
+            "what is left of the 7 tokens that the tenant's calls may use in a month does not suffice for this call \
+             (limits.tokens_per_month)"
+        );
+        assert_eq!(spent.code(), Code::BudgetExceeded);
+    }
 
     #[test]
     fn only_what_a_later_attempt_may_cure_is_not_permanent() {

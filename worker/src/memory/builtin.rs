@@ -159,8 +159,8 @@ pub(super) async fn vectors_aside(
     let aside = money.set_aside(tenant, cost).await;
     aside.map_err(|why| match why {
         NoMoney::Busy => MONEY_IS_RESERVED,
-        NoMoney::Spent(..) => "the tenant has reached its spending limit",
-        NoMoney::TokensSpent(..) => "the tenant has reached its token limit",
+        NoMoney::Spent(..) => "what is left of the tenant's spending limit does not suffice",
+        NoMoney::TokensSpent(..) => "what is left of the tenant's token limit does not suffice",
     })
 }
 

@@ -105,16 +105,20 @@ fn fold(
     }
     let weights = Weights::of(request);
     let ended = when == FoldWhen::After;
+    let messages = window.active(from);
+    // Once the send has ended it is one of those that stay.
+    let comes = ended && !messages.iter().any(|message| message.send_id == record.id);
+    let keep_sends = (spec.keep_sends() as usize).saturating_sub(usize::from(comes));
     let span = plan::choose(
         plan::Window {
             folds: window.folds(),
-            messages: window.active(from),
+            messages,
             running: if ended {
                 SendId(Uuid::nil())
             } else {
                 record.id
             },
-            keep_sends: spec.keep_sends() as usize,
+            keep_sends,
         },
         tokens,
         room,

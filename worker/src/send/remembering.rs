@@ -3,7 +3,7 @@
 use mainspring_shared::agent::{ExtractMode, MemorySpec, RecallMode};
 use mainspring_shared::budget::Spent;
 use mainspring_shared::memory::{
-    Account, MemoryError, Namespace, PaidCall, Recall, Recalled, TEXT_CHARS_MAX,
+    Account, Asker, MemoryError, Namespace, PaidCall, Recall, Recalled, TEXT_CHARS_MAX,
 };
 use mainspring_shared::message::{ContentPart, NewMessage, Role, plain_text};
 use mainspring_shared::session::shown::ShownMemory;
@@ -190,7 +190,9 @@ impl Run<'_> {
     ) -> Result<Vec<Recalled>, MemoryError> {
         let memories = &self.kernel.parts.sources.memories;
         let provider = memories.get(&spec.provider)?;
-        let ask = question(&self.send, namespace, account);
+        let record = &self.send.record;
+        let asker = Asker::send(record.key.session, record.id);
+        let ask = question(&self.send, asker, (namespace, account));
         let limit = self.kernel.parts.config.recall_timeout;
         let found = memories.within(limit, provider.recall(ask));
         tokio::select! {
@@ -206,6 +208,7 @@ impl Run<'_> {
 pub(crate) async fn foreseen(
     parts: &Parts,
     send: &StartedSend,
+    asker: Asker,
     metadata: &Map<String, Value>,
 ) -> Option<ShownMemory> {
     let spec = send.agent.memory.as_ref();
@@ -214,7 +217,7 @@ pub(crate) async fn foreseen(
     let namespace = Namespace::render(&spec.namespace, metadata, send.record.key.session).ok()?;
     let provider = parts.sources.memories.get(&spec.provider).ok()?;
     let account = Account::default();
-    let recall = provider.recall(question(send, &namespace, &account));
+    let recall = provider.recall(question(send, asker, (&namespace, &account)));
     let found = parts
         .sources
         .memories
@@ -235,13 +238,18 @@ pub(crate) async fn foreseen(
 }
 
 /// What the memory is asked for a send.
-fn question(send: &StartedSend, namespace: &Namespace, account: &Account) -> Recall {
+fn question(
+    send: &StartedSend,
+    asker: Asker,
+    (namespace, account): (&Namespace, &Account),
+) -> Recall {
     let input = plain_text(&send.record.input);
     Recall {
         tenant: send.record.key.tenant,
         namespace: namespace.clone(),
         query: input.chars().take(QUERY_CHARS_MAX).collect(),
         limit: ENTRIES_MAX,
+        asker,
         account: account.clone(),
     }
 }

@@ -67,8 +67,30 @@ pub(crate) struct WaitQuery {
 impl WaitQuery {
     /// The time to wait, cut to what this server allows.
     pub(crate) fn within(&self, wait_max: Duration) -> Option<Duration> {
-        self.wait.as_ref().map(|Span(wait)| (*wait).min(wait_max))
+        cut(self.wait.as_ref(), wait_max)
     }
+}
+
+/// How long to wait for a send.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct SendWaitQuery {
+    /// How long to wait for the end, such as `30s`. The answer comes earlier, with the status `waiting`, while the
+    /// send is `waiting_on` `human`, `tool` or `recovery`: only someone outside lets it continue.
+    #[serde(default, deserialize_with = "text")]
+    #[param(value_type = Option<form::Duration>, inline)]
+    wait: Option<Span>,
+}
+
+impl SendWaitQuery {
+    /// The time to wait, cut to what this server allows.
+    pub(crate) fn within(&self, wait_max: Duration) -> Option<Duration> {
+        cut(self.wait.as_ref(), wait_max)
+    }
+}
+
+fn cut(wait: Option<&Span>, wait_max: Duration) -> Option<Duration> {
+    wait.map(|Span(wait)| (*wait).min(wait_max))
 }
 
 /// A page of a list whose items are numbered.
@@ -223,7 +245,8 @@ fn pairs(uri: &Uri) -> Result<Vec<(String, String)>, Error> {
         .0;
     for (name, value) in &pairs {
         if name.contains('\0') || value.contains('\0') {
-            return Err(parameter("", "must not contain U+0000"));
+            let name = name.replace('\0', "\u{fffd}");
+            return Err(parameter(&name, "must not contain U+0000"));
         }
     }
     Ok(pairs)

@@ -107,6 +107,7 @@ fn members() -> Vec<(&'static str, &'static str, Value)> {
     let time = || json!({ "pattern": DURATION });
     let some_time = || json!({ "pattern": SOME_TIME });
     let from_1 = |max: i64| json!({ "minimum": 1, "maximum": max });
+    let at_least_1 = || json!({ "minimum": 1 });
     let label = || json!({ "minLength": 1, "maxLength": 200 });
     let words = |words: &[&str]| json!({ "enum": words });
     let maybe_words = |words: &[&str]| {
@@ -160,6 +161,10 @@ fn members() -> Vec<(&'static str, &'static str, Value)> {
         ("AgentSpec", "stop", json!({ "maxItems": 4 })),
         ("AgentSpec", "fallback", json!({ "maxItems": 4 })),
         ("ThinkingSpec", "budget_tokens", json!({ "minimum": 1024 })),
+        ("RunOptions", "max_tokens", at_least_1()),
+        ("RunOptions", "raised_tokens", at_least_1()),
+        ("RunOptions", "max_concurrency", at_least_1()),
+        ("RetryRunBody", "max_tokens", at_least_1()),
         (
             "ImagesSpec",
             "keep",

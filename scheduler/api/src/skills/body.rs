@@ -20,12 +20,15 @@ use zip::ZipArchive;
 use zip::result::ZipError;
 
 use crate::access::Caller;
-use crate::extract::{Whole, beside, expect_json, parse, push, read_body};
+use crate::extract::{Whole, beside, expect_kind, is_json, parse, push, read_body};
 use crate::idempotency;
 use crate::router::Api;
 
 /// The kind of body that is an archive.
 pub(crate) const ARCHIVE: &str = "application/zip";
+
+/// The kinds of bodies, for whoever sends another one.
+const KINDS: &str = "application/zip or application/json";
 
 const ROUTE: &str = "POST /v1/skills";
 
@@ -67,11 +70,11 @@ pub(super) async fn read(
 ) -> Result<(Skill, Option<IdempotencyKey>), Error> {
     let is_archive = is_archive(headers);
     if !is_archive && headers.contains_key(CONTENT_TYPE) {
-        expect_json(headers, &[])?;
+        expect_kind(headers, &[], is_json, KINDS)?;
     }
     let whole = read_body(app, headers, body, BODY_BYTES_MAX).await?;
     if !is_archive {
-        expect_json(headers, &whole)?;
+        expect_kind(headers, &whole, is_json, KINDS)?;
     }
     let key = match idempotency::header(headers)? {
         None => None,

@@ -57,7 +57,8 @@ pub(super) struct KeyView {
     limits: KeyLimits,
     /// The prefix of its token.
     prefix: String,
-    /// The token. Only in the response that creates or rotates it: it is stored nowhere.
+    /// The token. Only in the response that creates or rotates it, and not in a repeated one
+    /// (`Idempotency-Replayed`): it is stored nowhere.
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<String>,
     /// When it was created.
@@ -101,8 +102,8 @@ impl From<KeyRecord> for KeyView {
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewKeyBody {
-    /// A label for people, at most 100 characters.
-    name: String,
+    /// A label for people, at most 100 characters; if absent, the scopes joined with `+`, like `read+send`.
+    name: Option<String>,
     /// What it allows, at least one.
     scopes: Vec<Scope>,
     /// The part of the tenant that it sees and changes; all of it if absent. Such a key cannot be an administrator's.
@@ -122,7 +123,9 @@ impl JsonBody for NewKeyBody {
     type Checked = Self;
 
     fn checked(self, checks: &mut Checks) -> Self {
-        name(checks, "/name", &self.name);
+        if let Some(text) = &self.name {
+            name(checks, "/name", text);
+        }
         if self.scopes.is_empty() {
             checks.refuse("/scopes", "must have at least one");
         }
@@ -204,7 +207,7 @@ fn no_key() -> Error {
 pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::new()
         .routes(routes!(list, create))
-        .routes(routes!(revoke))
+        .routes(routes!(show, revoke))
         .routes(routes!(rotate))
 }
 
@@ -235,20 +238,24 @@ pub(super) async fn create(
         id: KeyId(app.entropy.ordered_id()),
         secret: secret(&app),
     };
+    let scopes = Scopes(body.scopes.into_iter().collect());
+    let name = body
+        .name
+        .unwrap_or_else(|| scopes.to_text().replace(' ', "+"));
     let new = NewKey {
         id: token.id,
         tenant,
-        name: body.name,
-        scopes: Scopes(body.scopes.into_iter().collect()),
+        name,
+        scopes,
         binding: body.binding,
         limits: body.limits,
         hash: token.secret.hash(),
         expires_at: body.expires_at,
     };
     match app.store.create_key(new, idempotency).await? {
-        CreateKeyOutcome::Created(record) => answer_created(record, Some(&token)),
+        CreateKeyOutcome::Created(record) => answer_created(&caller, record, Some(&token)),
         CreateKeyOutcome::Replayed(record) => {
-            let mut response = answer_created(record, None)?;
+            let mut response = answer_created(&caller, record, None)?;
             respond::mark_replayed(&mut response);
             Ok(response)
         }
@@ -257,13 +264,23 @@ pub(super) async fn create(
     }
 }
 
-fn answer_created(record: KeyRecord, token: Option<&Token>) -> Result<Response, Problem> {
+fn answer_created(
+    caller: &Caller,
+    record: KeyRecord,
+    token: Option<&Token>,
+) -> Result<Response, Problem> {
     let path = format!("/v1/keys/{}", record.id);
+    let is_own = record.tenant == caller.tenant;
     let view = KeyView {
         key: token.map(Token::reveal),
         ..KeyView::from(record)
     };
-    respond::created(StatusCode::CREATED, &path, &view)
+    if is_own {
+        respond::created(StatusCode::CREATED, &path, &view)
+    } else {
+        // An operator who names a tenant in the body finds its keys only when acting for it.
+        respond::json(StatusCode::CREATED, &view)
+    }
 }
 
 /// Which keys, newest first.
@@ -307,6 +324,24 @@ pub(super) async fn list(
         Ok((page.data, page.more))
     };
     respond::page(&app, begin, read, |key| key.id, KeyView::from).await
+}
+
+/// An API key, revoked or not
+#[utoipa::path(
+    get,
+    path = "/v1/keys/{id}",
+    operation_id = "getKey",
+    responses((status = 200, body = KeyView))
+)]
+pub(super) async fn show(
+    State(app): State<Arc<Api>>,
+    caller: Caller,
+    KeyPath(id): KeyPath,
+    _: Query<NoQuery>,
+) -> Result<Response, Problem> {
+    let found = app.store.find_key(id).await?;
+    let found = found.filter(|key| key.tenant == caller.tenant);
+    respond::json(StatusCode::OK, &KeyView::from(found.ok_or_else(no_key)?))
 }
 
 /// Replaces a key's secret; the new token is in this response only

@@ -18,7 +18,7 @@ use crate::world::{Scheduler, World, nothing};
 
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\nand so on";
 
-async fn put(api: &Scheduler, media_type: &str, data: &[u8]) -> Answer {
+pub(crate) async fn put(api: &Scheduler, media_type: &str, data: &[u8]) -> Answer {
     let call = api.call("POST", "/v1/blobs");
     call.header("content-type", media_type)
         .body(data)
@@ -26,7 +26,7 @@ async fn put(api: &Scheduler, media_type: &str, data: &[u8]) -> Answer {
         .await
 }
 
-fn named(sha256: &str) -> Value {
+pub(crate) fn named(sha256: &str) -> Value {
     json!({ "type": "image", "source": { "type": "blob", "sha256": sha256 } })
 }
 
@@ -187,7 +187,7 @@ async fn a_part_that_names_no_fitting_blob_is_pointed_at() {
 }
 
 /// An image of so many bytes in base64.
-fn inline(chars: usize) -> Value {
+pub(crate) fn inline(chars: usize) -> Value {
     let source = json!({ "type": "base64", "media_type": "image/png", "data": "A".repeat(chars) });
     json!({ "type": "image", "source": source })
 }

@@ -15,8 +15,10 @@ use mainspring_shared::session::preview::{
 };
 use mainspring_shared::tool::schema::Schema;
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
 use uuid::Uuid;
 
+use crate::blobs::{inline, named, put};
 use crate::world::World;
 
 /// The description of the API as it is published.
@@ -112,9 +114,10 @@ pub(crate) fn example(full: bool) -> Preview {
     }
 }
 
-/// A worker that answers each question with this.
-pub(crate) fn answering(world: &World, preview: Preview) {
+/// A worker that answers each question with this, and the questions.
+pub(crate) fn answering(world: &World, preview: Preview) -> mpsc::UnboundedReceiver<Ask> {
     let bus = Arc::clone(&world.bus);
+    let (tell, told) = mpsc::unbounded_channel();
     tokio::spawn(async move {
         let mut asks = bus.subscribe(Topic::Asks).await;
         while let Some(Notice::Payload(json)) = asks.next().await {
@@ -122,8 +125,11 @@ pub(crate) fn answering(world: &World, preview: Preview) {
             let answer = Answered::Preview(Box::new(preview.clone()));
             let answer = serde_json::to_vec(&answer).expect("JSON");
             bus.publish(Topic::Answers(ask.id), Bytes::from(answer));
+            // Not every test wants to know.
+            let _ = tell.send(ask);
         }
     });
+    told
 }
 
 #[tokio::test]
@@ -210,4 +216,87 @@ async fn a_preview_is_asked_for_as_a_send_is() {
     api.get("/v1/sessions/ses_00000000000070008000000000000000/context")
         .await
         .problem(404, "session.not_found");
+}
+
+/// A file whose content is a stored blob.
+fn file(sha256: &str) -> Value {
+    let source = json!({ "type": "blob", "sha256": sha256 });
+    json!({ "type": "file", "name": "a", "source": source })
+}
+
+#[tokio::test]
+async fn an_imagined_send_says_what_the_send_would_say_and_stores_nothing() {
+    let world = World::new().await;
+    let mut asks = answering(&world, example(true));
+    let api = world.ready().await;
+    let session = api.session().await;
+    let mut input = vec![
+        json!({ "type": "text", "text": "see" }),
+        inline(80_000),
+        inline(800),
+    ];
+    for (media_type, data) in [
+        ("image/png", &b"\x89PNG\r\n\x1a\nand so on"[..]),
+        ("application/pdf", &b"%PDF-1.7"[..]),
+        ("text/plain", &b"words"[..]),
+    ] {
+        let stored = put(&api, media_type, data).await.ok(201);
+        let sha256 = stored["sha256"].as_str().expect("a hash");
+        let is_image = media_type == "image/png";
+        input.push(if is_image {
+            named(sha256)
+        } else {
+            file(sha256)
+        });
+    }
+    let before = world.store.dump().await.expect("answers").blobs;
+    let path = format!("/v1/sessions/{session}/context");
+    let mut told = Vec::new();
+    for with_request in [false, true] {
+        let body = json!({ "input": input, "request": with_request });
+        api.post(&path, &body).await.ok(200);
+        told.push(asks.recv().await.expect("a worker is asked"));
+    }
+    let after = world.store.dump().await.expect("answers").blobs;
+    assert_eq!(before, after);
+    let body = json!({ "session_id": session, "input": input });
+    api.post("/v1/sends", &body).await.ok(202);
+    let sent = world.claim(&session).await.send.record.input.clone();
+    let blobs = sent.iter().filter(|part| part.blob().is_some()).count();
+    assert_eq!(blobs, 4, "{sent:?}");
+    for ask in &told {
+        assert_eq!(ask.input.as_ref(), Some(&sent));
+    }
+    // The one that is stored nowhere goes along where it is to be shown.
+    let content: Vec<_> = told.into_iter().map(|ask| ask.content).collect();
+    assert_eq!(content, [Vec::new(), vec!["A".repeat(80_000)]]);
+}
+
+#[tokio::test]
+async fn an_imagined_send_is_refused_for_its_blobs_as_the_send_is() {
+    let world = World::new().await;
+    let _asks = answering(&world, example(true));
+    let api = world.ready().await;
+    let session = api.session().await;
+    let text = put(&api, "text/plain", b"words").await.ok(201);
+    let text = text["sha256"].as_str().expect("a hash");
+    let unknown = "1".repeat(64);
+    let path = format!("/v1/sessions/{session}/context");
+    for (input, pointer) in [
+        (json!([named(&unknown)]), "/input/0/source/sha256"),
+        (
+            json!([file(text), file(&unknown)]),
+            "/input/1/source/sha256",
+        ),
+        (json!([named(text)]), "/input/0/source"),
+    ] {
+        let imagined = api.post(&path, &json!({ "input": input })).await;
+        let imagined = imagined.problem(400, "request.invalid");
+        let body = json!({ "session_id": session, "input": input });
+        let sent = api.post("/v1/sends", &body).await;
+        let sent = sent.problem(400, "request.invalid");
+        assert_eq!(imagined["errors"], sent["errors"], "{input}");
+        let told = imagined["errors"][0]["pointer"].as_str().expect("one");
+        assert!(told.starts_with(pointer), "{imagined}");
+    }
 }

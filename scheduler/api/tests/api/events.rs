@@ -222,6 +222,33 @@ async fn a_deleted_session_ends_the_streams_of_its_sends() {
 }
 
 #[tokio::test]
+async fn a_deleted_session_ends_its_streams_on_every_scheduler_after_its_events() {
+    let world = World::new().await;
+    let (one, two) = (world.ready().await, world.ready().await);
+    for is_busy in [true, false] {
+        let (id, other) = (one.session().await, one.session().await);
+        let path = format!("/v1/sessions/{id}/events");
+        let mut streams = [one.events(&path).await, two.events(&path).await];
+        let mut kept = two.events(&format!("/v1/sessions/{other}/events")).await;
+        if is_busy {
+            one.send(&id, "hi").await;
+            for events in &mut streams {
+                assert_eq!(events.names(1).await, ["send.queued"]);
+            }
+        }
+        let deleted = one.call("DELETE", &format!("/v1/sessions/{id}"));
+        assert_eq!(deleted.send().await.status, 204);
+        let expected: &[&str] = if is_busy { &["send.cancelled"] } else { &[] };
+        for events in &mut streams {
+            assert_eq!(names(&events.rest().await), expected);
+        }
+        // What happens to one session concerns no other.
+        one.send(&other, "hi").await;
+        assert_eq!(kept.names(1).await, ["send.queued"]);
+    }
+}
+
+#[tokio::test]
 async fn a_quiet_stream_is_kept_alive_by_comments() {
     let world = World::new().await;
     let api = world

@@ -149,6 +149,24 @@ async fn concurrent_repeats_create_one_send() {
 }
 
 #[tokio::test]
+async fn a_request_with_two_keys_is_refused() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let body = json!({ "input": "hi" });
+    for (path, body) in [
+        ("/v1/sends", body.clone()),
+        ("/v1/sends:batch", json!({ "sends": [body] })),
+    ] {
+        let call = api.call("POST", path).header("idempotency-key", "one");
+        let call = call.header("idempotency-key", "other").json(&body);
+        let problem = call.send().await.problem(400, "request.invalid");
+        let pointer = &problem["errors"][0]["pointer"];
+        assert_eq!(pointer, "#idempotency-key", "{path}");
+    }
+    assert_eq!(api.get("/v1/sends").await.ok(200)["data"], json!([]));
+}
+
+#[tokio::test]
 async fn keys_that_are_none_are_refused() {
     let world = World::new().await;
     let api = world.ready().await;

@@ -190,10 +190,13 @@ async fn queries_that_make_no_sense_are_refused() {
         ("GET", "/v1/sessions?colour=red".to_owned(), "?colour"),
         ("GET", "/v1/sessions?status=happy".to_owned(), "?status"),
         ("GET", "/v1/sessions?cursor=7".to_owned(), "?cursor"),
-        ("GET", "/v1/sessions?agent=%00".to_owned(), "?"),
+        ("GET", "/v1/sessions?agent=%00".to_owned(), "?agent"),
         ("GET", "/v1/sessions?agent=a&agent=b".to_owned(), "?agent"),
         ("GET", "/v1/sends?status=idle".to_owned(), "?status"),
         ("GET", "/v1/sends?cursor=ses_1".to_owned(), "?cursor"),
+        ("GET", "/v1/sends?session_id=zz".to_owned(), "?session_id"),
+        ("GET", "/v1/runs?session_id=zz".to_owned(), "?session_id"),
+        ("GET", "/v1/timers?session_id=zz".to_owned(), "?session_id"),
         (
             "GET",
             format!("/v1/sessions/{session}/messages?after=-1"),
@@ -251,11 +254,81 @@ async fn queries_that_make_no_sense_are_refused() {
         let problem = answer.problem(400, "request.invalid");
         assert_eq!(problem["errors"][0]["pointer"], pointer, "{path}");
     }
-    let call = api.call("GET", &format!("/v1/sessions/{session}/events"));
-    call.header("last-event-id", "x")
-        .send()
-        .await
-        .problem(400, "request.invalid");
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_query_or_a_header_is_said_of_it_by_name() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let session = api.session().await;
+    let events = format!("/v1/sessions/{session}/events");
+    for (call, pointer, detail) in [
+        (
+            api.call("GET", "/v1/sessions?agent=%00"),
+            "?agent",
+            "the query parameter agent must not contain U+0000",
+        ),
+        (
+            api.call("GET", "/v1/sessions?metadata.te%00am=x"),
+            "?metadata.te\u{fffd}am",
+            "the query parameter metadata.te\u{fffd}am must not contain U+0000",
+        ),
+        (
+            api.call("GET", "/v1/memories?q=dog"),
+            "?namespace",
+            "the query parameter namespace is required with q: the namespace to search",
+        ),
+        (
+            api.call("DELETE", "/v1/memories"),
+            "?namespace",
+            "the query parameter namespace is required: the namespace to erase",
+        ),
+        (
+            api.call("GET", &events).header("last-event-id", "x"),
+            "#last-event-id",
+            "the header Last-Event-ID must be an event's id, like 12.0",
+        ),
+        (
+            api.call("POST", "/v1/blobs")
+                .header("content-type", "png")
+                .body("x"),
+            "#content-type",
+            "Content-Type must be like image/png",
+        ),
+    ] {
+        let problem = call.send().await.problem(400, "request.invalid");
+        assert_eq!(problem["errors"][0]["pointer"], pointer, "{problem}");
+        assert_eq!(problem["detail"], detail);
+    }
+}
+
+#[tokio::test]
+async fn an_encoded_body_is_refused_and_asked_for_unencoded() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let json = "application/json";
+    let post = |path: &str, kind: &str, encoding: &str| {
+        let call = api.call("POST", path).header("content-type", kind);
+        let call = call.header("content-encoding", encoding);
+        call.body(r#"{"input":"hi"}"#).send()
+    };
+    for (path, kind, encoding) in [
+        ("/v1/sends", json, "gzip"),
+        ("/v1/sends", json, "identity, br"),
+        ("/v1/sends:batch", json, "GZIP"),
+        ("/v1/blobs", "text/plain", "zstd"),
+        ("/v1/skills", "application/zip", "gzip"),
+        ("/v1/sessions:import", "application/x-ndjson", "deflate"),
+    ] {
+        let refused = post(path, kind, encoding).await;
+        let problem = refused.problem(415, "request.unsupported_media_type");
+        let error = &problem["errors"][0];
+        assert_eq!(error["pointer"], "#content-encoding", "{path}: {problem}");
+        let detail = problem["detail"].as_str().expect("a detail");
+        assert!(detail.contains("unencoded"), "{detail}");
+    }
+    assert_eq!(api.get("/v1/sends").await.ok(200)["data"], json!([]));
+    post("/v1/sends", json, "Identity").await.ok(202);
 }
 
 #[tokio::test]

@@ -55,6 +55,24 @@ async fn an_entry_is_made_shown_changed_and_deleted() {
 }
 
 #[tokio::test]
+async fn a_change_of_nothing_leaves_an_entry_as_it_is() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let made = enter(&api, "user/42", "likes tea").await;
+    let path = format!("/v1/memories/{}", id(&made));
+    // Until some time has passed.
+    while enter(&api, "user/42", "likes tea").await["created_at"] == made["created_at"] {}
+    let same = api.call("PATCH", &path).json(&json!({})).send().await;
+    assert_eq!(same.ok(200), made);
+    let touched = json!({ "metadata": {} });
+    let touched = api.call("PATCH", &path).json(&touched).send().await.ok(200);
+    assert_ne!(touched["updated_at"], made["updated_at"]);
+    api.call("DELETE", &path).send().await;
+    let gone = api.call("PATCH", &path).json(&json!({})).send().await;
+    gone.problem(404, "memory.not_found");
+}
+
+#[tokio::test]
 async fn a_repeated_request_enters_one_entry() {
     let world = World::new().await;
     let api = world.ready().await;

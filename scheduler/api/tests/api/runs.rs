@@ -266,6 +266,61 @@ async fn a_request_that_makes_no_sense_starts_nothing() {
 }
 
 #[tokio::test]
+async fn limits_of_zero_and_texts_that_cannot_be_kept_are_refused_where_they_stand() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    for (given, pointer) in [
+        (
+            json!({ "options": { "max_tokens": 0 } }),
+            "/options/max_tokens",
+        ),
+        (
+            json!({ "options": { "raised_tokens": 0 } }),
+            "/options/raised_tokens",
+        ),
+        (
+            json!({ "options": { "max_concurrency": 0 } }),
+            "/options/max_concurrency",
+        ),
+        (
+            json!({ "options": { "allow": ["calc", "a\0b"] } }),
+            "/options/allow/1",
+        ),
+        (json!({ "options": { "pool": "a\0b" } }), "/options/pool"),
+        (json!({ "input": "a\0b" }), "/input"),
+        (json!({ "input": { "list": [{ "a\0b": 1 }] } }), "/input"),
+    ] {
+        let mut run = given;
+        run["spec"] = two_steps();
+        let refused = api.post("/v1/runs", &run).await;
+        let problem = refused.problem(400, "request.invalid");
+        assert_eq!(pointers(&problem), [pointer]);
+        let timer = json!({ "run": run, "after": "1h" });
+        let refused = api.post("/v1/timers", &timer).await;
+        let problem = refused.problem(400, "request.invalid");
+        assert_eq!(pointers(&problem), [format!("/run{pointer}")]);
+    }
+    // Faults of the spec are told with them.
+    let spec = json!({ "name": "r", "root": { "type": "dance" } });
+    let body = json!({ "spec": spec, "input": "\0", "options": { "max_concurrency": 0 } });
+    let refused = api.post("/v1/runs", &body).await;
+    let problem = refused.problem(400, "request.invalid");
+    let found = pointers(&problem);
+    let in_spec = |at: &&str| at.starts_with("/spec/root");
+    assert!(found.iter().any(in_spec), "{problem}");
+    assert!(found.ends_with(&["/input", "/options/max_concurrency"]));
+    let retry = format!("/v1/runs/{}/retry", nothing("run_"));
+    let refused = api.post(&retry, &json!({ "max_tokens": 0 })).await;
+    let problem = refused.problem(400, "request.invalid");
+    assert_eq!(pointers(&problem), ["/max_tokens"]);
+    for list in ["/v1/runs", "/v1/timers"] {
+        assert_eq!(api.get(list).await.ok(200)["data"], json!([]), "{list}");
+    }
+    let least = json!({ "spec": two_steps(), "options": { "max_concurrency": 1 } });
+    started(&api, &least).await;
+}
+
+#[tokio::test]
 async fn a_run_that_cannot_pay_for_its_steps_is_refused() {
     let world = World::new().await;
     let api = world.ready().await;
@@ -344,7 +399,8 @@ async fn runs_are_listed_by_status_and_session() {
         ids(&format!("?session_id={session}")).await,
         std::slice::from_ref(&home)
     );
-    assert_eq!(ids("?session_id=none").await, Vec::<String>::new());
+    let unknown = format!("?session_id={}", nothing("ses_"));
+    assert_eq!(ids(&unknown).await, Vec::<String>::new());
     let page = api.get("/v1/runs?limit=1").await.ok(200);
     let cursor = page["next_cursor"].as_str().expect("a cursor");
     assert_eq!(ids(&format!("?cursor={cursor}")).await, [home]);

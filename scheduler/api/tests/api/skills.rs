@@ -219,10 +219,15 @@ async fn what_is_no_skill_is_refused_with_everything_that_is_wrong() {
     let call = api
         .call("POST", "/v1/skills")
         .header("content-type", "text/plain");
-    call.body("x")
+    let problem = call
+        .body("x")
         .send()
         .await
         .problem(415, "request.unsupported_media_type");
+    assert_eq!(
+        problem["detail"],
+        "the body must be application/zip or application/json"
+    );
     assert_eq!(api.get("/v1/skills").await.ok(200)["data"], json!([]));
 }
 

@@ -7,7 +7,7 @@ use mainspring_shared::time::Clock as _;
 use serde_json::{Value, json};
 
 use crate::access::{ROOT, ask, locked, tenant};
-use crate::world::World;
+use crate::world::{World, nothing};
 
 const NONE: Value = Value::Null;
 
@@ -199,6 +199,33 @@ async fn a_tenant_has_a_weight_and_a_retention() {
 }
 
 #[tokio::test]
+async fn nothing_is_kept_for_less_time_than_the_keys_of_requests() {
+    let world = World::new().await;
+    let api = locked(&world).await;
+    let body = json!({ "name": "blue", "retention": { "sends": "2d" } });
+    ask(&api, ROOT, "POST", "/v1/tenants", &body).await.ok(201);
+    for member in ["sends", "runs", "sessions"] {
+        let retention = json!({ member: "47h" });
+        let made = json!({ "name": "green", "retention": retention });
+        let changed = json!({ "retention": retention });
+        for (method, path, body) in [
+            ("POST", "/v1/tenants", made),
+            ("PATCH", "/v1/tenants/ten_2", changed),
+        ] {
+            let refused = ask(&api, ROOT, method, path, &body).await;
+            let problem = refused.problem(400, "request.invalid");
+            let error = &problem["errors"][0];
+            assert_eq!(error["pointer"], format!("/retention/{member}"));
+            let detail = error["detail"].as_str().expect("a detail");
+            assert!(detail.contains("at least 2d"), "{detail}");
+        }
+        let changed = json!({ "retention": { member: "48h" } });
+        let kept = ask(&api, ROOT, "PATCH", "/v1/tenants/ten_2", &changed).await;
+        assert_eq!(kept.ok(200)["retention"], json!({ member: "2d" }));
+    }
+}
+
+#[tokio::test]
 async fn nothing_of_a_tenant_on_hold_is_removed_by_a_request() {
     let world = World::new().await;
     let api = locked(&world).await;
@@ -251,6 +278,59 @@ async fn the_token_of_a_key_is_shown_once() {
     assert_eq!(list.ok(200)["data"].as_array().map(Vec::len), Some(1));
     let dump = world.store.dump().await.expect("dumps");
     assert!(!format!("{dump:?}").contains(&token[37..]));
+}
+
+#[tokio::test]
+async fn a_key_without_a_name_is_called_by_its_scopes() {
+    let world = World::new().await;
+    let api = locked(&world).await;
+    let (id, admin) = tenant(&api, "blue", &["admin"]).await;
+    let end = "2100-01-01T00:00:00Z";
+    let body = json!({ "tenant": id, "scopes": ["send", "read", "send"], "expires_at": end });
+    let created = ask(&api, ROOT, "POST", "/v1/keys", &body).await;
+    // The caller's own tenant has no such key.
+    assert_eq!(created.header("location"), None);
+    assert_eq!(created.ok(201)["name"], "read+send");
+    let keys = ask(&api, &admin, "GET", "/v1/keys", &NONE).await.ok(200);
+    assert_eq!(keys["data"][0]["name"], "read+send");
+    let body = json!({ "name": "", "scopes": ["read"] });
+    let refused = ask(&api, &admin, "POST", "/v1/keys", &body).await;
+    let problem = refused.problem(400, "request.invalid");
+    assert_eq!(problem["errors"][0]["pointer"], "/name");
+}
+
+#[tokio::test]
+async fn a_key_is_shown_at_its_location_to_administrators_of_its_tenant() {
+    let world = World::new().await;
+    let api = locked(&world).await;
+    let (_, blue) = tenant(&api, "blue", &["admin"]).await;
+    let (_, red) = tenant(&api, "red", &["admin"]).await;
+    let body = json!({ "name": "app", "scopes": ["read"] });
+    let created = ask(&api, &blue, "POST", "/v1/keys", &body).await;
+    let path = created.header("location").expect("a place").to_owned();
+    let mut made = created.ok(201);
+    let members = made.as_object_mut().expect("an object");
+    let token = members.remove("key").expect("the token");
+    let token = token.as_str().expect("a text");
+    let shown = ask(&api, &blue, "GET", &path, &NONE).await.ok(200);
+    assert_eq!(shown, made);
+    let keys = ask(&api, &blue, "GET", "/v1/keys", &NONE).await.ok(200);
+    assert_eq!(keys["data"][0], shown);
+    for other in [red.as_str(), ROOT] {
+        let hidden = ask(&api, other, "GET", &path, &NONE).await;
+        hidden.problem(404, "key.not_found");
+    }
+    for unknown in ["x", &nothing("key_")] {
+        let unknown = format!("/v1/keys/{unknown}");
+        let unknown = ask(&api, &blue, "GET", &unknown, &NONE).await;
+        unknown.problem(404, "key.not_found");
+    }
+    let refused = ask(&api, token, "GET", &path, &NONE).await;
+    refused.problem(403, "auth.forbidden");
+    let revoked = ask(&api, &blue, "DELETE", &path, &NONE).await;
+    assert_eq!(revoked.status, 204);
+    let shown = ask(&api, &blue, "GET", &path, &NONE).await.ok(200);
+    assert!(shown["revoked_at"].is_string(), "{shown}");
 }
 
 #[tokio::test]

@@ -60,7 +60,11 @@ async fn a_wait_that_passes_answers_with_the_send_as_it_is() {
 async fn who_waits_is_answered_early_when_a_person_is_asked() {
     let world = World::new().await;
     let api = world.ready().await;
-    for (on, name) in [(WaitingOn::Human, "human"), (WaitingOn::Tool, "tool")] {
+    for (on, name) in [
+        (WaitingOn::Human, "human"),
+        (WaitingOn::Tool, "tool"),
+        (WaitingOn::Recovery, "recovery"),
+    ] {
         let id = api.session().await;
         let send = api.send(&id, "hi").await;
         let waiting = tokio::spawn(

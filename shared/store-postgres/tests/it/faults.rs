@@ -1,5 +1,6 @@
 //! Connections that break, answers that get lost.
 
+use mainspring_shared::error::{Code, Coded as _};
 use mainspring_shared::id::{BootId, SessionKey};
 use mainspring_shared::message::{NewMessage, Role};
 use mainspring_shared::send::WaitingOn;
@@ -13,7 +14,7 @@ use mainspring_shared::tool::CallResult;
 use sqlx::Executor;
 
 use crate::tools::{answered, asking, ids, only_calls, outside, park_on, result};
-use crate::world::{World, answer, cold, first_round, in_second_round, to, with_world};
+use crate::world::{World, answer, at_server, cold, first_round, in_second_round, to, with_world};
 
 /// Breaks every connection of the store, as a restart of the server does.
 async fn break_connections(world: &World) {
@@ -73,6 +74,37 @@ async fn broken_connections_are_replaced_unnoticed() {
             .store
             .audit(mainspring_shared::store::AuditOptions::default());
         assert_eq!(found.await.expect("audits"), []);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_database_that_allows_no_connections_is_unavailable_until_it_does_again() {
+    with_world("closed", async |world| {
+        let key = world.session().await;
+        let (_, database) = world
+            .settings
+            .url
+            .rsplit_once('/')
+            .expect("the URL names a database");
+        at_server(format!("ALTER DATABASE {database} ALLOW_CONNECTIONS false")).await;
+        at_server(format!(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{database}'"
+        ))
+        .await;
+        // A connection may answer once more before it ends.
+        let error = loop {
+            if let Err(error) = world.store.get_session(key).await {
+                break error;
+            }
+        };
+        assert_eq!(error.code(), Code::StoreUnavailable, "{error:?}");
+        let opened = mainspring_store_postgres::PostgresStore::open(&world.settings).await;
+        let error = opened.expect_err("no connection is to be had");
+        assert_eq!(error.code(), Code::StoreUnavailable, "{error:?}");
+        at_server(format!("ALTER DATABASE {database} ALLOW_CONNECTIONS true")).await;
+        let found = world.store.get_session(key).await;
+        assert!(found.expect("connections are to be had again").is_some());
     })
     .await;
 }

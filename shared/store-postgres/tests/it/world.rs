@@ -67,6 +67,12 @@ async fn admin(server: &str, statement: String) {
     connection.close().await.expect("closes");
 }
 
+/// Runs a statement in none of the tests' databases.
+pub(crate) async fn at_server(statement: String) {
+    let server = server().expect("a test that runs has a server");
+    admin(&server, statement).await;
+}
+
 /// Runs a test in a database of its own, which is empty.
 pub(crate) async fn with_database(name: &str, test: impl AsyncFnOnce(String)) {
     let Some(server) = server() else {

@@ -90,8 +90,7 @@ impl Server {
 
     /// A bus on it.
     pub fn bus(&self) -> Arc<RedisBus> {
-        let (clock, entropy) = (Arc::new(SystemClock::new()), Arc::new(OsEntropy));
-        Arc::new(RedisBus::open(&self.address(), clock, entropy).expect("a bus"))
+        bus(&self.address())
     }
 
     /// A connection of the test's own.
@@ -158,6 +157,12 @@ impl Drop for Server {
 pub fn queue(address: &Address) -> Arc<RedisQueue> {
     let (clock, entropy) = (Arc::new(SystemClock::new()), Arc::new(OsEntropy));
     Arc::new(RedisQueue::open(address, clock, entropy).expect("a queue"))
+}
+
+/// A bus there, whether or not a server is.
+pub fn bus(address: &Address) -> Arc<RedisBus> {
+    let (clock, entropy) = (Arc::new(SystemClock::new()), Arc::new(OsEntropy));
+    Arc::new(RedisBus::open(address, clock, entropy).expect("a bus"))
 }
 
 fn address(port: u16) -> Address {

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use mainspring_shared::agent::OutputSpec;
 use mainspring_shared::error::{Code, Coded};
 use mainspring_shared::id::SendId;
-use mainspring_shared::message::NewMessage;
+use mainspring_shared::message::{FileSource, ImageSource, NewMessage};
 use mainspring_shared::time::Timestamp;
 use serde_json::json;
 
@@ -158,6 +158,38 @@ fn a_shape_is_answered_with_a_value_also_in_a_stream_and_after_tools() {
     let value = serde_json::from_str(&heard.chunks.concat()).expect("JSON");
     assert_eq!(schema.faults(&value), Vec::<String>::new());
     assert_eq!(value, json!({"said": "add answered: 3"}));
+}
+
+/// What a user said, in parts.
+fn said(content: Vec<ContentPart>) -> Arc<Message> {
+    let new = NewMessage::user(content, 0);
+    Arc::new(new.at(1, SendId(uuid::Uuid::nil()), Timestamp(0), 1))
+}
+
+#[test]
+fn where_the_user_said_nothing_it_names_what_there_was() {
+    let image = || ContentPart::Image {
+        source: ImageSource::Url {
+            url: "https://example.test/cat.png".to_owned(),
+        },
+    };
+    let file = || ContentPart::File {
+        name: "notes.txt".to_owned(),
+        source: FileSource::Text {
+            text: "words".to_owned(),
+        },
+    };
+    for (content, expected) in [
+        (vec![image()], "[image]"),
+        (vec![image(), file()], "[image] [file]"),
+        (vec![ContentPart::text(" \n"), file()], "[file]"),
+        (vec![ContentPart::text("  ")], "(no text)"),
+        (vec![ContentPart::text("look"), image()], "look"),
+    ] {
+        let heard = ask(vec![said(content)]);
+        assert_eq!(text(&heard.reply.expect("an answer")), expected);
+        assert_eq!(heard.chunks, [expected]);
+    }
 }
 
 #[test]

@@ -14,9 +14,8 @@ use mainspring_shared::id::SendId;
 use mainspring_shared::message::{Message, Role, ToolCall};
 use mainspring_shared::model::{ModelFacts, expect_message_tokens, expect_request_tokens};
 use mainspring_shared::send::machine::Event;
-use mainspring_shared::session::fold::digest::of_span;
+use mainspring_shared::session::fold::end;
 use mainspring_shared::session::fold::plan::{self, Pressure, Room, Span, Weights};
-use mainspring_shared::session::fold::{FoldKind, end};
 use mainspring_shared::session::{SIGNAL_CANCEL, SIGNAL_INTERRUPT, SIGNAL_RESULT};
 use mainspring_shared::store::{AppendRound, UsageRow};
 use mainspring_shared::usage::Usage;
@@ -77,16 +76,6 @@ pub(crate) fn room_of(model: &Resolved, answer: u64, spec: &FoldSpec) -> Room {
         .saturating_add(answer)
         .min(facts.window);
     Room::new(window, answer.min(facts.output_max.unwrap_or(answer)), spec)
-}
-
-/// The digests of a part.
-fn digest_of(span: &Span) -> Written {
-    Written {
-        kind: FoldKind::Projection,
-        text: of_span(&span.folds, &span.messages, span.digest_max),
-        reply: None,
-        notes: Vec::new(),
-    }
 }
 
 /// The fold that is wanted, and how far it is.
@@ -339,7 +328,7 @@ impl Run<'_> {
             return Some(self.attach_digest(&span).await);
         }
         let digest = Arc::clone(&span);
-        let writing = Box::pin(async move { Ok(digest_of(&digest)) });
+        let writing = Box::pin(async move { Ok(Written::digests(&digest)) });
         self.folding.writing = Some(self.permitted(&span, writing, false));
         None
     }
@@ -412,7 +401,7 @@ impl Run<'_> {
     async fn attach_digest(&mut self, span: &Span) -> Event {
         // Whoever could not write this one is not asked for the next one of this send either.
         self.folding.tried.failures = TRIES;
-        self.attach(digest_of(span), span).await
+        self.attach(Written::digests(span), span).await
     }
 
     /// Attaches a fold in a step of its own.

@@ -11,6 +11,7 @@ use mainspring_shared::error::Code;
 use mainspring_shared::message::plain_text;
 use mainspring_shared::retry::{Policy, retry_after};
 use mainspring_shared::secrets::Secrets;
+use mainspring_shared::time::Span;
 use mainspring_shared::tool::{HttpTool, Repeat, digest_by};
 use reqwest::Url;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
@@ -143,15 +144,21 @@ impl HttpCall {
     }
 
     fn body(&self, url: &Url, invocation: &Invocation) -> Vec<u8> {
-        let body = json!({
+        let mut body = json!({
             // What is signed names whom it is for: nobody else can use it.
             "url": url.as_str(),
             "call_id": invocation.call_id,
             "name": self.spec.name,
             "arguments": invocation.arguments,
-            "session_id": invocation.session.session,
-            "send_id": invocation.send_id,
         });
+        // A question to a memory may belong to no send.
+        let (session, send) = (invocation.session.session, invocation.send_id);
+        if !session.0.is_nil() {
+            body["session_id"] = json!(session);
+        }
+        if !send.0.is_nil() {
+            body["send_id"] = json!(send);
+        }
         body.to_string().into_bytes()
     }
 
@@ -166,7 +173,8 @@ impl HttpCall {
         let attempt = Box::pin(self.exchange(url, id, body));
         timeout(limit, attempt).await.unwrap_or_else(|_| {
             Err(Fault::Broken {
-                what: format!("it took longer than {limit:?}"),
+                // The limit that was declared: what is left for the call differs from it by chance.
+                what: format!("it took longer than {}", Span(self.timeout)),
                 slow: true,
             })
         })

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use mainspring_runtime::OsEntropy;
 use mainspring_runtime::telemetry::TRACEPARENT;
 use mainspring_shared::retry::retry_after;
-use mainspring_shared::time::Clock;
+use mainspring_shared::time::{Clock, Span};
 use mainspring_shared::webhook::{Outgoing, Posted, Poster};
 use reqwest::header::{CONTENT_TYPE, HeaderValue};
 use tokio::time::timeout;
@@ -82,7 +82,7 @@ impl Poster for WebhookPoster {
             Ok(Ok(posted)) => posted,
             Ok(Err(why)) => Posted::Failed { why },
             Err(_) => Posted::Failed {
-                why: format!("took longer than {limit:?}"),
+                why: format!("took longer than {}", Span(limit)),
             },
         }
     }
@@ -223,7 +223,7 @@ mod tests {
         let late = endpoint("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", LIMIT * 2).await;
         let (closed, away) = listener().await;
         drop(closed);
-        for (at, expected) in [(late.0, "took longer"), (away, "no connection")] {
+        for (at, expected) in [(late.0, "took longer than 300ms"), (away, "no connection")] {
             let posted = poster(&["127.0.0.1"])
                 .post(message(format!("http://{at}")))
                 .await;

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey, TenantId};
-use mainspring_shared::memory::{Account, Forget, Memory, MemoryError, Recall, Recalled, Remember};
+use mainspring_shared::memory::{
+    Account, Asker, Forget, Memory, MemoryError, Recall, Recalled, Remember,
+};
 use mainspring_shared::message::plain_text;
 use mainspring_shared::stored::Extra;
 use mainspring_shared::time::Span;
@@ -82,12 +84,13 @@ struct Question {
 }
 
 impl Question {
-    fn of(tenant: TenantId, key: String, arguments: Value) -> Self {
-        let session = SessionId(Uuid::nil());
+    fn of(tenant: TenantId, asker: Asker, key: String, arguments: Value) -> Self {
+        // Nil ids are not told.
+        let session = asker.session.unwrap_or(SessionId(Uuid::nil()));
         Self {
             key,
             session: SessionKey { tenant, session },
-            send: SendId(Uuid::nil()),
+            send: asker.send.unwrap_or(SendId(Uuid::nil())),
             arguments,
         }
     }
@@ -131,7 +134,7 @@ impl Memory for HttpMemory {
         });
         // The attempts of one question share it; the next question has another answer.
         let key = format!("recall_{}", self.caller.fresh_key());
-        let question = Question::of(ask.tenant, key, arguments);
+        let question = Question::of(ask.tenant, ask.asker, key, arguments);
         let found: Entries = question.ask(self.recall.as_ref()).await?;
         Ok(found.entries)
     }
@@ -144,11 +147,10 @@ impl Memory for HttpMemory {
         if let Some(replaced) = &entry.replaces {
             arguments["replaces"] = json!(replaced);
         }
-        let mut question = Question::of(entry.tenant, header(&entry.key), arguments);
-        if let Some(source) = entry.source {
-            question.session.session = source.session_id;
-            question.send = source.send_id;
-        }
+        let source = entry.source;
+        let asker = source.map(|source| Asker::send(source.session_id, source.send_id));
+        let (asker, key) = (asker.unwrap_or_default(), header(&entry.key));
+        let question = Question::of(entry.tenant, asker, key, arguments);
         let kept: Kept = question.ask(self.remember.as_ref()).await?;
         Ok(kept.id)
     }
@@ -158,7 +160,7 @@ impl Memory for HttpMemory {
             "tenant": entry.tenant, "namespace": entry.namespace, "id": entry.id,
         });
         let key = format!("forget_{}", self.caller.fresh_key());
-        let question = Question::of(entry.tenant, key, arguments);
+        let question = Question::of(entry.tenant, entry.asker, key, arguments);
         let done: Forgotten = question.ask(self.forget.as_ref()).await?;
         Ok(done.forgotten)
     }

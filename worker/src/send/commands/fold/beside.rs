@@ -48,7 +48,8 @@ impl Run<'_> {
         None
     }
 
-    /// Attaches what was written beside the send; what could not be had is tried again at another time.
+    /// Attaches what was written beside the send, or digests where nobody would write it next time either; what else could
+    /// not be had is tried again at another time.
     /// An event when the step could not be stored.
     pub(in crate::send) async fn written_beside(
         &mut self,
@@ -61,19 +62,8 @@ impl Run<'_> {
                 if let Some(reply) = &written.reply {
                     self.pay_for_fold(reply.model.clone(), reply.usage);
                 }
-                match self.attach(written, &span).await {
-                    Event::Folded { cancelled } => {
-                        if cancelled {
-                            self.hold.handles.cancel.cancel();
-                        }
-                        if self.hold.heard & SIGNAL_INTERRUPT != 0 {
-                            // It was lowered with this step: whoever waits looks for what came.
-                            self.hold.handles.interrupt.notify_one();
-                        }
-                        None
-                    }
-                    event => Some(event),
-                }
+                let attached = self.attach(written, &span).await;
+                self.attached_beside(attached)
             }
             Err(Fault::Forbidden(why)) => {
                 self.forbid(&why);
@@ -83,9 +73,28 @@ impl Run<'_> {
                 tracing::warn!(send.id = %self.send.record.id, %fault, "no fold beside the send");
                 self.folding.tried.failures += 1;
                 self.pay_for_fault(&fault);
-                None
+                if !fault.is_lasting() {
+                    return None;
+                }
+                let attached = self.attach_digest(&span).await;
+                self.attached_beside(attached)
             }
         }
+    }
+
+    /// What follows from the step that was to attach a fold beside the send.
+    fn attached_beside(&mut self, attached: Event) -> Option<Event> {
+        let Event::Folded { cancelled } = attached else {
+            return Some(attached);
+        };
+        if cancelled {
+            self.hold.handles.cancel.cancel();
+        }
+        if self.hold.heard & SIGNAL_INTERRUPT != 0 {
+            // It was lowered with this step: whoever waits looks for what came.
+            self.hold.handles.interrupt.notify_one();
+        }
+        None
     }
 
     /// The send has ended. A fold that is written beside it goes on without it; where there is none, one is

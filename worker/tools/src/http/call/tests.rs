@@ -28,6 +28,8 @@ use mainspring_worker::llm::Secret;
 struct Leaping {
     passed: Mutex<Duration>,
     waits: Mutex<Vec<Duration>>,
+    /// What passes from one look at it to the next.
+    step: Mutex<Duration>,
 }
 
 impl Leaping {
@@ -43,7 +45,9 @@ impl Clock for Leaping {
     }
 
     fn monotonic(&self) -> Duration {
-        *self.passed.lock().expect("no panic")
+        let mut passed = self.passed.lock().expect("no panic");
+        *passed += *self.step.lock().expect("no panic");
+        *passed
     }
 
     async fn sleep(&self, duration: Duration) {
@@ -403,6 +407,18 @@ async fn silence_is_a_timeout_or_for_a_tool_that_runs_once_a_doubt() {
         assert!(message.contains("50ms"), "{message}");
         assert!(message.ends_with(end), "{message}");
     }
+}
+
+#[tokio::test]
+async fn the_limit_is_told_as_it_was_declared_however_much_of_it_was_left() {
+    let server = Server::start(vec![Act::Silence]).await;
+    let world = world(LOCAL, &[]);
+    *world.clock.step.lock().expect("no panic") = Duration::from_nanos(30);
+    let limit = Duration::from_millis(50);
+    let url = url(&server);
+    let called = world.call_within(&url, Repeat::Once, limit);
+    let (_, message) = refusal(called.await);
+    assert!(message.contains("it took longer than 50ms"), "{message}");
 }
 
 #[tokio::test]

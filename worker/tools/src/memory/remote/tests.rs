@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use mainspring_runtime::{OsEntropy, SystemClock};
-use mainspring_shared::memory::Account;
+use mainspring_shared::memory::{Account, MemorySource};
 use mainspring_shared::time::Clock as _;
 use mainspring_worker::llm::Secret;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -91,12 +91,16 @@ fn provider(url: &str) -> HttpMemory {
     )
 }
 
+const SESSION: SessionId = SessionId(Uuid::from_u128(7));
+const SEND: SendId = SendId(Uuid::from_u128(8));
+
 fn question() -> Recall {
     Recall {
         tenant: TenantId::DEFAULT,
         namespace: "user/1".parse().expect("a namespace"),
         query: "tea?".to_owned(),
         limit: 5,
+        asker: Asker::send(SESSION, SEND),
         account: Account::default(),
     }
 }
@@ -107,7 +111,12 @@ fn entry() -> Remember {
         namespace: "user/1".parse().expect("a namespace"),
         text: "likes tea".to_owned(),
         metadata: Map::new(),
-        source: None,
+        source: Some(MemorySource {
+            session_id: SESSION,
+            send_id: SEND,
+            from_seq: None,
+            to_seq: None,
+        }),
         replaces: Some("b".to_owned()),
         key: "call_7".to_owned(),
     }
@@ -132,6 +141,7 @@ async fn another_service_is_asked_by_signed_requests() {
             tenant: TenantId::DEFAULT,
             namespace: "user/1".parse().expect("a namespace"),
             id: "a".to_owned(),
+            asker: Asker::send(SESSION, SEND),
         };
         assert_eq!(memory.forget(forget).await.expect("an answer"), expected);
     }
@@ -147,6 +157,8 @@ async fn another_service_is_asked_by_signed_requests() {
         let body: Value = serde_json::from_str(body).expect("JSON");
         assert_eq!(body["name"], name);
         assert_eq!(body["arguments"]["namespace"], "user/1");
+        assert_eq!(body["session_id"], SESSION.to_string(), "{name}");
+        assert_eq!(body["send_id"], SEND.to_string(), "{name}");
         let head = head.to_lowercase();
         assert!(head.contains("webhook-signature: v1,"), "{head}");
     }
@@ -155,6 +167,39 @@ async fn another_service_is_asked_by_signed_requests() {
             .to_lowercase()
             .contains("idempotency-key: call_7")
     );
+}
+
+#[tokio::test]
+async fn what_no_send_asks_for_names_none() {
+    let (url, requests) = service(&[r#"{"entries": []}"#]).await;
+    let memory = provider(&url);
+    let askers = [
+        Asker::default(),
+        Asker {
+            session: Some(SESSION),
+            send: None,
+        },
+    ];
+    for asker in askers {
+        let ask = Recall {
+            asker,
+            ..question()
+        };
+        memory.recall(ask).await.expect("an answer");
+    }
+    let requests = requests.lock().expect("no panic").clone();
+    let bodies = requests.iter().map(|request| {
+        let (_, body) = request.split_once("\r\n\r\n").expect("a head");
+        serde_json::from_str::<Value>(body).expect("JSON")
+    });
+    let bodies: Vec<_> = bodies.collect();
+    let of = |name: &str| {
+        let each = bodies.iter().map(|body| body.get(name).cloned());
+        each.collect::<Vec<Option<Value>>>()
+    };
+    let session = Some(json!(SESSION.to_string()));
+    assert_eq!(of("session_id"), [None, session]);
+    assert!(of("send_id").iter().all(Option::is_none), "{bodies:?}");
 }
 
 #[tokio::test]
