@@ -148,6 +148,16 @@ impl Mover {
         to: &str,
         watch: Watch<'_>,
     ) -> Result<Moved, MoveError> {
+        // It is large: whoever awaits it does not grow by it.
+        Box::pin(self.go_on(tenant, to, watch)).await
+    }
+
+    async fn go_on(
+        &self,
+        tenant: TenantId,
+        to: &str,
+        watch: Watch<'_>,
+    ) -> Result<Moved, MoveError> {
         self.database(to)?;
         let mut moving = Moving {
             mover: self,

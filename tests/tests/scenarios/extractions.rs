@@ -21,7 +21,7 @@ use mainspring_shared::usage::Purpose;
 use mainspring_tests::world::{Manner, World, alone};
 use mainspring_tools::memory::register;
 use mainspring_worker::memory::Memories;
-use mainspring_worker::tool::{Invocation, Skills, Tool as _, Tools};
+use mainspring_worker::tool::{Invocation, Skills, Tools};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;

@@ -497,7 +497,7 @@ async fn a_session_at_rest_is_folded_and_its_next_send_waits_for_nothing() {
 async fn a_fold_of_a_session_at_rest_that_nobody_writes_is_made_of_digests_and_not_asked_for_again()
 {
     let world = World::new().await;
-    let mut agent = agent(FoldStrategy::Summary, 0.9);
+    let mut agent = agent(FoldStrategy::Summary, 0.02);
     agent.context.fold.soft = Some(SMALL);
     let key = world.session(agent).await;
     let _worker = world.worker("w", world.store.clone());
