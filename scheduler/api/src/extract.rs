@@ -152,7 +152,7 @@ async fn collect(app: &Api, stream: &mut BodyDataStream, bytes_max: usize) -> Re
             let weight = Some(weight);
             return Ok(Whole { bytes, weight });
         };
-        weight.merge(weigh(app, chunk.len())?);
+        weight.merge(grow(app, length, chunk.len())?);
         length += chunk.len();
         whole
             .get_or_insert_with(|| BytesMut::from(&first[..]))
@@ -245,6 +245,20 @@ pub(super) fn weigh(app: &Api, bytes: usize) -> Result<OwnedSemaphorePermit, Err
     let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
     let room = app.bodies.clone().try_acquire_many_owned(bytes);
     room.map_err(|_| Error::too_much("bytes"))
+}
+
+/// The part of the room that bodies which come in pieces leave to those which come in one, as a divisor.
+const KEPT: usize = 16;
+
+/// More of a body that has `length` bytes. Unless it is alone, it leaves room for small ones: large ones that drip must
+/// not have those of everybody else refused. Of those that grow at the same moment, some may take a little of it.
+fn grow(app: &Api, length: usize, bytes: usize) -> Result<OwnedSemaphorePermit, Error> {
+    let (all, free) = (app.config.bodies_bytes_max, app.bodies.available_permits());
+    let is_alone = all.saturating_sub(free) <= length;
+    if !is_alone && free < bytes + all / KEPT {
+        return Err(Error::too_much("bytes"));
+    }
+    weigh(app, bytes)
 }
 
 /// Refuses a body that is not of one of these kinds. One that says nothing of itself is refused as

@@ -8,11 +8,10 @@ use mainspring_benches::servers::free_port;
 use mainspring_tests::faults::{Cluster, Recipe, blocking, dose, monotonic};
 
 /// What the model that ships says slowly enough to be killed, and fast enough to come to an end in
-/// the life of a worker, which is five deaths long. On a busy machine one that was killed may take longer than that to
-/// come back, and a send loses worker after worker: the script allows for a hundred.
+/// the life of a worker, which is five deaths long.
 const SLOW: &str = "!stream 16x100ms the history of tea";
 
-/// Seconds between two deaths.
+/// Seconds between the return of a process and the next death.
 const EVERY: &str = "1";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -3,7 +3,7 @@
 //! Which of a tenant's agents have limits is looked up with the tenant's. Of a tenant where none has, nothing else is
 //! asked. Of others, the agent of a session that exists already is read, and believed for some seconds.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
@@ -88,16 +88,22 @@ pub(super) async fn limited<'a>(
     let Some(limited) = app.known.agents.of(tenant) else {
         return Ok(Vec::new());
     };
-    let mut reads: Vec<BoxFuture<'_, Result<Option<AgentName>, Error>>> = Vec::new();
-    for item in items {
-        reads.push(agent_of(app, item).boxed());
+    let keys: BTreeSet<SessionKey> = items.iter().filter_map(|item| asks(item)).collect();
+    let mut reads: Vec<BoxFuture<'_, Result<_, Error>>> = Vec::new();
+    for key in keys {
+        reads.push(async move { Ok((key, agent_of_session(app, key).await?)) }.boxed());
     }
-    let agents: Vec<_> = stream::iter(reads)
+    let of_sessions: BTreeMap<SessionKey, Option<AgentName>> = stream::iter(reads)
         .buffered(READS_MAX)
         .try_collect()
         .await?;
     let mut found: BTreeMap<AgentName, OfAgent<'a>> = BTreeMap::new();
-    for (item, agent) in items.iter().copied().zip(agents) {
+    for item in items.iter().copied() {
+        let agent = match (&item.options.agent, &item.target) {
+            (Some(own), _) => name_of(own),
+            (None, Target::New(session)) => name_of(&session.agent),
+            (None, Target::Existing(key)) => of_sessions.get(key).cloned().flatten(),
+        };
         let Some(agent) = agent else {
             continue;
         };
@@ -113,15 +119,16 @@ pub(super) async fn limited<'a>(
     Ok(found.into_values().collect())
 }
 
-/// The published agent that a send is for; none where it is defined by its session alone.
-async fn agent_of(app: &App, item: &AcceptSend) -> Result<Option<AgentName>, Error> {
-    if let Some(own) = item.options.agent.as_deref() {
-        return Ok(name_of(own));
+/// The session whose agent a send is for; none where it says itself what it is for.
+fn asks(item: &AcceptSend) -> Option<SessionKey> {
+    match (&item.options.agent, &item.target) {
+        (None, Target::Existing(key)) => Some(*key),
+        (Some(_), _) | (None, Target::New(_)) => None,
     }
-    let key = match &item.target {
-        Target::New(session) => return Ok(name_of(&session.agent)),
-        Target::Existing(key) => *key,
-    };
+}
+
+/// The published agent of a session; none where it is defined by the session alone.
+async fn agent_of_session(app: &App, key: SessionKey) -> Result<Option<AgentName>, Error> {
     let now = app.clock.monotonic();
     let known = app.known.agents.sessions().get(&key).cloned();
     if let Some((at, agent)) = known

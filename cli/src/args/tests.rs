@@ -1,0 +1,120 @@
+//! What lines of arguments mean.
+
+use clap::CommandFactory;
+
+use super::*;
+
+#[test]
+fn the_command_line_is_consistent() {
+    Cli::command().debug_assert();
+}
+
+#[test]
+fn every_help_page_is_known() {
+    let mut command = Cli::command().term_width(100);
+    command.build();
+    let mut pages = vec![command.render_help().to_string()];
+    for sub in command
+        .get_subcommands_mut()
+        .filter(|sub| sub.get_name() != "help")
+    {
+        pages.push(sub.render_help().to_string());
+    }
+    insta::assert_snapshot!(pages.join("\n----\n"));
+}
+
+#[test]
+fn global_options_stand_before_or_after_the_command() {
+    for line in [
+        [
+            "mainspring",
+            "--server",
+            "http://x",
+            "-o",
+            "json",
+            "workers",
+        ],
+        [
+            "mainspring",
+            "workers",
+            "-o",
+            "json",
+            "--server",
+            "http://x",
+        ],
+    ] {
+        let cli = Cli::try_parse_from(line).expect("parses");
+        assert_eq!(cli.server.as_deref(), Some("http://x"));
+        assert_eq!(cli.output, Format::Json);
+    }
+}
+
+#[test]
+fn workers_are_listed_with_and_without_the_word() {
+    let command = |words: &[&str]| {
+        let words = ["mainspring", "workers"].iter().chain(words);
+        Cli::try_parse_from(words).expect("parses").command
+    };
+    assert!(matches!(
+        command(&[]),
+        Some(Command::Workers { command: None })
+    ));
+    assert!(matches!(
+        command(&["list", "-o", "json"]),
+        Some(Command::Workers {
+            command: Some(WorkersCommand::List)
+        })
+    ));
+    assert!(matches!(
+        command(&["show", "w1"]),
+        Some(Command::Workers { command: Some(WorkersCommand::Show { id }) }) if id == "w1"
+    ));
+}
+
+#[test]
+fn a_text_behind_two_dashes_may_begin_with_a_dash() {
+    for words in [
+        &["-"][..],
+        &["-5"],
+        &["--", "-5 degrees"],
+        &["--", "--wait, what?"],
+        &["--", "--typo"],
+    ] {
+        let line = ["mainspring", "send"].iter().chain(words);
+        let cli = Cli::try_parse_from(line).expect("parses");
+        let text = words[words.len() - 1];
+        assert!(
+            matches!(cli.command, Some(Command::Send(args)) if args.text == text && !args.wait),
+            "{words:?}"
+        );
+    }
+    let run = ["mainspring", "run", "spec.json", "--input=--typo"];
+    let cli = Cli::try_parse_from(run).expect("parses");
+    let input = Some("--typo".to_owned());
+    assert!(matches!(cli.command, Some(Command::Run(args)) if args.input == input));
+}
+
+#[test]
+fn an_unknown_option_is_no_text() {
+    for words in [
+        &["send", "--typo"][..],
+        &["send", "--wait", "--typo"],
+        &["send", "--typo", "hello"],
+        &["sends", "answer", "snd_1", "--typo"],
+        &["run", "--typo"],
+    ] {
+        let line = ["mainspring"].iter().chain(words);
+        let error = Cli::try_parse_from(line).expect_err("a usage error");
+        assert_eq!(error.exit_code(), 2, "{words:?}");
+        assert!(error.to_string().contains("'-- --typo'"), "{error}");
+    }
+    // Nor is a known one what another one's value was forgotten for.
+    let line = ["mainspring", "run", "spec.json", "--input", "--detach"];
+    let error = Cli::try_parse_from(line).expect_err("a usage error");
+    assert_eq!(error.exit_code(), 2);
+    for words in [&["chat", "--typo"][..], &["workers", "--typo"]] {
+        let line = ["mainspring"].iter().chain(words);
+        let error = Cli::try_parse_from(line).expect_err("a usage error");
+        assert_eq!(error.exit_code(), 2, "{words:?}");
+    }
+}
