@@ -37,7 +37,7 @@ pub(crate) fn run(command: &mut Command) -> anyhow::Result<()> {
 /// repeated after the end, if it fails.
 pub(crate) fn run_noting(
     command: &mut Command,
-    is_noted: impl Fn(&str) -> bool + Send + 'static,
+    is_noted: impl FnMut(&str) -> bool + Send + 'static,
 ) -> anyhow::Result<()> {
     command.stdout(Stdio::piped());
     let mut reader = None;
@@ -57,7 +57,7 @@ pub(crate) fn run_noting(
 }
 
 /// Copies what a program says to our own output, line by line; returns those that are noted.
-fn pass_on(output: impl Read, is_noted: impl Fn(&str) -> bool) -> Vec<String> {
+fn pass_on(output: impl Read, mut is_noted: impl FnMut(&str) -> bool) -> Vec<String> {
     let mut noted = Vec::new();
     let mut output = BufReader::new(output);
     let mut line = Vec::new();

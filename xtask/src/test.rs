@@ -110,7 +110,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     if options.require_all {
         command.env("REQUIRE_NPM", "1");
     }
-    let result = process::run_noting(&mut command, is_failure);
+    let result = process::run_noting(&mut command, Failures::default().notes());
     drop((postgres, mysql, redis));
     for name in missing {
         tools::say(&format!(
@@ -125,10 +125,34 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     result
 }
 
-/// Whether a line of `cargo test` names a test that failed, or says where.
-fn is_failure(line: &str) -> bool {
-    (line.starts_with("test ") && line.ends_with(" ... FAILED"))
-        || (line.starts_with("thread '") && line.contains("panicked at"))
+/// How many lines behind the place of a panic are repeated with it: the message, and what an assertion compared.
+const LINES_OF_A_PANIC: usize = 3;
+
+/// Which lines of `cargo test` say what failed, where and why.
+#[derive(Default)]
+struct Failures {
+    /// How many more lines belong to the last panic.
+    left: usize,
+}
+
+impl Failures {
+    fn notes(mut self) -> impl FnMut(&str) -> bool {
+        move |line| self.is_noted(line)
+    }
+
+    fn is_noted(&mut self, line: &str) -> bool {
+        if line.starts_with("test ") && line.ends_with(" ... FAILED") {
+            return true;
+        }
+        if line.starts_with("thread '") && line.contains("panicked at") {
+            self.left = LINES_OF_A_PANIC;
+            return true;
+        }
+        let ends = line.is_empty() || line == "stack backtrace:" || line.starts_with("note: ");
+        let is_noted = self.left > 0 && !ends;
+        self.left = if ends { 0 } else { self.left.saturating_sub(1) };
+        is_noted
+    }
 }
 
 fn obtain(
@@ -160,19 +184,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failed_tests_and_their_places_are_repeated_and_nothing_else() {
-        for line in [
-            "test file::a_migration_says_which_programs_still_work ... FAILED",
-            "thread 'file::a_migration_says_which' (305) panicked at tests/store/file.rs:241:13:",
-        ] {
-            assert!(is_failure(line), "{line}");
-        }
-        for line in [
-            "test file::a_migration_says_which_programs_still_work ... ok",
-            "test result: FAILED. 31 passed; 1 failed; 1 ignored",
-            "note: run with `RUST_BACKTRACE=1`",
-        ] {
-            assert!(!is_failure(line), "{line}");
+    fn failed_tests_are_repeated_with_where_and_why() {
+        let output = [
+            (
+                true,
+                "test file::a_migration_says_which_programs_still_work ... FAILED",
+            ),
+            (
+                false,
+                "test file::a_migration_says_which_programs_still_work ... ok",
+            ),
+            (
+                true,
+                "thread 'file::a_migration_says_which' (305) panicked at tests/store/file.rs:241:13:",
+            ),
+            (true, "assertion `left == right` failed: 3 migrations"),
+            (true, "  left: 1"),
+            (true, " right: 2"),
+            (false, "stack backtrace:"),
+            (false, "   0: core::panicking::panic_fmt"),
+            (true, "thread 'main' (7) panicked at src/a.rs:1:1:"),
+            (true, "it must not"),
+            (false, "note: run with `RUST_BACKTRACE=1`"),
+            (false, "test result: FAILED. 31 passed; 1 failed; 1 ignored"),
+        ];
+        let mut failures = Failures::default();
+        for (expected, line) in output {
+            assert_eq!(failures.is_noted(line), expected, "{line}");
         }
     }
 }
