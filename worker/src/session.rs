@@ -16,7 +16,7 @@ use mainspring_shared::lease::Lease;
 use mainspring_shared::message::NewMessage;
 use mainspring_shared::send::{SendResult, StopReason};
 use mainspring_shared::session::projection::Projected;
-use mainspring_shared::session::window::from_seq;
+use mainspring_shared::session::window::{Window, from_seq};
 use mainspring_shared::store::{
     CallChange, CallStep, ClaimOutcome, ClaimSession, Claimed, CompleteOutcome, CompleteSend,
     Counters, FoldAtRest, Lost, ReadInbox, ReadMessages, ReleaseSession, SendTotals, StartedSend,
@@ -90,7 +90,8 @@ async fn take(kernel: &Kernel, handed: Handed) -> Option<Granted> {
         Some((_, agent)) => Some(*agent),
         None => agent_of(kernel, key, (version, counters)).await,
     };
-    let send = agent.map(|agent| dispatch.started(agent));
+    // Boxed: it is only moved, whatever is awaited in between.
+    let send = agent.map(|agent| Box::new(dispatch.started(agent)));
     if let Some(send) = send {
         let is_shown = |cached: &Cached| {
             cached.version == counters.context_version
@@ -111,7 +112,7 @@ async fn take(kernel: &Kernel, handed: Handed) -> Option<Granted> {
                 key,
                 lease,
                 counters,
-                send,
+                send: *send,
                 spent,
                 folds: Vec::new(),
                 projected: Projected::default(),
@@ -424,6 +425,47 @@ async fn disown(kernel: &Kernel, key: SessionKey, token: LeaseToken, lost: Lost)
     }
 }
 
+/// What a run of a session begins with.
+struct Opened {
+    key: SessionKey,
+    lease: Lease,
+    seated: bool,
+    spent: Spent,
+    /// The `context_version` of the window.
+    version: i64,
+    /// None where what is known of the transcript has a gap.
+    window: Option<Window>,
+    begins: Box<(StartedSend, Counters)>,
+}
+
+fn open(claimed: Box<Claimed>, cached: Option<Cached>) -> Opened {
+    let Claimed {
+        key,
+        lease,
+        counters,
+        send,
+        spent,
+        folds,
+        projected,
+        window,
+        seated,
+    } = *claimed;
+    // What was cached under another version was not compared with what the claim brought.
+    let version = counters.context_version;
+    let cached = cached.filter(|cached| cached.version == version);
+    let cached = cached.map(|cached| cached.window);
+    let brought = (projected, window);
+    Opened {
+        key,
+        lease,
+        seated,
+        spent,
+        version,
+        window: assemble(cached, folds, brought, counters.next_seq),
+        begins: Box::new((send, counters)),
+    }
+}
+
 /// Runs sends under a lease. A send waits in here for its model: what is large is boxed, or moved out before
 /// anything is awaited.
 async fn held(
@@ -432,28 +474,21 @@ async fn held(
     cached: Option<Cached>,
     lost: &CancellationToken,
 ) {
-    let Claimed {
+    let Opened {
         key,
         lease,
-        counters,
-        send,
-        mut spent,
-        folds,
-        projected,
-        window,
         seated,
-    } = *claimed;
-    // What was cached under another version was not compared with what the claim brought.
-    let mut version = counters.context_version;
-    let cached = cached.filter(|cached| cached.version == version);
-    let cached = cached.map(|cached| cached.window);
-    let brought = (projected, window);
-    let Some(mut window) = assemble(cached, folds, brought, counters.next_seq) else {
+        mut spent,
+        mut version,
+        window,
+        begins,
+    } = open(claimed, cached);
+    let Some(mut window) = window else {
         tracing::error!(session.id = %key.session, "the transcript has a gap; session released");
         Box::pin(release(kernel, key, lease, lost)).await;
         return;
     };
-    let mut next = Some(Box::new((send, counters)));
+    let mut next = Some(begins);
     let writes = Arc::default();
     let mut in_a_row = 0;
     let mut trimmed = None;
@@ -489,16 +524,14 @@ async fn held(
             owed: Arc::default(),
             said: Arc::new(PartialAnswer::new(key, send.record.id, kernel.live.clone())),
         };
-        let (send, counters) = *begins;
         let (id, origin) = (send.record.id, send.record.options.traceparent.clone());
-        let span = traced(kernel, lease, &send);
+        let span = traced(kernel, lease, send);
         let bound = send.agent.context.last_messages;
         let mut run = begin(
             kernel,
             LeasedSend {
                 lease,
-                send,
-                counters,
+                begins,
                 window: &mut window,
                 version: &mut version,
                 spent: &mut spent,
@@ -565,10 +598,10 @@ fn traced(kernel: &Kernel, lease: Lease, send: &StartedSend) -> tracing::Span {
 /// The run of a send, for whoever wants something of it.
 fn begin<'a>(kernel: &'a Arc<Kernel>, turn: LeasedSend<'a>) -> Box<Run<'a>> {
     let control = Control {
-        send: turn.send.record.id,
+        send: turn.begins.0.record.id,
         handles: turn.handles.clone(),
     };
-    kernel.running.at(turn.send.record.key, control);
+    kernel.running.at(turn.begins.0.record.key, control);
     Box::new(Run::new(kernel, turn))
 }
 
@@ -593,6 +626,6 @@ mod tests {
         let task = bytes_of(|(kernel, key): (&'static Arc<Kernel>, SessionKey)| run(kernel, key));
         let driven = bytes_of(|run: &'static mut Run<'static>| run.drive());
         let state = size_of::<Run<'static>>();
-        assert!(task + driven + state < 10 << 10, "{task} {driven} {state}");
+        assert!(task + driven + state < 8 << 10, "{task} {driven} {state}");
     }
 }

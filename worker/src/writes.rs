@@ -4,8 +4,9 @@ use std::future::Future;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::FutureExt as _;
 use mainspring_runtime::telemetry::spans;
-use mainspring_runtime::{Group, Lifecycle, Weight};
+use mainspring_runtime::{Group, GroupEnded, Lifecycle, Weight};
 use mainspring_shared::agent::AgentRef;
 use mainspring_shared::bus::{Ended, StepNotice, Topic};
 use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
@@ -230,49 +231,51 @@ impl Writes {
         }
     }
 
+    // None of these is an `async fn`: its future would keep room for the item until the database has answered.
+
     /// Claims a session, and says under which life.
-    pub(crate) async fn claim(&self, item: ClaimSession) -> Answer<(ClaimOutcome, Option<Life>)> {
-        self.claims
-            .submit(item)
-            .await
-            .unwrap_or_else(|_| Err(ended()))
+    pub(crate) fn claim(
+        &self,
+        item: ClaimSession,
+    ) -> impl Future<Output = Answer<(ClaimOutcome, Option<Life>)>> + use<> {
+        answered(self.claims.submit(item))
     }
 
     /// Stores a round.
-    pub(crate) async fn append(&self, item: AppendRound) -> Answer<AppendOutcome> {
-        self.rounds
-            .submit(item)
-            .await
-            .unwrap_or_else(|_| Err(ended()))
+    pub(crate) fn append(
+        &self,
+        item: AppendRound,
+    ) -> impl Future<Output = Answer<AppendOutcome>> + use<> {
+        answered(self.rounds.submit(item))
     }
 
     /// Makes a send final.
-    pub(crate) async fn complete(
+    pub(crate) fn complete(
         &self,
         item: CompleteSend,
         began: Began,
-    ) -> Answer<CompleteOutcome> {
-        self.completions
-            .submit(Ending { item, began })
-            .await
-            .unwrap_or_else(|_| Err(ended()))
+    ) -> impl Future<Output = Answer<CompleteOutcome>> + use<> {
+        answered(self.completions.submit(Ending { item, began }))
     }
 
     /// Parks a send.
-    pub(crate) async fn park(&self, item: ParkSend) -> Answer<ParkOutcome> {
-        self.parks
-            .submit(item)
-            .await
-            .unwrap_or_else(|_| Err(ended()))
+    pub(crate) fn park(&self, item: ParkSend) -> impl Future<Output = Answer<ParkOutcome>> + use<> {
+        answered(self.parks.submit(item))
     }
 
     /// Gives a lease back.
-    pub(crate) async fn release(&self, item: ReleaseSession) -> Answer<bool> {
-        self.releases
-            .submit(item)
-            .await
-            .unwrap_or_else(|_| Err(ended()))
+    pub(crate) fn release(
+        &self,
+        item: ReleaseSession,
+    ) -> impl Future<Output = Answer<bool>> + use<> {
+        answered(self.releases.submit(item))
     }
+}
+
+fn answered<T>(
+    answer: impl Future<Output = Result<Answer<T>, GroupEnded>>,
+) -> impl Future<Output = Answer<T>> {
+    answer.map(|answer| answer.unwrap_or_else(|_| Err(ended())))
 }
 
 /// A group without an answer may have written or not, like a connection that broke.

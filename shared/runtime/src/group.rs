@@ -12,6 +12,7 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use futures::FutureExt as _;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
@@ -174,15 +175,25 @@ impl<T: Send + 'static, R: Send + 'static> Group<T, R> {
         Self { items }
     }
 
-    /// Adds an item to the next group and returns its result. Once submitted, the item is processed
-    /// even if the caller is cancelled.
-    pub async fn submit(&self, item: T) -> Result<R, GroupEnded> {
+    /// Adds an item to the next group; the future returns its result. The item is submitted by the call itself, unless
+    /// so many wait that it has to wait for room first: a future that is awaited keeps no room for it. Once
+    /// submitted, the item is processed even if the future is dropped.
+    pub fn submit(&self, item: T) -> impl Future<Output = Result<R, GroupEnded>> + use<T, R> {
         let (caller, answer) = oneshot::channel();
-        self.items
-            .send((item, caller))
-            .await
-            .map_err(|_| GroupEnded)?;
-        answer.await.map_err(|_| GroupEnded)
+        let room = match self.items.try_send((item, caller)) {
+            // What is closed answers for itself: the item is dropped, and its channel with it.
+            Ok(()) | Err(TrySendError::Closed(_)) => None,
+            Err(TrySendError::Full(handed)) => {
+                let items = self.items.clone();
+                Some(Box::pin(async move { items.send(handed).await.is_ok() }))
+            }
+        };
+        async move {
+            if let Some(room) = room {
+                room.await;
+            }
+            answer.await.map_err(|_| GroupEnded)
+        }
     }
 }
 
@@ -203,6 +214,27 @@ mod tests {
         });
         assert_eq!(group.submit(13).await, Err(GroupEnded));
         assert_eq!(group.submit(14).await, Ok(14));
+    }
+
+    #[tokio::test]
+    async fn an_item_is_submitted_at_once_and_its_future_keeps_no_room_for_it() {
+        let group = Group::spawn(1, |items: Vec<[u8; 4096]>| async move {
+            items.iter().map(|item| item[0]).collect()
+        });
+        let (first, second) = (group.submit([1; 4096]), group.submit([2; 4096]));
+        assert!(size_of_val(&first) < 128, "{}", size_of_val(&first));
+        assert_eq!(second.await, Ok(2));
+        assert_eq!(first.await, Ok(1));
+    }
+
+    #[tokio::test]
+    async fn items_that_find_no_room_wait_for_it() {
+        let group = Group::spawn(1, |items: Vec<usize>| async move { items });
+        // Nothing is taken before the first await.
+        let answers: Vec<_> = (0..WAITING_MAX + 3).map(|n| group.submit(n)).collect();
+        for (n, answer) in answers.into_iter().enumerate() {
+            assert_eq!(answer.await, Ok(n));
+        }
     }
 
     /// When groups began, and of how many items, where `width` callers submit again and again.

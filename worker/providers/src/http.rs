@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::{FutureExt as _, TryFutureExt as _};
 use http_body_util::Full;
 use mainspring_shared::time::Clock;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -179,31 +180,35 @@ impl Endpoint {
         self.attempt(async {
             let room = self.uploads.room(request).await;
             let body = self.whole_body(request, body())?;
-            let response = self.send(&request.model, upload::body(body, room)).await?;
+            let sent = self.send(&request.model, upload::body(body, room));
+            // Boxed: the wait for an answer's pieces, which is long, keeps no room for what it took to ask.
+            let response = Box::pin(sent).await?;
             self.read(response, reader, sink).await
         })
         .await
     }
 
     /// Does this within the time that an attempt has.
-    pub(super) async fn attempt<T>(
+    pub(super) fn attempt<T>(
         &self,
         work: impl Future<Output = Result<T, Error>>,
-    ) -> Result<T, Error> {
-        within(self.timeouts.attempt, Wait::End, work).await?
+    ) -> impl Future<Output = Result<T, Error>> {
+        within(self.timeouts.attempt, Wait::End, work).map(|ended| ended.and_then(|answer| answer))
     }
 
     /// Feeds an answer to `reader`.
     pub(super) async fn read(
         &self,
-        response: Response,
+        mut response: Response,
         reader: &mut dyn Reader,
         sink: &mut ChunkSink<'_>,
     ) -> Result<(), Error> {
         if self.is_stream(&response)? {
-            return self.read_stream(response, reader, sink).await;
+            // Headers are slices of the buffer that they were read into: 8 KiB for as long as the answer takes.
+            drop(std::mem::take(response.headers_mut()));
+            return self.read_stream(&mut response, reader, sink).await;
         }
-        let body = read_whole(response).await?;
+        let body = read_whole(&mut response).await?;
         let text = String::from_utf8_lossy(&body);
         let value = json::parse(&text).ok_or_else(|| Error::bad("the body is not JSON"))?;
         reader.whole(&value, sink)
@@ -291,7 +296,7 @@ impl Endpoint {
 
     async fn read_stream(
         &self,
-        mut response: Response,
+        response: &mut Response,
         reader: &mut dyn Reader,
         sink: &mut ChunkSink<'_>,
     ) -> Result<(), Error> {
@@ -330,13 +335,16 @@ impl Endpoint {
     }
 }
 
-async fn within<T>(limit: Duration, wait: Wait, work: impl Future<Output = T>) -> Result<T, Error> {
-    timeout(limit, work)
-        .await
-        .map_err(|_| Error::Timeout { wait, limit })
+/// Not an `async fn`, which would keep room for the work twice.
+fn within<T>(
+    limit: Duration,
+    wait: Wait,
+    work: impl Future<Output = T>,
+) -> impl Future<Output = Result<T, Error>> {
+    timeout(limit, work).map_err(move |_| Error::Timeout { wait, limit })
 }
 
-async fn read_whole(mut response: Response) -> Result<Vec<u8>, Error> {
+async fn read_whole(response: &mut Response) -> Result<Vec<u8>, Error> {
     let mut body = Vec::new();
     while let Some(piece) = response.chunk().await.map_err(|error| broken(&error))? {
         if body.len() + piece.len() > ANSWER_BYTES_MAX {

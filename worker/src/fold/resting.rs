@@ -67,7 +67,7 @@ pub(crate) fn spawn(
     kernel: &Arc<Kernel>,
     at: At,
     item: FoldAtRest,
-    (writing, asked, span): (Writing, Option<FoldCall>, Arc<Span>),
+    (writing, asked, span): (Writing, Option<Box<FoldCall>>, Arc<Span>),
     notebook: Notebook,
 ) {
     let kernel = Arc::clone(kernel);
@@ -84,7 +84,7 @@ pub(crate) fn spawn(
             Some(Ok(written)) => std::mem::take(&mut written.notes),
             Some(Err(_)) | None => Vec::new(),
         };
-        let item = finished(&kernel, item, (written, asked.as_ref(), &span));
+        let item = finished(&kernel, item, (written, asked.as_deref(), &span));
         if item.fold.is_none() && item.usage.is_empty() {
             return;
         }

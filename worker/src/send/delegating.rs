@@ -84,6 +84,16 @@ impl Run<'_> {
     /// Makes the children that the open round's calls ask for, where they do not exist yet. An event
     /// when that did not work.
     pub(super) async fn spawn_children(&mut self) -> Option<Event> {
+        let makes =
+            |call: &CallRecord| matches!(self.effect(call), Effect::Delegate | Effect::StartRun);
+        if !self.round.records.iter().any(makes) {
+            return None;
+        }
+        // Boxed: most rounds have no such calls.
+        Box::pin(self.make_children()).await
+    }
+
+    async fn make_children(&mut self) -> Option<Event> {
         if let Some(event) = self.start_runs().await {
             return Some(event);
         }

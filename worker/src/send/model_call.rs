@@ -253,21 +253,21 @@ pub(super) struct Attempt {
 }
 
 impl Attempt {
-    /// Makes the call.
+    /// Makes the call. Boxed is what is not the wait for the model itself, which thousands of calls are at.
     pub(super) async fn answered(
-        mut self,
+        &mut self,
         on_chunk: &mut (dyn for<'c> FnMut(Chunk<'c>) + Send),
     ) -> Result<Answered, Unanswered> {
         let (hooks, at) = (self.vetting.hooks.clone(), self.vetting.at);
         let heard = if hooks.is_empty() {
             Heard::Judged(Judged::Go)
         } else {
-            self.begin(&hooks, at).await?;
+            Box::pin(self.begin(&hooks, at)).await?;
             // What a hook changes of the request, it changes on its own account: the budget's
             // bound holds all the same.
             let bound = self.request.max_tokens;
             let request = Arc::make_mut(&mut self.request);
-            let heard = hooks.before_round_call(at, request, &self.injected).await;
+            let heard = Box::pin(hooks.before_round_call(at, request, &self.injected)).await;
             request.max_tokens = request.max_tokens.min(bound);
             heard.map_err(NoReply::Policy)?
         };
@@ -276,15 +276,12 @@ impl Attempt {
             Heard::Judged(Judged::Instead(reply)) => reply,
             Heard::Judged(Judged::End) => return Err(NoReply::Ended.into()),
             Heard::Judged(Judged::Go) => {
-                let filled = self
-                    .content
-                    .fill(at.session.tenant, &mut self.request)
-                    .await;
-                filled.map_err(NoReply::Model)?;
+                let filled = self.content.fill(at.session.tenant, &mut self.request);
+                Box::pin(filled).await.map_err(NoReply::Model)?;
                 self.asked(on_chunk).await.map_err(NoReply::Model)?
             }
         };
-        let judged = hooks.after_model(at, reply).await;
+        let judged = Box::pin(hooks.after_model(at, reply)).await;
         let (mut reply, mut ends) = judged.map_err(NoReply::Policy)?;
         if ends {
             end_with(&mut reply);
@@ -292,7 +289,7 @@ impl Attempt {
         let (mut calls, mut found) = (Vec::new(), None);
         match (settle::classify(&reply), &self.shape) {
             (Ok(Answer::Calls), _) => {
-                if let Some(vetted) = self.vetting.calls(&reply.tool_calls).await {
+                if let Some(vetted) = Box::pin(self.vetting.calls(&reply.tool_calls)).await {
                     calls = vetted;
                 } else {
                     ends = true;
@@ -301,7 +298,7 @@ impl Attempt {
             }
             (Ok(Answer::Final | Answer::Cut), Some(schema)) => {
                 let clock = self.vetting.clock.as_ref();
-                found = Some(output::read(clock, &reply, schema).await);
+                found = Some(Box::pin(output::read(clock, &reply, schema)).await);
             }
             (Ok(_) | Err(_), _) => {}
         }

@@ -4,6 +4,8 @@
 //! takes effect once. Where the answer does not say how things stand, the session is given back to
 //! whoever claims it next.
 
+use std::future::Future;
+
 use mainspring_shared::message::NewMessage;
 use mainspring_shared::send::machine::Event;
 use mainspring_shared::store::{AppendOutcome, AppendRound};
@@ -22,10 +24,18 @@ impl<'a> Run<'a> {
 
     /// Stores a step that does not end the send; returns the signals that it lowered. A repeat after
     /// an outage is told what became of the first attempt.
-    pub(super) async fn append(&mut self, item: AppendRound) -> Result<i32, Event> {
+    pub(super) fn append(
+        &mut self,
+        item: AppendRound,
+    ) -> impl Future<Output = Result<i32, Event>> + Send {
+        self.append_boxed(Box::new(item))
+    }
+
+    /// The same; whoever awaits it keeps no room for the item.
+    async fn append_boxed(&mut self, item: Box<AppendRound>) -> Result<i32, Event> {
         self.forget_children().await;
         let writes = &self.kernel.writes;
-        let write = || writes.append(item.clone());
+        let write = || writes.append(AppendRound::clone(&item));
         let appended = self
             .patience()
             .write(write, |outcome| matches!(outcome, AppendOutcome::Locked));
@@ -44,11 +54,17 @@ impl<'a> Run<'a> {
         self.bill.stored(item.totals, !item.messages.is_empty());
         self.hold.lowered(counters.signals);
         self.show_stored(&item.messages, first_seq, true).await;
-        if !self.remember(item.messages, first_seq, at) {
+        let AppendRound {
+            messages,
+            fold,
+            send_id,
+            ..
+        } = *item;
+        if !self.remember(messages, first_seq, at) {
             return Err(self.release_as_lost().await);
         }
-        if let Some(fold) = item.fold {
-            let fold = fold.at(counters.context_version, item.send_id, at);
+        if let Some(fold) = fold {
+            let fold = fold.at(counters.context_version, send_id, at);
             self.prompt.window.fold(fold);
             // Whatever else changed the context meanwhile is read before the next send begins.
             if counters.context_version == *self.prompt.version + 1 {
@@ -60,16 +76,14 @@ impl<'a> Run<'a> {
 
     /// Shows hooks what was stored.
     pub(super) async fn show_stored(&mut self, messages: &[NewMessage], first: i64, goes_on: bool) {
-        let hooks = self.kernel.parts.hooks.clone();
-        if hooks.is_empty() || messages.is_empty() {
+        if messages.is_empty() {
             return;
         }
         let stored = Moment::MessagesStored {
             first_seq: first,
             messages,
         };
-        let looks = hooks.observe(self.place(), stored);
-        self.observed(looks, goes_on).await;
+        self.show(self.place(), stored, goes_on).await;
     }
 
     /// Adds what was stored to the window; false when it does not continue it.

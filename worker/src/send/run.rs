@@ -1,10 +1,13 @@
 //! The interpreter of a send's machine: it performs what the machine asks for and reports what
 //! happens, one event after the other.
 
+use std::future::ready;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use mainspring_runtime::telemetry::spans;
 use mainspring_shared::agent::{AgentSpec, OutputFault};
 use mainspring_shared::budget::Spent;
@@ -98,8 +101,8 @@ pub(super) struct Ending {
 /// A lease with what its next send needs.
 pub(crate) struct LeasedSend<'a> {
     pub(crate) lease: Lease,
-    pub(crate) send: StartedSend,
-    pub(crate) counters: Counters,
+    /// The send, and what the session's counters were when it began.
+    pub(crate) begins: Box<(StartedSend, Counters)>,
     pub(crate) window: &'a mut Window,
     /// The `context_version` of the window.
     pub(crate) version: &'a mut i64,
@@ -121,14 +124,17 @@ impl<'a> Run<'a> {
     }
 
     pub(crate) fn new(kernel: &'a Arc<Kernel>, turn: LeasedSend<'a>) -> Self {
-        let LeasedSend { send, handles, .. } = turn;
-        let signals = turn.counters.signals;
+        let LeasedSend {
+            begins, handles, ..
+        } = turn;
+        let (send, counters) = *begins;
+        let signals = counters.signals;
         if signals & SIGNAL_CANCEL != 0 {
             handles.cancel.cancel();
         }
         let record = &send.record;
         let totals = SendTotals {
-            shown: load::shown(&send, turn.counters.next_seq),
+            shown: load::shown(&send, counters.next_seq),
             ..record.totals(None)
         };
         let injected = record.shown.as_ref();
@@ -195,10 +201,7 @@ impl<'a> Run<'a> {
             return self.run_machine(state, event).await;
         }
         self.live(LiveKind::SendStarted);
-        let hooks = self.kernel.parts.hooks.clone();
-        let place = self.place();
-        self.observed(hooks.observe(place, Moment::SendStarted), true)
-            .await;
+        self.show(self.place(), Moment::SendStarted, true).await;
         // Boxed, as all that is not the wait itself: a send that waits for its model keeps no room for it.
         let Ok(open) = Box::pin(self.prepare()).await else {
             if matches!(self.ending.outcome, RunOutcome::Lost) {
@@ -245,8 +248,8 @@ impl<'a> Run<'a> {
             let mut happened = None;
             for command in step.commands {
                 let span = self.trace(&command);
-                let performed = Box::pin(self.perform(command)).instrument(span);
-                happened = performed.await.or(happened);
+                let performed = span.in_scope(|| self.perform(command));
+                happened = performed.instrument(span).await.or(happened);
             }
             if state == State::Left {
                 return self.outcome();
@@ -343,25 +346,25 @@ impl<'a> Run<'a> {
         Ok(self.look())
     }
 
-    /// Does what the machine says; an event when that is already over.
-    async fn perform(&mut self, command: Command) -> Option<Event> {
-        match command {
+    /// Does what the machine says; an event when that is already over. Each command has a box of its own size.
+    fn perform(&mut self, command: Command) -> BoxFuture<'_, Option<Event>> {
+        let event = match command {
             Command::Ask { round, attempt } => match self.held_back() {
                 Some(pause) => Some(self.paused(pause)),
-                None => self.ask(round as i32, attempt as i32).await,
+                None => return self.ask(round as i32, attempt as i32).boxed(),
             },
             Command::AbortAsking => {
                 self.abort_asking();
                 None
             }
-            Command::Fold => self.fold().await,
+            Command::Fold => return self.fold().boxed(),
             Command::AbortFold => {
                 self.abort_fold();
                 None
             }
-            Command::Wait(wait) => self.wait(wait).await,
-            Command::StoreRound => Some(self.store_round().await),
-            Command::RunCalls => self.run_calls().await,
+            Command::Wait(wait) => return self.wait(wait).boxed(),
+            Command::StoreRound => return self.store_round().map(Some).boxed(),
+            Command::RunCalls => return self.run_calls().boxed(),
             Command::InterruptCalls => {
                 self.interrupt_calls();
                 None
@@ -371,70 +374,77 @@ impl<'a> Run<'a> {
                 self.abort_calls();
                 None
             }
-            Command::StoreResults => Some(self.store_results().await),
+            Command::StoreResults => return self.store_results().map(Some).boxed(),
             Command::Decide(end) => self.decide(end),
             Command::AbortDeciding => {
                 self.abort_deciding();
                 None
             }
-            Command::End(end) => Some(self.end(end).await),
-            Command::Park { on, after } => Some(self.park(on, after).await),
-            Command::Release => Some(self.release().await),
+            Command::End(end) => return self.end(end).map(Some).boxed(),
+            Command::Park { on, after } => return self.park(on, after).map(Some).boxed(),
+            Command::Release => return self.release().map(Some).boxed(),
             Command::Drop => {
                 self.ending.outcome = RunOutcome::Lost;
                 None
             }
-        }
+        };
+        ready(event).boxed()
     }
 
     /// Waits for what is under way, or for something that interrupts it.
     async fn next_event(&mut self) -> Event {
         loop {
             let happening = self.happening().await;
-            if let Some(event) = Box::pin(self.happened(happening)).await {
+            if let Some(event) = self.happened(happening).await {
                 return event;
             }
         }
     }
 
-    /// What the machine is told of what happened, if anything.
-    async fn happened(&mut self, happening: Happening) -> Option<Event> {
+    /// What the machine is told of what happened, if anything. Boxed, but for an event, as [`Self::perform`] is.
+    fn happened(&mut self, happening: Happening) -> BoxFuture<'_, Option<Event>> {
         match happening {
-            Happening::Event(event) => Some(event),
-            Happening::Reply(reply) => {
-                self.asking.call = None;
-                let reply = match reply {
-                    Ok(answered) => Ok(answered),
-                    Err(Unanswered::No(why)) => Err(why),
-                    Err(Unanswered::Message(said)) => {
-                        return Box::pin(self.said_first(said)).await;
-                    }
-                };
-                if let Err(NoReply::Model(llm::Error::CallFailed { message })) = reply {
-                    return Some(self.call_failed(message).await);
-                }
-                let overflows = matches!(
-                    &reply,
-                    Err(NoReply::Model(error)) if error.code() == Code::LlmContextOverflow
-                );
-                if overflows && !self.read_whole().await {
-                    return Some(self.release_as_lost().await);
-                }
-                Some(self.answered(reply))
-            }
-            Happening::Decided(wish) => Some(self.decided(wish).await),
-            Happening::Written(written) => Some(self.written(written).await),
-            Happening::Beside(written) => self.written_beside(written).await,
-            Happening::CallOutcome(place, over) => self.call_over(place, over).await,
-            Happening::Background(id) => self.note_background(id).await,
+            Happening::Event(event) => ready(Some(event)).boxed(),
+            Happening::Reply(reply) => self.replied(reply).boxed(),
+            Happening::Decided(wish) => self.decided(wish).map(Some).boxed(),
+            Happening::Written(written) => self.written(written).map(Some).boxed(),
+            Happening::Beside(written) => self.written_beside(written).boxed(),
+            Happening::CallOutcome(place, over) => self.call_over(place, over).boxed(),
+            Happening::Background(id) => self.note_background(id).boxed(),
             // The signal stays raised until the next step: what it is about may be known.
-            Happening::Interrupt => self.has_news().await.then_some(Event::Interrupted),
-            Happening::Keep => self.keep_said().await,
+            Happening::Interrupt => {
+                let news = self.has_news();
+                news.map(|news| news.then_some(Event::Interrupted)).boxed()
+            }
+            Happening::Keep => self.keep_said().boxed(),
             Happening::Flush => {
                 self.round.flush = None;
-                self.flush_results().await
+                self.flush_results().boxed()
             }
         }
+    }
+
+    /// Takes what a model call came to.
+    async fn replied(&mut self, reply: Result<Answered, Unanswered>) -> Option<Event> {
+        self.asking.call = None;
+        let reply = match reply {
+            Ok(answered) => Ok(answered),
+            Err(Unanswered::No(why)) => Err(why),
+            Err(Unanswered::Message(said)) => {
+                return Box::pin(self.said_first(said)).await;
+            }
+        };
+        if let Err(NoReply::Model(llm::Error::CallFailed { message })) = reply {
+            return Some(Box::pin(self.call_failed(message)).await);
+        }
+        let overflows = matches!(
+            &reply,
+            Err(NoReply::Model(error)) if error.code() == Code::LlmContextOverflow
+        );
+        if overflows && !Box::pin(self.read_whole()).await {
+            return Some(Box::pin(self.release_as_lost()).await);
+        }
+        Some(self.answered(reply))
     }
 
     async fn happening(&mut self) -> Happening {
@@ -481,6 +491,14 @@ impl<'a> Run<'a> {
             () = keep => return Happening::Keep,
         };
         Happening::Event(event)
+    }
+
+    /// Shows hooks what happened, as [`Self::observed`].
+    pub(super) async fn show(&mut self, place: At, moment: Moment<'_>, begins: bool) {
+        let hooks = self.kernel.parts.hooks.clone();
+        if !hooks.is_empty() {
+            Box::pin(self.observed(hooks.observe(place, moment), begins)).await;
+        }
     }
 
     /// Lets hooks look on for as long as nothing is more urgent. What ends the wait is found by the

@@ -131,7 +131,7 @@ impl Run<'_> {
         // Stored with the first round, as the input is.
         let told = self.send.record.rounds > 0;
         match self.send.record.options.ended_run.filter(|_| !told) {
-            Some(run) => self.roll_up_ended(vec![run], Vec::new()).await,
+            Some(run) => Box::pin(self.roll_up_ended(vec![run], Vec::new())).await,
             None => true,
         }
     }
@@ -142,15 +142,16 @@ impl Run<'_> {
         let runs = items.iter().filter_map(|item| ended_run(&item.id));
         let ended = items.iter().filter(|item| item.kind == ItemKind::Child);
         let sends = ended.filter_map(|item| item.id.strip_prefix("child_")?.parse().ok());
-        self.roll_up_ended(runs.collect(), sends.collect()).await
+        let (runs, sends): (Vec<_>, Vec<_>) = (runs.collect(), sends.collect());
+        if runs.is_empty() && sends.is_empty() {
+            return true;
+        }
+        Box::pin(self.roll_up_ended(runs, sends)).await
     }
 
     /// Takes in what runs and children used whose ends the model is told with the next step. All of
     /// it is read before any is taken in: what is read again after an outage counts once.
     async fn roll_up_ended(&mut self, runs: Vec<RunId>, sends: Vec<SendId>) -> bool {
-        if runs.is_empty() && sends.is_empty() {
-            return true;
-        }
         let tenant = self.send.record.key.tenant;
         let runs: Vec<_> = runs.into_iter().map(|run| RunKey { tenant, run }).collect();
         let sends: Vec<_> = sends.into_iter().map(|send| (tenant, send)).collect();

@@ -39,7 +39,7 @@ struct Heard {
 
 impl Heard {
     /// Makes a call and hears its answer.
-    async fn answered(mut self, attempt: Attempt) -> Result<Answered, Unanswered> {
+    async fn answered(mut self, mut attempt: Box<Attempt>) -> Result<Answered, Unanswered> {
         let answer = attempt.answered(&mut |chunk| self.piece(chunk)).await;
         self.timing.end(answer.is_ok());
         answer
@@ -294,11 +294,11 @@ impl Run<'_> {
         client: Traced,
         request: Arc<Request>,
         left: Option<Duration>,
-    ) -> Attempt {
+    ) -> Box<Attempt> {
         let over = std::mem::take(&mut self.round.over);
         let parts = &self.kernel.parts;
         let shape = self.prompt.output.as_ref().ok().and_then(Option::as_ref);
-        Attempt {
+        Box::new(Attempt {
             vetting: Vetting {
                 clock: parts.clock.clone(),
                 hooks: parts.hooks.clone(),
@@ -317,7 +317,7 @@ impl Run<'_> {
             content: self.kernel.kept.content.clone(),
             request,
             left,
-        }
+        })
     }
 
     /// Tells readers that a model call begins.

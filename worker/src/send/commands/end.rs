@@ -66,7 +66,7 @@ impl Run<'_> {
             match ended.await {
                 Ok(CompleteOutcome::Completed(completed)) => {
                     self.prompt.window.stored_to(projected_to);
-                    return self.ended(item, *completed).await;
+                    return self.ended(Box::new(item), completed).await;
                 }
                 Ok(CompleteOutcome::Undelivered) => {
                     self.hold.wrote();
@@ -95,7 +95,7 @@ impl Run<'_> {
     }
 
     /// Does what follows from an end that is durable.
-    async fn ended(&mut self, item: CompleteSend, completed: Completed) -> Event {
+    async fn ended(&mut self, item: Box<CompleteSend>, completed: Box<Completed>) -> Event {
         self.hold.wrote();
         self.bill.unpaid.clear();
         metrics::send_ended(completed.status);
@@ -133,13 +133,12 @@ impl Run<'_> {
         }
         let first = completed.first_seq;
         self.show_stored(&item.messages, first, false).await;
-        let kept = self.remember(item.messages, first, completed.at);
+        let kept = self.remember((*item).messages, first, completed.at);
         if let Some(ready) = completed.enqueue {
             writes::enqueue(&self.kernel.parts, ready);
         }
-        let hooks = self.kernel.parts.hooks.clone();
-        let looks = hooks.observe(self.place(), Moment::SendEnded(completed.status));
-        self.observed(looks, false).await;
+        let ended = Moment::SendEnded(completed.status);
+        self.show(self.place(), ended, false).await;
         if !kept {
             return self.release_as_lost().await;
         }

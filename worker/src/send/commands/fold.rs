@@ -84,7 +84,7 @@ pub(in crate::send) struct Folding {
     /// The text that is being written.
     pub(in crate::send) writing: Option<Writing>,
     /// What is asked for it, until it is paid for.
-    asked: Option<FoldCall>,
+    asked: Option<Box<FoldCall>>,
     /// What it stands for.
     span: Option<Arc<Span>>,
     /// Model calls for folds in this life.
@@ -120,7 +120,7 @@ struct Measured {
 /// A fold that is written while the send goes on.
 pub(in crate::send) struct Beside {
     pub(in crate::send) writing: Writing,
-    asked: Option<FoldCall>,
+    asked: Option<Box<FoldCall>>,
     span: Arc<Span>,
 }
 
@@ -410,8 +410,8 @@ impl Run<'_> {
         let mut written = written;
         let notes = std::mem::take(&mut written.notes);
         let fold = written.row(span);
-        let hooks = self.kernel.parts.hooks.clone();
-        let stored = (!hooks.is_empty()).then(|| fold.clone());
+        let is_shown = !self.kernel.parts.hooks.is_empty();
+        let stored = is_shown.then(|| fold.clone());
         let item = AppendRound {
             fold: Some(fold),
             ..self.changes_only(Vec::new())
@@ -419,9 +419,8 @@ impl Run<'_> {
         match self.append(item).await {
             Ok(signals) => {
                 if let Some(fold) = stored {
-                    let place = self.place();
-                    self.observed(hooks.observe(place, hook::Moment::FoldStored(&fold)), false)
-                        .await;
+                    let stored = hook::Moment::FoldStored(&fold);
+                    self.show(self.place(), stored, false).await;
                 }
                 self.hold.heard |= signals & (SIGNAL_RESULT | SIGNAL_INTERRUPT);
                 self.save_notes(notes).await;
@@ -462,7 +461,7 @@ impl Run<'_> {
     /// Enters what a fold cost that could not be had.
     fn pay_for_fault(&mut self, fault: &Fault) {
         let asked = self.folding.asked.take();
-        if let Some((model, usage)) = FoldCall::cost(asked.as_ref(), fault) {
+        if let Some((model, usage)) = FoldCall::cost(asked.as_deref(), fault) {
             self.enter_fold(model, usage);
         }
     }

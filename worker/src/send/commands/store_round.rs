@@ -83,14 +83,12 @@ impl Run<'_> {
                     self.round.records = round.records;
                     self.announce_waiting();
                 }
-                let hooks = self.kernel.parts.hooks.clone();
                 let place = At {
                     round: index,
                     ..self.place()
                 };
                 if called {
-                    self.observed(hooks.observe(place, Moment::RoundStored), true)
-                        .await;
+                    self.show(place, Moment::RoundStored, true).await;
                 }
                 if let Some(event) = self.spawn_children().await {
                     return event;

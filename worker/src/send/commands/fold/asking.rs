@@ -170,11 +170,11 @@ impl Run<'_> {
         let request = Arc::new(request);
         let taken = Arc::new(Taken::default());
         self.folding.calls += 1;
-        self.folding.asked = Some(FoldCall {
+        self.folding.asked = Some(Box::new(FoldCall {
             request: Arc::clone(&request),
             price: resolved.facts.price,
             taken: Arc::clone(&taken),
-        });
+        }));
         let client = self.client(&resolved);
         let notes = NOTE_TOOLS
             .iter()
