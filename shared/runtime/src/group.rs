@@ -230,11 +230,11 @@ mod tests {
     #[tokio::test]
     async fn items_that_find_no_room_wait_for_it() {
         let group = Group::spawn(1, |items: Vec<usize>| async move { items });
-        // Nothing is taken before the first await.
-        let answers: Vec<_> = (0..WAITING_MAX + 3).map(|n| group.submit(n)).collect();
-        for (n, answer) in answers.into_iter().enumerate() {
-            assert_eq!(answer.await, Ok(n));
-        }
+        // Nothing is taken before the first await, which begins to wait for all of them.
+        let answers = (0..WAITING_MAX + 3).map(|n| group.submit(n));
+        let answers = futures::future::join_all(answers).await;
+        let expected: Vec<_> = (0..WAITING_MAX + 3).map(Ok).collect();
+        assert_eq!(answers, expected);
     }
 
     /// When groups began, and of how many items, where `width` callers submit again and again.

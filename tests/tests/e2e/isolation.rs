@@ -83,7 +83,7 @@ fn program(dir: &Path, launcher: &[String]) -> Result<(Program, PathBuf)> {
         format!("workspace = {}", json!(dir.join("data/workspaces"))),
         format!("isolation_launcher = {}", json!(launcher)),
         "[worker]".to_owned(),
-        "isolation_memory = 268435456".to_owned(),
+        "isolation_memory = 67108864".to_owned(),
         "[mcp.mine]".to_owned(),
         "command = \"sh\"".to_owned(),
         format!("args = {}", json!([server])),

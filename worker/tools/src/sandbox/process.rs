@@ -311,8 +311,9 @@ pub(crate) fn start(
         .args(arguments)
         .env_clear()
         .env("PATH", path)
-        // The program's memory is reserved as it is needed: what is bounded is what it uses.
+        // The program's memory is committed as it is needed, not 32 MiB at once: what is bounded is what it uses.
         .env("MIMALLOC_ARENA_EAGER_COMMIT", "0")
+        .env("MIMALLOC_EAGER_COMMIT", "0")
         .current_dir(directory)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
