@@ -32,7 +32,7 @@ mod tests {
     #[test]
     fn what_a_send_does_between_two_waits_takes_little_room() {
         let ask = bytes_of(|run| run.ask(0, 1));
-        let store = bytes_of(|run| run.store_round());
+        let store = bytes_of(Run::store_round);
         let end = bytes_of(|run| run.end(End::Cancelled));
         for (what, bytes) in [("ask", ask), ("store_round", store), ("end", end)] {
             assert!(bytes < 3 << 10, "{what}: {bytes}");

@@ -133,7 +133,7 @@ impl Run<'_> {
         }
         let first = completed.first_seq;
         self.show_stored(&item.messages, first, false).await;
-        let kept = self.remember((*item).messages, first, completed.at);
+        let kept = self.remember(item.messages, first, completed.at);
         if let Some(ready) = completed.enqueue {
             writes::enqueue(&self.kernel.parts, ready);
         }
