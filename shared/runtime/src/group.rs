@@ -181,11 +181,11 @@ impl<T: Send + 'static, R: Send + 'static> Group<T, R> {
     pub fn submit(&self, item: T) -> impl Future<Output = Result<R, GroupEnded>> + use<T, R> {
         let (caller, answer) = oneshot::channel();
         let room = match self.items.try_send((item, caller)) {
-            // What is closed answers for itself: the item is dropped, and its channel with it.
+            // Of a group that is closed, here or while it is waited for, the answer's channel is gone with the item.
             Ok(()) | Err(TrySendError::Closed(_)) => None,
             Err(TrySendError::Full(handed)) => {
                 let items = self.items.clone();
-                Some(Box::pin(async move { items.send(handed).await.is_ok() }))
+                Some(Box::pin(async move { items.send(handed).await.ok() }))
             }
         };
         async move {
