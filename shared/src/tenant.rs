@@ -6,6 +6,7 @@
 
 mod binding;
 mod erasure;
+mod ledger;
 mod money;
 mod pools;
 mod retention;
@@ -26,10 +27,13 @@ use crate::time::Timestamp;
 
 pub use binding::{AGENTS_MAX, Binding, Narrowed, Outside, PAIRS_MAX};
 pub use erasure::{ErasureProgress, TenantErasure};
+pub use ledger::{
+    Amount, LedgerAccount, LedgerLimits, LedgerRoom, LedgerSpent, Payer, ledger_room,
+};
 pub use money::{
-    Amount, LedgerLimits, LedgerRoom, LedgerSpent, MONEY_ASIDE_MS, MONEY_DAYS_KEPT, MoneyLimits,
-    MoneyRoom, MoneySpan, MoneySpent, money_day, money_day_begin, money_minute, money_minute_begin,
-    money_minute_of, money_month, nano_usd, stored_nano,
+    MONEY_ASIDE_MS, MONEY_DAYS_KEPT, MoneyLimits, MoneyRoom, MoneySpan, MoneySpent, money_day,
+    money_day_begin, money_minute, money_minute_begin, money_minute_of, money_month, nano_usd,
+    stored_nano,
 };
 pub use pools::Pools;
 pub use retention::Retention;

@@ -17,6 +17,7 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
 use mainspring_runtime::Propagation;
 use mainspring_runtime::telemetry::{carrying, spans};
+use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::budget::{Budget, Caps, Spent};
 use mainspring_shared::error::{Code, Coded as _};
 use mainspring_shared::memory::{Account, Asker, MemorySource, PaidCall, Recall, Recalled};
@@ -382,7 +383,9 @@ async fn extract_from(
         .within(limit, memory.recall(ask))
         .await;
     let known = known.map_err(|error| error.to_string())?;
-    let Some(reply) = ask_model(kernel, owed, (send, &known, &text), (caps, paid)).await? else {
+    let agent = send.options.agent.as_deref().unwrap_or(&session.agent);
+    let shown = (send, &known[..], &text[..]);
+    let Some(reply) = ask_model(kernel, (owed, agent), shown, (caps, paid)).await? else {
         return Ok(Work::default());
     };
     let source = MemorySource {
@@ -498,7 +501,7 @@ pub(crate) fn set_aside(
 /// awaited that this attempt may not live to see.
 async fn ask_model(
     kernel: &Arc<Kernel>,
-    owed: &Extraction,
+    (owed, agent): (&Extraction, &AgentSpec),
     (send, known, text): (&SendRecord, &[Recalled], &str),
     (caps, paid): (Caps, &Paid),
 ) -> Result<Option<Reply>, String> {
@@ -575,7 +578,7 @@ async fn ask_model(
         taken: Arc::clone(&taken),
     }));
     let mut on_chunk = |chunk: Chunk<'_>| taken.hears(&chunk);
-    let client = Traced::new(&resolved, owed.key, kernel);
+    let client = Traced::new(&resolved, owed.key, agent, kernel);
     match client.complete(&request, &mut on_chunk).await {
         Ok(reply) => {
             let mut usage = reply.usage;

@@ -1,19 +1,22 @@
-//! Money and tokens of tenants with a limit: set aside before each call that may cost some, settled behind it.
+//! Money and tokens of tenants and of agents with a limit: set aside before each call that may cost some, settled behind
+//! it.
 //!
 //! The most that a call can cost is set aside in the database before anybody is asked, so that no limit is
 //! passed, however many workers make calls. What becomes of a call decides what is entered in its place: what it
 //! cost; nothing, where nobody was asked; and all of it where nobody knows, as of a call that broke off or whose
-//! worker died (the scheduler's sweep settles those). For tenants without such a limit nothing is asked: which
-//! have one is read with what is paused.
+//! worker died (the scheduler's sweep settles those). Nothing is asked for tenants without such a limit and without an
+//! agent that has one, but once for each: which have one is read with what is paused. For other agents of a tenant, it is
+//! asked once between two reads.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use mainspring_runtime::Group;
+use mainspring_shared::agent::AgentName;
 use mainspring_shared::id::TenantId;
 use mainspring_shared::store::{self, ReserveMoney, ReserveMoneyOutcome, SettleMoney};
-use mainspring_shared::tenant::{Amount, MoneySpan};
+use mainspring_shared::tenant::{Amount, MoneySpan, Payer};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -25,7 +28,7 @@ use crate::patience::Outage;
 /// Settlements of one transaction.
 const SETTLED_MAX: usize = 128;
 
-/// Tenants that are remembered to have no limit.
+/// Tenants, each with one of its agents or none, that are remembered to have no limit.
 const UNLIMITED_MAX: usize = 100_000;
 
 /// The pause before what could not be settled is tried again.
@@ -39,11 +42,14 @@ const ENTERED_WITHIN: Duration = Duration::from_secs(1);
 pub(crate) enum NoMoney {
     /// What other calls have set aside leaves no room, or the database does not say.
     Busy,
-    /// Too little is left of this limit, in billionths of a dollar.
-    Spent(MoneySpan, u64),
-    /// Too little is left of this limit of tokens.
-    TokensSpent(MoneySpan, u64),
+    /// Too little is left of this one's limit, in billionths of a dollar.
+    Spent(Payer, MoneySpan, u64),
+    /// Too little is left of this one's limit of tokens.
+    TokensSpent(Payer, MoneySpan, u64),
 }
+
+/// Whose call it is: a tenant's, and that of its published agent, if it is one's.
+pub(crate) type Caller = (TenantId, Option<AgentName>);
 
 /// What a call costs.
 #[derive(Debug, Clone, Copy)]
@@ -56,13 +62,46 @@ pub(crate) struct Cost {
 
 type Granted = Result<Option<ReservedMoney>, NoMoney>;
 
-/// Which tenants have a limit, as it was read last.
+/// Whose calls have no limit, so far as it is known. All others ask: they may be new, and their limits with them.
 #[derive(Debug, Default)]
 struct Known {
-    limited: BTreeSet<TenantId>,
-    /// Those that had none when a call of theirs asked. For all others a call asks: they may be new, and their limits
-    /// with them.
-    unlimited: BTreeSet<TenantId>,
+    /// Those that had none when a call of theirs asked. Of a tenant that has a limit, or an agent that does, for no longer
+    /// than until it is read again who has one.
+    unlimited: BTreeMap<TenantId, BTreeSet<Option<AgentName>>>,
+    /// How many these are.
+    count: usize,
+    /// How often it was read who has a limit.
+    reads: u64,
+}
+
+impl Known {
+    fn is_unlimited(&self, (tenant, agent): &Caller) -> bool {
+        let agents = self.unlimited.get(tenant);
+        agents.is_some_and(|agents| agents.contains(agent))
+    }
+
+    /// Takes note of what was asked when it had been read so often. Whoever has got a limit in between is not taken for
+    /// unlimited.
+    fn note_unlimited(&mut self, (tenant, agent): Caller, reads: u64) {
+        if reads != self.reads {
+            return;
+        }
+        if self.count >= UNLIMITED_MAX {
+            self.unlimited.clear();
+            self.count = 0;
+        }
+        let agents = self.unlimited.entry(tenant).or_default();
+        self.count += usize::from(agents.insert(agent));
+    }
+
+    /// Calls of these tenants ask anew.
+    fn note_limited(&mut self, tenants: Vec<TenantId>) {
+        self.reads += 1;
+        for tenant in tenants {
+            let agents = self.unlimited.remove(&tenant);
+            self.count -= agents.map_or(0, |agents| agents.len());
+        }
+    }
 }
 
 /// The money of tenants, as this worker has to do with it.
@@ -167,39 +206,29 @@ impl Money {
         &self.parts
     }
 
-    /// Reads which tenants have a limit.
+    /// Reads which tenants have a limit, or an agent that does.
     pub(crate) async fn read(&self) -> store::Result<()> {
         let found = self.parts.store.money_tenants().await?;
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        known.limited = found.into_iter().collect();
+        known.note_limited(found);
         Ok(())
     }
 
-    /// Whether a tenant may have a limit.
-    fn may_be_limited(&self, tenant: TenantId) -> bool {
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        known.limited.contains(&tenant) || !known.unlimited.contains(&tenant)
-    }
-
-    /// From now on what is read says whether a tenant has got a limit.
-    fn note_unlimited(&self, tenant: TenantId) {
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        if known.unlimited.len() >= UNLIMITED_MAX {
-            known.unlimited.clear();
-        }
-        known.unlimited.insert(tenant);
-    }
-
-    /// Sets aside what a call of a tenant costs; none where nothing limits that. What is not begun goes back
-    /// when it is dropped. Of a tenant of which nothing is known, the reservation itself finds out.
-    pub(crate) async fn set_aside(&self, tenant: TenantId, cost: Cost) -> Granted {
-        if !self.may_be_limited(tenant) {
-            return Ok(None);
-        }
+    /// Sets aside what a call costs; none where nothing limits that. What is not begun goes back when it is dropped.
+    /// Of a tenant and an agent of which nothing is known, the reservation itself finds out.
+    pub(crate) async fn set_aside(&self, caller: Caller, cost: Cost) -> Granted {
+        let reads = {
+            let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+            if known.is_unlimited(&caller) {
+                return Ok(None);
+            }
+            known.reads
+        };
         // Between two lives no call is made for which anybody waits.
         let life = self.boot.current().ok_or(NoMoney::Busy)?;
         let item = ReserveMoney {
-            tenant,
+            tenant: caller.0,
+            agent: caller.1.clone(),
             call: self.parts.entropy.random_id(),
             boot: life.id,
             most: cost.most,
@@ -208,7 +237,8 @@ impl Money {
         let granted = self.reservations.submit(item).await;
         let granted = granted.unwrap_or(Err(NoMoney::Busy));
         if matches!(granted, Ok(None)) {
-            self.note_unlimited(tenant);
+            let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+            known.note_unlimited(caller, reads);
         }
         granted
     }
@@ -247,9 +277,9 @@ async fn reserve(parts: Parts, settlements: Settlements, items: Vec<ReserveMoney
                 }
                 ReserveMoneyOutcome::Unlimited => Ok(None),
                 ReserveMoneyOutcome::Busy => Err(NoMoney::Busy),
-                ReserveMoneyOutcome::Spent(span, limit) => Err(NoMoney::Spent(span, limit)),
-                ReserveMoneyOutcome::TokensSpent(span, limit) => {
-                    Err(NoMoney::TokensSpent(span, limit))
+                ReserveMoneyOutcome::Spent(of, span, limit) => Err(NoMoney::Spent(of, span, limit)),
+                ReserveMoneyOutcome::TokensSpent(of, span, limit) => {
+                    Err(NoMoney::TokensSpent(of, span, limit))
                 }
             });
             granted.collect()
@@ -299,5 +329,31 @@ pub(crate) async fn run(parts: Parts, mut unsettled: Unsettled, done: Cancellati
             // Whoever waits may have gone.
             let _ = waiting.send(());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_no_limit_asks_once_and_in_a_tenant_where_an_agent_has_one_again_and_again() {
+        let caller = |tenant: i32, agent: &str| (TenantId(tenant), agent.parse().ok());
+        let mut known = Known::default();
+        for (tenant, agent) in [(1, ""), (1, "a"), (2, "a"), (2, "a")] {
+            known.note_unlimited(caller(tenant, agent), 0);
+        }
+        assert_eq!(known.count, 3);
+        let is = |known: &Known, tenant, agent| known.is_unlimited(&caller(tenant, agent));
+        assert!(is(&known, 1, "") && is(&known, 1, "a") && is(&known, 2, "a"));
+        assert!(!is(&known, 1, "b") && !is(&known, 2, "") && !is(&known, 3, "a"));
+        known.note_limited(vec![TenantId(1), TenantId(7)]);
+        assert_eq!(known.count, 1);
+        assert!(!is(&known, 1, "") && !is(&known, 1, "a") && is(&known, 2, "a"));
+        // An answer from before that says nothing any more.
+        known.note_unlimited(caller(1, "a"), 0);
+        assert!(!is(&known, 1, "a"));
+        known.note_unlimited(caller(1, "a"), 1);
+        assert!(is(&known, 1, "a"));
     }
 }

@@ -28,7 +28,7 @@ use utoipa_axum::routes;
 
 use super::problem::Problem;
 use super::respond::{self, Begin, List};
-use super::tenants::sends;
+use super::tenants::{sends, spending};
 use super::validate::Checks;
 use crate::access::Caller;
 use crate::extract::{
@@ -112,6 +112,7 @@ impl JsonBody for NewAgentBody {
         }
         if let Some(limits) = &self.limits {
             sends(checks, "sends_open", limits.sends_open);
+            spending(checks, &limits.spending());
         }
         (self.name, self.spec, self.limits)
     }
@@ -160,6 +161,8 @@ pub(super) async fn publish(
             Ok(agents) => app.known.agents.note(tenant, agents),
             Err(error) => tracing::debug!(%error, "limits of agents are read again later"),
         }
+        // Workers look whose money is limited; else they do it within a second.
+        app.notifier.pauses_changed();
     }
     let status = if added {
         StatusCode::CREATED

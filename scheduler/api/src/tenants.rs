@@ -244,6 +244,15 @@ fn limits(checks: &mut Checks, limits: &Limits) {
     ] {
         self::sends(checks, name, sends);
     }
+    spending(checks, limits);
+    if limits.bytes == Some(0) {
+        checks.refuse("/limits/bytes", "must be at least 1");
+    }
+    requests_per_second(checks, limits.requests_per_second);
+}
+
+/// Checks limits of money and tokens, of a tenant or an agent.
+pub(super) fn spending(checks: &mut Checks, limits: &Limits) {
     for (tokens, name) in [
         (limits.tokens_per_minute, "tokens_per_minute"),
         (limits.tokens_per_day, "tokens_per_day"),
@@ -262,10 +271,6 @@ fn limits(checks: &mut Checks, limits: &Limits) {
             checks.refuse(&format!("/limits/{name}"), "must be more than 0");
         }
     }
-    if limits.bytes == Some(0) {
-        checks.refuse("/limits/bytes", "must be at least 1");
-    }
-    requests_per_second(checks, limits.requests_per_second);
 }
 
 /// Checks a limit of requests, of a tenant or a key.

@@ -1,5 +1,5 @@
-//! Limits of tenants: the open sends that they, their keys and their agents have at a time, and who is asked about the
-//! others.
+//! Limits of tenants, of their keys and of their agents: the open sends that they have at a time, and who is asked about
+//! the others.
 //!
 //! Requests pass a gate that looks a tenant's limits up, at most some seconds ago, and notes them here. What no
 //! request asks for (leaves of runs, children, sends of timers) is not held to them. For a tenant without a
@@ -13,6 +13,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
+use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{KeyId, SendId, TenantId};
 use mainspring_shared::send::SendStatus;
@@ -22,6 +23,8 @@ use mainspring_shared::tenant::Limits;
 use crate::app::App;
 use crate::error::{Error, Quota};
 use crate::services::spending;
+
+use self::agents::OfAgent;
 
 pub use self::agents::KnownAgents;
 pub(crate) use self::places::{PlaceHolder, PlaceOwner, PlaceTaker, Places};
@@ -108,9 +111,8 @@ async fn narrow_all(
         left = narrow(app, places, (PlaceOwner::key(tenant, key), max), left).await?;
     }
     for of in agents::limited(app, tenant, &left).await? {
-        let owner = PlaceOwner::agent(tenant, &of.agent);
         let its: HashSet<SendId> = of.sends.iter().map(|item| item.id).collect();
-        let had = narrow(app, places, (owner, of.max), of.sends).await?;
+        let had = narrow_agent(app, places, tenant, of).await?;
         let had: HashSet<SendId> = had.iter().map(|item| item.id).collect();
         left.retain(|item| !its.contains(&item.id) || had.contains(&item.id));
     }
@@ -118,6 +120,28 @@ async fn narrow_all(
         narrow(app, places, (PlaceOwner::tenant(tenant), max), left).await?;
     }
     Ok(())
+}
+
+/// Refuses sends of an agent that has spent what it may; of others, takes the agent's places. Which are left.
+async fn narrow_agent<'a>(
+    app: &App,
+    places: &mut Places,
+    tenant: TenantId,
+    of: OfAgent<'a>,
+) -> Result<Vec<&'a AcceptSend>, Error> {
+    let OfAgent {
+        agent,
+        limits,
+        sends,
+    } = of;
+    if let Some(why) = spending::agent_refusal(app, tenant, &agent, &limits).await? {
+        places.refuse(new_among(app, sends.into_iter()).await?, &why);
+        return Ok(Vec::new());
+    }
+    match limits.sends_open {
+        Some(max) => narrow(app, places, (PlaceOwner::agent(tenant, &agent), max), sends).await,
+        None => Ok(sends),
+    }
 }
 
 /// Takes places of one owner for as many of the first of these sends as there are; which those are.
@@ -193,20 +217,28 @@ async fn admit(
     Ok(Admission::Within(limits.sends_open))
 }
 
-/// Why a send of a tenant would be refused now. Takes no place: how many are open is counted by what is listed,
-/// which may have some that no request made.
-pub(crate) async fn refusals(app: &App, tenant: TenantId) -> Result<Vec<Error>, Error> {
-    let Some(limits) = app.known.limits.of(tenant) else {
-        return Ok(Vec::new());
-    };
-    let mut refusals: Vec<Error> = spending::refusal(app, tenant, &limits)
-        .await?
-        .into_iter()
-        .collect();
-    if let Some(max) = limits.sends_open
-        && open_sends(app, tenant, max).await? >= max
+/// Why a send of a tenant, with this agent, would be refused now. Takes no place: how many are open is counted by what is
+/// listed, which may have some that no request made. An agent's are not counted.
+pub(crate) async fn refusals(
+    app: &App,
+    tenant: TenantId,
+    agent: &AgentSpec,
+) -> Result<Vec<Error>, Error> {
+    let mut refusals = Vec::new();
+    if let Some(limits) = app.known.limits.of(tenant) {
+        refusals.extend(spending::refusal(app, tenant, &limits).await?);
+        if let Some(max) = limits.sends_open
+            && open_sends(app, tenant, max).await? >= max
+        {
+            refusals.push(too_many(PlaceOwner::tenant(tenant), max));
+        }
+    }
+    let limited = app.known.agents.of(tenant).unwrap_or_default();
+    if let Some(agent) = agent.reference()
+        && let Some(limits) = limited.get(&agent.name)
     {
-        refusals.push(too_many(PlaceOwner::tenant(tenant), max));
+        let why = spending::agent_refusal(app, tenant, &agent.name, limits);
+        refusals.extend(why.await?);
     }
     Ok(refusals)
 }

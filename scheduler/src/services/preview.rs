@@ -67,9 +67,10 @@ pub async fn preview(app: &App, key: SessionKey, of: PreviewOf) -> Result<Previe
         };
         match asked(app, &ask).await {
             Some(Answered::Preview(mut preview)) => {
-                // Limits of tenants are looked at when a send is accepted.
+                // Limits of tenants and agents are looked at when a send is accepted.
                 if preview.send_id.is_none() {
-                    let refusals = limits::refusals(app, key.tenant).await?;
+                    let agent = options.agent.as_deref().unwrap_or(&session.agent);
+                    let refusals = limits::refusals(app, key.tenant, agent).await?;
                     preview
                         .limits
                         .extend(refusals.into_iter().map(|why| PreviewLimit {

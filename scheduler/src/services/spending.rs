@@ -1,31 +1,31 @@
-//! What tenants have spent, held against their limits of tokens, money and bytes.
+//! What tenants and their agents have spent, held against their limits of tokens, money and bytes.
 //!
-//! A limit is looked at when a send is accepted or a blob is stored, and only of tenants that have one. What they
+//! A limit is looked at when a send is accepted or a blob is stored, and only of tenants and agents that have one. What they
 //! used is read at most every two seconds by each scheduler, and what ended sends used only once in some minutes. Money,
 //! and tokens of a day and a month, are what the ledger says that workers reserve from before each call; until the first
 //! call of a month they are what the usage of the month's sends says, of earlier days read more rarely. Here it only
 //! saves sends that could do nothing: that no limit is passed is the workers' affair.
 
+mod ledger;
 mod settled;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use mainspring_shared::agent::{AgentLimits, AgentName};
 use mainspring_shared::error::Code;
 use mainspring_shared::id::TenantId;
 use mainspring_shared::store::{TenantUsage, TenantUsageQuery};
-use mainspring_shared::tenant::{
-    Amount, LedgerSpent, Limits, MoneySpan, Usd, money_day, money_day_begin, money_minute,
-    money_minute_begin, money_month,
-};
+use mainspring_shared::tenant::{Amount, Limits, MoneySpan, money_day, money_day_begin};
 use mainspring_shared::time::Timestamp;
 
 use tokio::sync::OwnedMutexGuard;
 
 use crate::app::App;
-use crate::error::{Error, Quota};
+use crate::error::Error;
 
+use self::ledger::{KnownLedger, Owner, Window, no_tokens};
 use self::settled::{Settled, Sum};
 
 /// How long a sum is believed.
@@ -37,15 +37,16 @@ const MONTH_BELIEVED: Duration = settled::SUMMED_ANEW;
 /// What tokens are counted over.
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// What was read of tenants that have limits.
+/// What was read of tenants that have limits, and of agents that do.
 #[derive(Debug, Default)]
-pub struct KnownSpending(Mutex<HashMap<TenantId, Known>>);
+pub struct KnownSpending {
+    tenants: Mutex<HashMap<TenantId, Known>>,
+    ledger: KnownLedger,
+}
 
 /// What was read of one tenant.
 #[derive(Debug, Clone, Default)]
 struct Known {
-    /// What the ledger says of a minute, its day and its month, if it has them, and when that was read.
-    entered: Option<(i64, Duration, Option<LedgerSpent>)>,
     /// What the sends of a day cost, and when that was read.
     today: Option<(i64, Duration, Amount)>,
     /// The same of the days of its month before it.
@@ -66,20 +67,22 @@ pub(crate) async fn refusal(
     tenant: TenantId,
     limits: &Limits,
 ) -> Result<Option<Error>, Error> {
-    if let Some(why) = ledger_refusal(app, tenant, limits).await? {
+    let owner = Owner {
+        tenant,
+        agent: None,
+    };
+    if let Some(why) = ledger::refusal(app, &owner, limits).await? {
         return Ok(Some(why));
     }
     if let Some(max) = limits.tokens_per_minute {
         let (taken, reset) = tokens(app, tenant).await?;
         if taken >= max {
             let window = Window {
-                span: "minute",
-                name: "tokens",
-                money: "usd-minute",
+                span: MoneySpan::Minute,
                 length: MINUTE,
                 left: reset,
             };
-            return Ok(Some(no_tokens(max, window)));
+            return Ok(Some(no_tokens(max, window, None)));
         }
     }
     if let Some(max) = limits.bytes {
@@ -91,43 +94,18 @@ pub(crate) async fn refusal(
     Ok(None)
 }
 
-/// Why a tenant may not send for what its calls cost and took in a day or a month, if it may not.
-async fn ledger_refusal(
+/// Why an agent of a tenant may not be sent anything now, if it may not.
+pub(crate) async fn agent_refusal(
     app: &App,
     tenant: TenantId,
-    limits: &Limits,
+    agent: &AgentName,
+    limits: &AgentLimits,
 ) -> Result<Option<Error>, Error> {
-    let spans = [
-        (MoneySpan::Minute, limits.usd_per_minute, None),
-        (MoneySpan::Day, limits.usd_per_day, limits.tokens_per_day),
-        (
-            MoneySpan::Month,
-            limits.usd_per_month,
-            limits.tokens_per_month,
-        ),
-    ];
-    for (span, usd, tokens) in spans {
-        if usd.is_none() && tokens.is_none() {
-            continue;
-        }
-        let spent = match entered(app, tenant).await? {
-            Some(entered) => entered.of(span),
-            None => of_usage(app, tenant, span).await?,
-        };
-        if let Some(max) = usd
-            && Usd::of_nano(spent.nano_usd) >= max
-        {
-            let window = Window::of(span, app.database_time().await);
-            return Ok(Some(no_money(max, window)));
-        }
-        if let Some(max) = tokens
-            && spent.tokens >= max
-        {
-            let window = Window::of(span, app.database_time().await);
-            return Ok(Some(no_tokens(max, window)));
-        }
-    }
-    Ok(None)
+    let owner = Owner {
+        tenant,
+        agent: Some(agent.clone()),
+    };
+    ledger::refusal(app, &owner, &limits.spending()).await
 }
 
 /// What the sends of today or of this month cost and took.
@@ -138,64 +116,6 @@ async fn of_usage(app: &App, tenant: TenantId, span: MoneySpan) -> Result<Amount
         MoneySpan::Day => today(app, tenant).await,
         MoneySpan::Month => Ok(today(app, tenant).await?.and(month(app, tenant).await?)),
     }
-}
-
-/// A time over which is counted.
-#[derive(Debug, Clone, Copy)]
-struct Window {
-    /// What it is called, and what its limits of tokens and of money are.
-    span: &'static str,
-    name: &'static str,
-    money: &'static str,
-    length: Duration,
-    /// How much of it is left.
-    left: Duration,
-}
-
-impl Window {
-    fn of(span: MoneySpan, now: Timestamp) -> Self {
-        let (name, money, from, until) = match span {
-            MoneySpan::Minute => {
-                let begin = money_minute_begin(money_minute(now));
-                ("tokens", "usd-minute", begin, begin.after(MINUTE))
-            }
-            MoneySpan::Day => {
-                let day = money_day(now);
-                let (begin, end) = (money_day_begin(day), money_day_begin(day + 1));
-                ("tokens-day", "usd-day", begin, end)
-            }
-            MoneySpan::Month => ("tokens-month", "usd-month", now.month(), next_month(now)),
-        };
-        Self {
-            span: span.as_str(),
-            name,
-            money,
-            length: until.since(from),
-            left: until.since(now),
-        }
-    }
-}
-
-/// What the ledger says of this minute, day and month; none where nothing was reserved in it.
-async fn entered(app: &App, tenant: TenantId) -> Result<Option<LedgerSpent>, Error> {
-    let minute = money_minute(app.database_time().await);
-    let now = app.clock.monotonic();
-    let known = || {
-        let known = with(app, tenant, |known| known.entered);
-        known.filter(|(of, at, _)| *of == minute && now.saturating_sub(*at) < BELIEVED)
-    };
-    if let Some((_, _, entered)) = known() {
-        return Ok(entered);
-    }
-    let _turn = turn(app, tenant).await;
-    if let Some((_, _, entered)) = known() {
-        return Ok(entered);
-    }
-    let entered = app.store.spent_money(tenant).await?;
-    with(app, tenant, |known| {
-        known.entered = Some((minute, now, entered));
-    });
-    Ok(entered)
 }
 
 /// Fails where so many bytes more are too many for a tenant.
@@ -214,7 +134,7 @@ fn with<T>(app: &App, tenant: TenantId, what: impl FnOnce(&mut Known) -> T) -> T
     let mut known = app
         .known
         .spending
-        .0
+        .tenants
         .lock()
         .unwrap_or_else(PoisonError::into_inner);
     what(known.entry(tenant).or_default())
@@ -380,47 +300,6 @@ const fn tokens_of(used: &TenantUsage) -> u64 {
     used.usage.input_tokens + used.usage.output_tokens
 }
 
-fn next_month(now: Timestamp) -> Timestamp {
-    /// More than any month has, less than two have.
-    const DAYS: i64 = 32;
-    money_day_begin(money_month(now) + DAYS).month()
-}
-
-fn no_money(max: Usd, window: Window) -> Error {
-    let span = window.span;
-    let detail = format!(
-        "the tenant has spent the {} US dollars that it may spend in a {span}",
-        max.dollars()
-    );
-    let quota = Quota {
-        name: window.money,
-        unit: Some("micro-usd"),
-        quota: max.0,
-        window: Some(window.length),
-        left: 0,
-        reset: window.left,
-    };
-    Error::new(Code::LimitMoney, detail)
-        .after(window.left)
-        .with_quota(quota)
-}
-
-fn no_tokens(max: u64, window: Window) -> Error {
-    let span = window.span;
-    let detail = format!("the tenant's model calls may take {max} tokens in a {span}");
-    let quota = Quota {
-        name: window.name,
-        unit: Some("tokens"),
-        quota: max,
-        window: Some(window.length),
-        left: 0,
-        reset: window.left,
-    };
-    Error::new(Code::LimitTokens, detail)
-        .after(window.left)
-        .with_quota(quota)
-}
-
 fn no_room(stored: u64, max: u64) -> Error {
     let detail = format!(
         "the tenant stores {stored} of at most {max} bytes: delete sessions or timers that use \
@@ -468,18 +347,5 @@ mod tests {
         let mut same = sums();
         shift(&mut same, 800, 800);
         assert_eq!(same, sums());
-    }
-
-    #[test]
-    fn a_month_ends_where_the_next_one_begins() {
-        let time = |text: &str| {
-            let time: Timestamp = serde_json::from_value(text.into()).expect("a time");
-            time
-        };
-        let july = time("2026-07-31T23:59:59.999Z");
-        assert_eq!(july.month(), time("2026-07-01T00:00:00Z"));
-        assert_eq!(next_month(july), time("2026-08-01T00:00:00Z"));
-        let december = time("2026-12-01T00:00:00Z");
-        assert_eq!(next_month(december), time("2027-01-01T00:00:00Z"));
     }
 }

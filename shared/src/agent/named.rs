@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 use super::AgentSpec;
 use crate::id::{KeyId, TenantId};
 use crate::stored::Extra;
+use crate::tenant::{LedgerLimits, Limits, Usd};
 use crate::time::Timestamp;
 
 /// Characters of a name or an alias at most.
@@ -198,7 +199,8 @@ pub struct AgentKey {
 }
 
 impl AgentName {
-    /// What the places of its open sends are kept under, like those of a key: no key has such an id.
+    /// What the places of its open sends are kept under, like those of a key, and its account of money: no key has such
+    /// an id.
     pub fn holder(&self) -> KeyId {
         let digest = Sha256::new().chain_update(b"agent\0").chain_update(&self.0);
         let mut bytes = [0; 16];
@@ -213,6 +215,24 @@ pub struct AgentLimits {
     /// Maximum unfinished sends of this agent created by requests; unlimited when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sends_open: Option<u32>,
+    /// Tokens, input and output, that its model calls may use per day (UTC); unlimited when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens_per_day: Option<u64>,
+    /// The same of a calendar month.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens_per_month: Option<u64>,
+    /// US dollars that the model calls that it begins in a minute may cost; others wait. Unlimited when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<f64>)]
+    pub usd_per_minute: Option<Usd>,
+    /// US dollars that its model calls of a day, in UTC, may cost; unlimited when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<f64>)]
+    pub usd_per_day: Option<Usd>,
+    /// The same of a calendar month.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<f64>)]
+    pub usd_per_month: Option<Usd>,
     /// What this release does not know of it.
     #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
     #[schema(ignore)]
@@ -223,6 +243,23 @@ impl AgentLimits {
     /// As they are to be stored; none where nothing is limited.
     pub fn stored(&self) -> Option<&Self> {
         (*self != Self::default()).then_some(self)
+    }
+
+    /// Those of money and tokens, as a tenant has them.
+    pub fn spending(&self) -> Limits {
+        Limits {
+            tokens_per_day: self.tokens_per_day,
+            tokens_per_month: self.tokens_per_month,
+            usd_per_minute: self.usd_per_minute,
+            usd_per_day: self.usd_per_day,
+            usd_per_month: self.usd_per_month,
+            ..Limits::default()
+        }
+    }
+
+    /// What is held against its account in the ledger; none where it has no account.
+    pub fn ledger(&self) -> Option<LedgerLimits> {
+        LedgerLimits::of(&self.spending())
     }
 }
 

@@ -11,7 +11,7 @@ use super::{
     Store, Violation,
 };
 use crate::agent::{AgentVersion, NamedAgent};
-use crate::id::{BootId, SendId, SessionKey, TenantId};
+use crate::id::{BootId, KeyId, SendId, SessionKey, TenantId};
 use crate::inbox::InboxItem;
 use crate::list::List;
 use crate::memory::MemoryEntry;
@@ -75,6 +75,10 @@ pub struct Dump {
     pub money_aside: Vec<DumpAside>,
     /// What tenants with a limit of money spent by day, in billionths of a dollar.
     pub money_days: Vec<(TenantId, i64, u64)>,
+    /// What calls have set aside in accounts of agents, which are called by their holders.
+    pub agent_money_aside: Vec<(KeyId, DumpAside)>,
+    /// What agents with a limit of money spent by day.
+    pub agent_money_days: Vec<(TenantId, KeyId, i64, u64)>,
     /// The timers with their occurrences by number.
     pub timers: Vec<(TimerRecord, Vec<Occurrence>)>,
 }

@@ -89,6 +89,8 @@ macro_rules! tenant_tables {
             "seats" by "tenant, session_id",
             "money_aside" by "tenant, call_id",
             "money_days" by "tenant, day",
+            "agent_money_aside" by "tenant, call_id",
+            "agent_money_days" by "tenant, holder, day",
         }
     };
 }

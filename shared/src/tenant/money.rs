@@ -1,4 +1,5 @@
-//! Money and tokens: what the model calls of a tenant may cost and take in a minute, a day and a month, exactly.
+//! Money and tokens: what the model calls of a tenant, or of one of its agents, may cost and take in a minute, a day
+//! and a month, exactly.
 //!
 //! Before a call, the most that it can cost is set aside under the lock of the tenant's row, and only where it
 //! fits besides what is spent and what other calls have set aside. So no limit is passed, however many calls
@@ -8,7 +9,6 @@
 
 use crate::tenant::{Limits, Usd};
 use crate::time::Timestamp;
-use crate::usage::Usage;
 
 /// Days of which it is kept what was spent, from the last one with a call on: more than a year.
 pub const MONEY_DAYS_KEPT: i64 = 400;
@@ -25,131 +25,6 @@ const MINUTE_MS: i64 = 60 * 1_000;
 
 /// More dollars than any call costs.
 const USD_MAX: f64 = 1e6;
-
-/// What a call costs, or some calls together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Amount {
-    /// In billionths of a dollar.
-    pub nano_usd: u64,
-    /// In tokens, of input and output.
-    pub tokens: u64,
-}
-
-impl Amount {
-    /// So much money and so many tokens.
-    pub const fn new(nano_usd: u64, tokens: u64) -> Self {
-        Self { nano_usd, tokens }
-    }
-
-    /// What this usage is.
-    pub fn of(usage: &Usage) -> Self {
-        Self {
-            nano_usd: nano_usd(usage.cost_usd.unwrap_or_default()),
-            tokens: usage.input_tokens.saturating_add(usage.output_tokens),
-        }
-    }
-
-    /// Both together.
-    #[must_use]
-    pub const fn and(self, other: Self) -> Self {
-        Self {
-            nano_usd: self.nano_usd.saturating_add(other.nano_usd),
-            tokens: self.tokens.saturating_add(other.tokens),
-        }
-    }
-
-    /// So many times as much.
-    #[must_use]
-    pub const fn times(self, times: u64) -> Self {
-        Self {
-            nano_usd: self.nano_usd.saturating_mul(times),
-            tokens: self.tokens.saturating_mul(times),
-        }
-    }
-}
-
-/// What a tenant's calls may cost and take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct LedgerLimits {
-    /// In billionths of a dollar.
-    pub money: MoneyLimits,
-    /// In tokens.
-    pub tokens: MoneyLimits,
-}
-
-/// What counts against these limits at a moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct LedgerSpent {
-    /// In billionths of a dollar.
-    pub money: MoneySpent,
-    /// In tokens.
-    pub tokens: MoneySpent,
-}
-
-impl LedgerSpent {
-    /// What the calls of the minute, the day or the month that have ended are.
-    pub const fn of(&self, span: MoneySpan) -> Amount {
-        match span {
-            MoneySpan::Minute => Amount::new(self.money.minute, self.tokens.minute),
-            MoneySpan::Day => Amount::new(self.money.day, self.tokens.day),
-            MoneySpan::Month => Amount::new(self.money.month, self.tokens.month),
-        }
-    }
-
-    /// The same with more set aside, for calls that begin now.
-    #[must_use]
-    pub const fn with_aside(self, more: Amount) -> Self {
-        Self {
-            money: self.money.with_aside(more.nano_usd),
-            tokens: self.tokens.with_aside(more.tokens),
-        }
-    }
-}
-
-/// Whether there is room for a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LedgerRoom {
-    /// So much is its own.
-    Granted(Amount),
-    /// Not before other calls have ended: what they have set aside leaves no room.
-    Busy,
-    /// Not before this span ends or its limit of money, so many billionths of a dollar, is raised.
-    Spent(MoneySpan, u64),
-    /// The same of a limit of tokens.
-    TokensSpent(MoneySpan, u64),
-}
-
-impl LedgerLimits {
-    /// The limits that a tenant has; none where nothing limits its money and its tokens.
-    pub fn of(limits: &Limits) -> Option<Self> {
-        let tokens = |tokens: u64| tokens.min(i64::MAX as u64);
-        let of = Self {
-            money: MoneyLimits::of(limits).unwrap_or_default(),
-            tokens: MoneyLimits {
-                // Sends are refused by what was used in the last minute: no call waits.
-                minute: None,
-                day: limits.tokens_per_day.map(tokens),
-                month: limits.tokens_per_month.map(tokens),
-            },
-        };
-        (of != Self::default()).then_some(of)
-    }
-
-    /// Whether there is room for a call that costs and takes `most` at most, and is of no use for less than `least`,
-    /// as [`MoneyLimits::room`] says of each: it gets both or neither.
-    pub fn room(&self, spent: LedgerSpent, most: Amount, least: Amount) -> LedgerRoom {
-        let money = self.money.room(spent.money, most.nano_usd, least.nano_usd);
-        let tokens = self.tokens.room(spent.tokens, most.tokens, least.tokens);
-        match (money, tokens) {
-            (MoneyRoom::Spent(span, limit), _) => LedgerRoom::Spent(span, limit),
-            (_, MoneyRoom::Spent(span, limit)) => LedgerRoom::TokensSpent(span, limit),
-            (MoneyRoom::Granted(nano_usd), MoneyRoom::Granted(tokens)) => {
-                LedgerRoom::Granted(Amount::new(nano_usd, tokens))
-            }
-            (MoneyRoom::Busy, _) | (_, MoneyRoom::Busy) => LedgerRoom::Busy,
-        }
-    }
-}
 
 /// What a tenant's calls may cost, in billionths of a dollar, or take, in tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -179,7 +54,7 @@ pub struct MoneySpent {
 }
 
 impl MoneySpent {
-    const fn with_aside(mut self, more: u64) -> Self {
+    pub(super) const fn with_aside(mut self, more: u64) -> Self {
         self.minute_aside = self.minute_aside.saturating_add(more);
         self.aside = self.aside.saturating_add(more);
         self
@@ -235,35 +110,55 @@ impl MoneyLimits {
     /// what is spent leaves less than `most`, it gets what is left, once that is not set aside for others. A minute is
     /// soon over: what is spent of it has a call wait, for all of the minute's money where it costs as much.
     pub fn room(&self, spent: MoneySpent, most: u64, least: u64) -> MoneyRoom {
+        match self.wanted(spent, most, least) {
+            Err((span, limit)) => MoneyRoom::Spent(span, limit),
+            Ok(wanted) if self.fits(spent, wanted) => MoneyRoom::Granted(wanted),
+            Ok(_) => MoneyRoom::Busy,
+        }
+    }
+
+    /// How much of `most` a call may have by what is spent, whatever others have set aside; the limit that leaves less
+    /// than `least`.
+    pub(super) fn wanted(
+        &self,
+        spent: MoneySpent,
+        most: u64,
+        least: u64,
+    ) -> Result<u64, (MoneySpan, u64)> {
+        let mut wanted = most;
+        for (span, limit, spent) in self.lasting(spent) {
+            let left = limit.saturating_sub(spent);
+            if left < least || spent > limit {
+                return Err((span, limit));
+            }
+            wanted = wanted.min(left);
+        }
+        match self.minute {
+            Some(limit) if limit < least => Err((MoneySpan::Minute, limit)),
+            Some(limit) => Ok(wanted.min(limit)),
+            None => Ok(wanted),
+        }
+    }
+
+    /// Whether so much fits besides what is spent and what others have set aside.
+    pub(super) fn fits(&self, spent: MoneySpent, wanted: u64) -> bool {
+        let taken = spent.minute.saturating_add(spent.minute_aside);
+        let aside = spent.aside.saturating_add(wanted);
+        self.minute
+            .is_none_or(|limit| taken.saturating_add(wanted) <= limit)
+            && self
+                .lasting(spent)
+                .all(|(_, limit, spent)| spent.saturating_add(aside) <= limit)
+    }
+
+    /// The limits of spans that are not soon over, and what is spent of each.
+    fn lasting(&self, spent: MoneySpent) -> impl Iterator<Item = (MoneySpan, u64, u64)> {
         let limits = [
             (MoneySpan::Day, self.day, spent.day),
             (MoneySpan::Month, self.month, spent.month),
         ];
-        let mut left = u64::MAX;
-        for (span, limit, spent) in limits {
-            let Some(limit) = limit else { continue };
-            let here = limit.saturating_sub(spent);
-            if here < least || spent > limit {
-                return MoneyRoom::Spent(span, limit);
-            }
-            left = left.min(here);
-        }
-        let mut wanted = most.min(left);
-        if let Some(limit) = self.minute {
-            if limit < least {
-                return MoneyRoom::Spent(MoneySpan::Minute, limit);
-            }
-            wanted = wanted.min(limit);
-            let taken = spent.minute.saturating_add(spent.minute_aside);
-            if taken.saturating_add(wanted) > limit {
-                return MoneyRoom::Busy;
-            }
-        }
-        if spent.aside.saturating_add(wanted) <= left {
-            MoneyRoom::Granted(wanted)
-        } else {
-            MoneyRoom::Busy
-        }
+        let limits = limits.into_iter();
+        limits.filter_map(|(span, limit, spent)| Some((span, limit?, spent)))
     }
 }
 
@@ -419,41 +314,6 @@ mod tests {
             assert_eq!(money_minute_of(noon, kept), minute, "{kept}");
         }
         assert_eq!(money_minute_begin(720), noon);
-    }
-
-    #[test]
-    fn a_call_gets_money_and_tokens_or_neither() {
-        let of = LedgerLimits {
-            money: limits(Some(100), None),
-            tokens: limits(None, Some(50)),
-        };
-        let now = |money: u64, tokens: u64| LedgerSpent {
-            money: spent(money, money, 0),
-            tokens: spent(0, tokens, 0),
-        };
-        let amount = Amount::new;
-        let (most, least) = (amount(60, 30), amount(10, 5));
-        for (spent, expected) in [
-            (now(0, 0), LedgerRoom::Granted(most)),
-            (now(70, 0), LedgerRoom::Granted(amount(30, 30))),
-            (now(70, 41), LedgerRoom::Granted(amount(30, 9))),
-            (now(70, 46), LedgerRoom::TokensSpent(MoneySpan::Month, 50)),
-            (now(91, 46), LedgerRoom::Spent(MoneySpan::Day, 100)),
-            (now(0, 0).with_aside(amount(0, 21)), LedgerRoom::Busy),
-            (now(0, 0).with_aside(amount(41, 0)), LedgerRoom::Busy),
-        ] {
-            assert_eq!(of.room(spent, most, least), expected, "{spent:?}");
-        }
-        let tokens = Limits {
-            tokens_per_day: Some(7),
-            ..Limits::default()
-        };
-        let expected = LedgerLimits {
-            tokens: limits(Some(7), None),
-            ..LedgerLimits::default()
-        };
-        assert_eq!(LedgerLimits::of(&tokens), Some(expected));
-        assert_eq!(LedgerLimits::of(&Limits::default()), None);
     }
 
     #[test]

@@ -16,6 +16,7 @@ use mainspring_shared::store::{
 use crate::accept::{self, Seen};
 use crate::db::{Conn, sql};
 use crate::fault::{Fault, Result};
+use crate::money;
 use crate::query::statement;
 use crate::reads::page;
 use crate::row::Row;
@@ -108,6 +109,10 @@ async fn publish(tx: &mut Tx, item: PublishAgent) -> Result<PublishOutcome> {
             }
         }
     }
+    if limits.is_some() {
+        // Before the agent's row: whoever sets money aside has the tenant's first.
+        money::lock_for_agent(tx, &key).await?;
+    }
     let now = tx.now;
     statement(sql!("named/enter"))
         .bind(key.tenant.0)
@@ -118,6 +123,7 @@ async fn publish(tx: &mut Tx, item: PublishAgent) -> Result<PublishOutcome> {
     let known = agent(tx.conn(), &key).await?.ok_or(Fault::NoRow)?;
     if let Some(limits) = limits.filter(|limits| *limits != known.limits) {
         limit(tx, &key, &limits).await?;
+        money::follow_agent(tx, &key, (&known.limits, &limits)).await?;
     }
     let newest = version(tx.conn(), &key, known.version).await?;
     let (version, added) = if let Some(newest) = newest.filter(|newest| newest.spec == spec) {

@@ -108,7 +108,7 @@ async fn all(conn: &mut Conn) -> Result<Dump> {
     let (memories, memory_erasures) = memories::dump(conn).await?;
     let extractions = extractions::dump(conn).await?;
     let (seat_limits, seats) = seats::dump(conn).await?;
-    let (money_aside, money_days) = money::dump(conn).await?;
+    let money = money::dump(conn).await?;
     Ok(Dump {
         boots,
         sessions: sessions.into_values().collect(),
@@ -123,8 +123,10 @@ async fn all(conn: &mut Conn) -> Result<Dump> {
         tenants: tenants::dump(conn).await?,
         seat_limits,
         seats,
-        money_aside,
-        money_days,
+        money_aside: money.aside,
+        money_days: money.days,
+        agent_money_aside: money.agent_aside,
+        agent_money_days: money.agent_days,
         timers: timers::dump(conn).await?,
     })
 }

@@ -1,26 +1,31 @@
-//! Money and tokens that tenants' calls set aside and spend: all under the lock of the tenant's row, tenant by tenant.
+//! Money and tokens that calls of tenants and of their agents set aside and spend: all under the lock of the tenant's row,
+//! tenant by tenant.
+
+mod account;
+
+use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use mainspring_shared::id::{BootId, TenantId};
+use mainspring_shared::agent::{AgentKey, AgentLimits, AgentName};
+use mainspring_shared::id::{BootId, KeyId, TenantId};
 use mainspring_shared::store;
 use mainspring_shared::store::{
-    DumpAside, Money, ReserveMoney, ReserveMoneyOutcome, SettleMoney, TenantUsageQuery,
-    places_by_tenant,
+    DumpAside, Money, ReserveMoney, ReserveMoneyOutcome, SettleMoney, places_by_tenant,
 };
 use mainspring_shared::tenant::{
-    Amount, LedgerLimits, LedgerRoom, LedgerSpent, Limits, MONEY_ASIDE_MS, MONEY_DAYS_KEPT,
-    MoneySpent, money_day, money_day_begin, money_minute, money_minute_begin, money_minute_of,
-    money_month, stored_nano,
+    LedgerAccount, LedgerLimits, LedgerRoom, LedgerSpent, Limits, MONEY_ASIDE_MS, ledger_room,
+    stored_nano,
 };
 use mainspring_shared::time::Timestamp;
 use uuid::Uuid;
 
+use self::account::{Account, Owner, aside, spent};
 use crate::db::{Conn, sql};
 use crate::fault::Result;
 use crate::query::{query_as, query_scalar, statement};
+use crate::row::Row;
 use crate::rows::Cells;
 use crate::store::{SqlStore, Tx, clock};
-use crate::tenants;
 
 #[async_trait]
 impl Money for SqlStore {
@@ -55,12 +60,20 @@ impl Money for SqlStore {
         Ok(count)
     }
 
-    async fn spent_money(&self, tenant: TenantId) -> store::Result<Option<LedgerSpent>> {
+    async fn spent_money(
+        &self,
+        tenant: TenantId,
+        agent: Option<AgentName>,
+    ) -> store::Result<Option<LedgerSpent>> {
         let at = self.at;
+        let owner = Owner {
+            tenant,
+            holder: agent.map(|agent| agent.holder()),
+        };
         self.read(move |conn| {
             Box::pin(async move {
                 let now = clock(conn, at).await?;
-                let found = spent(conn, tenant, now).await?;
+                let found = spent(conn, owner, now).await?;
                 Ok(found.last_day.map(|_| found.spent))
             })
         })
@@ -88,205 +101,124 @@ async fn limits(tx: &mut Tx, tenant: TenantId) -> Result<Option<LedgerLimits>> {
     Ok(LedgerLimits::of(&limits))
 }
 
-/// What is known of a tenant's month.
-struct Month {
-    /// The last of its days that has a row.
-    last_day: Option<i64>,
-    /// The last minute of the day that was counted.
-    minute: i64,
-    spent: LedgerSpent,
-}
-
-async fn spent(conn: &mut Conn, tenant: TenantId, now: Timestamp) -> Result<Month> {
-    let row = statement(sql!("money/spent"))
+/// The limits of an agent, as far as the ledger is for them.
+async fn limits_of_agent(
+    tx: &mut Tx,
+    tenant: TenantId,
+    name: &AgentName,
+) -> Result<Option<LedgerLimits>> {
+    let row = statement(sql!("money/agent_limits"))
         .bind(tenant.0)
-        .bind(money_month(now))
-        .bind(money_day(now))
-        .bind(money_minute_begin(money_minute(now)).0)
-        .fetch_one(conn)
+        .bind(name.as_str())
+        .fetch_optional(tx.conn())
         .await?;
-    let mut cells = Cells::new(&row, "money_days");
-    let days: i64 = cells.get("days")?;
-    let last_day = cells.get("last_day")?;
-    let minute: i64 = cells.get("minute")?;
-    let mut sum = |column| cells.get(column).map(i64::unsigned_abs);
-    let of_minute = sum("of_minute")?;
-    let is_now = money_minute_of(now, minute) == minute;
-    Ok(Month {
-        last_day: (days > 0).then_some(last_day),
-        minute,
-        spent: LedgerSpent {
-            money: MoneySpent {
-                minute: if is_now { of_minute } else { 0 },
-                minute_aside: sum("minute_aside")?,
-                day: sum("today")?,
-                month: sum("of_month")?,
-                aside: sum("aside")?,
-            },
-            tokens: MoneySpent {
-                day: sum("tokens_today")?,
-                month: sum("tokens_of_month")?,
-                aside: sum("tokens_aside")?,
-                ..MoneySpent::default()
-            },
-        },
-    })
+    let Some(row) = row else {
+        return Ok(None);
+    };
+    let limits: AgentLimits = Cells::new(&row, "agents_named").json("limits")?;
+    Ok(limits.ledger())
 }
 
-/// What counts against a tenant's limits. A day begins with the first call that asks, and a month with what the
-/// usage of its sends says.
-async fn begun(tx: &mut Tx, tenant: TenantId) -> Result<Month> {
-    let now = tx.now;
-    let (today, first) = (money_day(now), money_month(now));
-    let month = spent(tx.conn(), tenant, now).await?;
-    if month.last_day == Some(today) {
-        return Ok(month);
+/// The accounts that calls of one tenant count in.
+#[derive(Debug)]
+struct Book {
+    tenant: TenantId,
+    /// The tenant's own; none where nothing limits it.
+    own: Option<Account>,
+    /// Those of the agents that were asked for, as far as they have any.
+    agents: BTreeMap<AgentName, Option<Account>>,
+}
+
+impl Book {
+    /// Under the lock of the tenant's row.
+    async fn open(tx: &mut Tx, tenant: TenantId) -> Result<Self> {
+        let owner = Owner {
+            tenant,
+            holder: None,
+        };
+        let own = match limits(tx, tenant).await? {
+            Some(limits) => Some(Account::open(tx, owner, limits).await?),
+            None => None,
+        };
+        Ok(Self {
+            tenant,
+            own,
+            agents: BTreeMap::new(),
+        })
     }
-    let mut of_today = Amount::default();
-    if month.last_day.is_none() {
-        of_today = used(tx, tenant, today, today + 1).await?;
-        if first < today {
-            let before = used(tx, tenant, first, today).await?;
-            begin_day(tx, tenant, first, before).await?;
+
+    /// Those that calls of this agent count in.
+    async fn accounts(
+        &mut self,
+        tx: &mut Tx,
+        agent: Option<&AgentName>,
+    ) -> Result<Vec<&mut Account>> {
+        if let Some(name) = agent.filter(|name| !self.agents.contains_key(*name)) {
+            let owner = Owner {
+                tenant: self.tenant,
+                holder: Some(name.holder()),
+            };
+            let account = match limits_of_agent(tx, self.tenant, name).await? {
+                Some(limits) => Some(Account::open(tx, owner, limits).await?),
+                None => None,
+            };
+            self.agents.insert(name.clone(), account);
         }
+        let agent = agent.and_then(|name| self.agents.get_mut(name)?.as_mut());
+        Ok(self.own.iter_mut().chain(agent).collect())
     }
-    begin_day(tx, tenant, today, of_today).await?;
-    statement(sql!("money/forget_days"))
-        .bind(tenant.0)
-        .bind(today - MONEY_DAYS_KEPT)
-        .execute(tx.conn())
-        .await?;
-    spent(tx.conn(), tenant, now).await
-}
-
-/// Counts what is spent from now on for the minute of this time, where a minute is limited. Returns when calls begin:
-/// now, or in the minute that was counted already.
-async fn begun_minute(tx: &mut Tx, tenant: TenantId, kept: i64) -> Result<Timestamp> {
-    let now = tx.now;
-    let minute = money_minute_of(now, kept);
-    if minute != kept {
-        statement(sql!("money/begin_minute"))
-            .bind(tenant.0)
-            .bind(money_day(now))
-            .bind(minute)
-            .execute(tx.conn())
-            .await?;
-    }
-    Ok(now.max(money_minute_begin(minute)))
-}
-
-/// What the sends cost that were accepted from a day on and before another one.
-async fn used(tx: &mut Tx, tenant: TenantId, from: i64, until: i64) -> Result<Amount> {
-    let (from, until) = (money_day_begin(from), money_day_begin(until));
-    let query = TenantUsageQuery::accepted(tenant, from, until);
-    let used = tenants::usage(tx.conn(), query).await?;
-    Ok(Amount::of(&used.usage))
-}
-
-async fn begin_day(tx: &mut Tx, tenant: TenantId, day: i64, spent: Amount) -> Result<()> {
-    statement(sql!("money/begin_day"))
-        .bind(tenant.0)
-        .bind(day)
-        .bind(stored_nano(spent.nano_usd))
-        .bind(stored_nano(spent.tokens))
-        .execute(tx.conn())
-        .await
-        .map(drop)
 }
 
 async fn reserve(tx: &mut Tx, items: Vec<ReserveMoney>) -> Result<Vec<ReserveMoneyOutcome>> {
     let mut outcomes = vec![ReserveMoneyOutcome::Unlimited; items.len()];
     for (tenant, places) in places_by_tenant(&items, |item| item.tenant) {
-        let Some(limits) = limits(tx, tenant).await? else {
-            continue;
-        };
-        let month = begun(tx, tenant).await?;
-        let mut begins = tx.now;
-        if limits.money.minute.is_some() {
-            begins = begun_minute(tx, tenant, month.minute).await?;
-        }
-        let mut spent = month.spent;
+        let mut book = Book::open(tx, tenant).await?;
         for place in places {
-            let granted = reserve_one(tx, &items[place], limits, (spent, begins)).await?;
-            if let (ReserveMoneyOutcome::Granted(amount), true) = granted {
-                spent = spent.with_aside(amount);
-            }
-            outcomes[place] = granted.0;
+            outcomes[place] = reserve_one(tx, &mut book, &items[place]).await?;
         }
     }
     Ok(outcomes)
 }
 
-/// The outcome for a call that begins at this time, and whether that is anything new.
 async fn reserve_one(
     tx: &mut Tx,
+    book: &mut Book,
     item: &ReserveMoney,
-    limits: LedgerLimits,
-    (spent, begins): (LedgerSpent, Timestamp),
-) -> Result<(ReserveMoneyOutcome, bool)> {
-    if let Some(aside) = aside(tx, item.tenant, item.call).await? {
-        return Ok((ReserveMoneyOutcome::Granted(aside.amount), false));
+) -> Result<ReserveMoneyOutcome> {
+    let accounts = book.accounts(tx, item.agent.as_ref()).await?;
+    if accounts.is_empty() {
+        return Ok(ReserveMoneyOutcome::Unlimited);
     }
-    let outcome = match limits.room(spent, item.most, item.least) {
-        LedgerRoom::Busy => ReserveMoneyOutcome::Busy,
-        LedgerRoom::Spent(span, limit) => ReserveMoneyOutcome::Spent(span, limit),
-        LedgerRoom::TokensSpent(span, limit) => ReserveMoneyOutcome::TokensSpent(span, limit),
-        LedgerRoom::Granted(amount) => {
-            let now = tx.now;
-            statement(sql!("money/reserve"))
-                .bind(item.tenant.0)
-                .bind(item.call)
-                .bind(item.boot.0)
-                .bind(money_day(now))
-                .bind(stored_nano(amount.nano_usd))
-                .bind(stored_nano(amount.tokens))
-                .bind(begins.0)
-                .execute(tx.conn())
-                .await?;
-            ReserveMoneyOutcome::Granted(amount)
+    if let Some(aside) = aside(tx, item.tenant, item.call).await?.first() {
+        return Ok(ReserveMoneyOutcome::Granted(aside.amount));
+    }
+    let ledger: Vec<LedgerAccount> = accounts.iter().map(|it| it.ledger).collect();
+    let room = ledger_room(&ledger, item.most, item.least);
+    if let LedgerRoom::Granted(amount) = room {
+        for account in accounts {
+            account.set_aside(tx, item, amount).await?;
         }
-    };
-    Ok((outcome, true))
-}
-
-/// What a call has set aside, and when it began.
-struct Aside {
-    amount: Amount,
-    day: i64,
-    minute: i64,
-}
-
-async fn aside(tx: &mut Tx, tenant: TenantId, call: Uuid) -> Result<Option<Aside>> {
-    let names = ["amount", "tokens", "day", "at"];
-    let found: Option<(i64, i64, i64, i64)> = query_as(sql!("money/aside"), names)
-        .bind(tenant.0)
-        .bind(call)
-        .fetch_optional(tx.conn())
-        .await?;
-    Ok(found.map(|(amount, tokens, day, at)| Aside {
-        amount: Amount::new(amount.unsigned_abs(), tokens.unsigned_abs()),
-        day,
-        minute: money_minute(Timestamp(at)),
-    }))
+    }
+    Ok(room.into())
 }
 
 async fn settle(tx: &mut Tx, items: Vec<SettleMoney>) -> Result<()> {
     for (tenant, places) in places_by_tenant(&items, |item| item.tenant) {
         limits(tx, tenant).await?;
         for item in places.into_iter().map(|place| items[place]) {
-            let Some(aside) = aside(tx, tenant, item.call).await? else {
-                continue;
-            };
-            let cost = item.cost.unwrap_or(aside.amount);
-            statement(sql!("money/settle"))
-                .bind(tenant.0)
-                .bind(item.call)
-                .bind(aside.day)
-                .bind(stored_nano(cost.nano_usd))
-                .bind(stored_nano(cost.tokens))
-                .bind(aside.minute)
-                .execute(tx.conn())
-                .await?;
+            for aside in aside(tx, tenant, item.call).await? {
+                let cost = item.cost.unwrap_or(aside.amount);
+                aside
+                    .owner
+                    .of(sql!("money/settle"), sql!("money/agent_settle"))
+                    .bind(item.call)
+                    .bind(aside.day)
+                    .bind(stored_nano(cost.nano_usd))
+                    .bind(stored_nano(cost.tokens))
+                    .bind(aside.minute)
+                    .execute(tx.conn())
+                    .await?;
+            }
         }
     }
     Ok(())
@@ -317,27 +249,79 @@ pub(crate) async fn follow(tx: &mut Tx, tenant: TenantId, limits: &Limits) -> Re
     lift.execute(tx.conn()).await.map(drop)
 }
 
+/// Locks a tenant's row for a change of the limits of one of its agents.
+pub(crate) async fn lock_for_agent(tx: &mut Tx, key: &AgentKey) -> Result<()> {
+    limits(tx, key.tenant).await.map(drop)
+}
+
+/// Follows the limits of an agent, in the transaction that changes them, under the lock of its tenant's row.
+pub(crate) async fn follow_agent(
+    tx: &mut Tx,
+    key: &AgentKey,
+    (before, after): (&AgentLimits, &AgentLimits),
+) -> Result<()> {
+    if before.ledger().is_some() == after.ledger().is_some() {
+        return Ok(());
+    }
+    let lift = statement(sql!("money/agent_lift"))
+        .bind(key.tenant.0)
+        .bind(key.name.holder().0);
+    lift.execute(tx.conn()).await.map(drop)
+}
+
+/// What is in the ledger, for a dump.
+#[derive(Debug)]
+pub(crate) struct Dumped {
+    pub(crate) aside: Vec<DumpAside>,
+    pub(crate) days: Vec<(TenantId, i64, u64)>,
+    pub(crate) agent_aside: Vec<(KeyId, DumpAside)>,
+    pub(crate) agent_days: Vec<(TenantId, KeyId, i64, u64)>,
+}
+
 /// What calls have set aside, and what was spent by day.
-pub(crate) async fn dump(conn: &mut Conn) -> Result<(Vec<DumpAside>, Vec<(TenantId, i64, u64)>)> {
+pub(crate) async fn dump(conn: &mut Conn) -> Result<Dumped> {
     let rows = statement(sql!("money/dump")).fetch_all(&mut *conn).await?;
-    let aside = rows.iter().map(|row| {
-        let mut cells = Cells::new(row, "money_aside");
-        Ok(DumpAside {
-            tenant: TenantId(cells.get("tenant")?),
-            call: cells.get("call_id")?,
-            boot: BootId(cells.get("boot_id")?),
-            day: cells.get("day")?,
-            amount: cells.get("amount").map(i64::unsigned_abs)?,
-            at: cells.time("at")?,
-        })
-    });
+    let aside = rows.iter().map(|row| dumped(row, "money_aside"));
     let aside = aside.collect::<Result<_>>()?;
     let names = ["tenant", "day", "spent"];
     let days: Vec<(i32, i64, i64)> = query_as(sql!("money/dump_days"), names)
-        .fetch_all(conn)
+        .fetch_all(&mut *conn)
         .await?;
     let days = days
         .into_iter()
         .map(|(tenant, day, spent)| (TenantId(tenant), day, spent.unsigned_abs()));
-    Ok((aside, days.collect()))
+    let rows = statement(sql!("money/agent_dump"))
+        .fetch_all(&mut *conn)
+        .await?;
+    let agent_aside = rows.iter().map(|row| {
+        let holder = Cells::new(row, "agent_money_aside").get("holder")?;
+        Ok((KeyId(holder), dumped(row, "agent_money_aside")?))
+    });
+    let agent_aside = agent_aside.collect::<Result<_>>()?;
+    let names = ["tenant", "holder", "day", "spent"];
+    let agent_days: Vec<(i32, Uuid, i64, i64)> = query_as(sql!("money/agent_dump_days"), names)
+        .fetch_all(conn)
+        .await?;
+    let agent_days = agent_days.into_iter().map(|(tenant, holder, day, spent)| {
+        let (tenant, holder) = (TenantId(tenant), KeyId(holder));
+        (tenant, holder, day, spent.unsigned_abs())
+    });
+    Ok(Dumped {
+        aside,
+        days: days.collect(),
+        agent_aside,
+        agent_days: agent_days.collect(),
+    })
+}
+
+fn dumped(row: &Row, table: &'static str) -> Result<DumpAside> {
+    let mut cells = Cells::new(row, table);
+    Ok(DumpAside {
+        tenant: TenantId(cells.get("tenant")?),
+        call: cells.get("call_id")?,
+        boot: BootId(cells.get("boot_id")?),
+        day: cells.get("day")?,
+        amount: cells.get("amount").map(i64::unsigned_abs)?,
+        at: cells.time("at")?,
+    })
 }

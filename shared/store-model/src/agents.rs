@@ -14,6 +14,7 @@ use mainspring_shared::store::{
 use mainspring_shared::time::Timestamp;
 
 use crate::memory::ModelStore;
+use crate::money;
 use crate::reads::page;
 use crate::state::{Seen, State};
 
@@ -25,6 +26,10 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
+    pub(crate) fn limits(&self) -> &AgentLimits {
+        &self.agent.limits
+    }
+
     fn version(&self, n: i32) -> Option<&AgentVersion> {
         let place = usize::try_from(n).ok()?.checked_sub(1)?;
         self.versions.get(place)
@@ -135,7 +140,9 @@ fn publish(state: &mut State, now: Timestamp, item: PublishAgent) -> PublishOutc
             versions: Vec::new(),
         });
     if let Some(limits) = item.limits.filter(|limits| *limits != kept.agent.limits) {
-        kept.agent.limits = limits;
+        let before = std::mem::replace(&mut kept.agent.limits, limits);
+        let changed = (&before, &kept.agent.limits);
+        money::follow_agent(&mut state.money, &item.key, changed);
         kept.agent.updated_at = now;
     }
     let added = kept

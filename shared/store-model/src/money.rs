@@ -1,14 +1,18 @@
-//! Money and tokens that tenants' calls set aside and spend.
+//! Money and tokens that calls of tenants and of their agents set aside and spend.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
-use mainspring_shared::id::{BootId, TenantId};
+use mainspring_shared::agent::{AgentKey, AgentLimits, AgentName};
+use mainspring_shared::id::{BootId, KeyId, TenantId};
 use mainspring_shared::store::{
     DumpAside, Money, ReserveMoney, ReserveMoneyOutcome, Result, SettleMoney, TenantUsageQuery,
     Tenants,
 };
 use mainspring_shared::tenant::{
-    Amount, LedgerLimits, LedgerRoom, LedgerSpent, MONEY_ASIDE_MS, MONEY_DAYS_KEPT, money_day,
-    money_day_begin, money_minute, money_minute_begin, money_minute_of, money_month,
+    Amount, LedgerAccount, LedgerLimits, LedgerRoom, LedgerSpent, MONEY_ASIDE_MS, MONEY_DAYS_KEPT,
+    Payer, ledger_room, money_day, money_day_begin, money_minute, money_minute_begin,
+    money_minute_of, money_month,
 };
 use mainspring_shared::time::Timestamp;
 use uuid::Uuid;
@@ -16,9 +20,23 @@ use uuid::Uuid;
 use crate::memory::ModelStore;
 use crate::state::State;
 
+/// The accounts of tenants, and with holders those of their agents.
+pub(crate) type Accounts = BTreeMap<(TenantId, Option<KeyId>), Account>;
+
+/// An account of the ledger.
+#[derive(Debug, Default)]
+pub(crate) struct Account {
+    /// What calls have set aside.
+    aside: BTreeMap<Uuid, ReservedMoney>,
+    /// What was spent by day.
+    days: BTreeMap<i64, Amount>,
+    /// The last minute of a day that was counted, and what its calls cost.
+    minutes: BTreeMap<i64, (i64, u64)>,
+}
+
 /// What a call has set aside.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ReservedMoney {
+struct ReservedMoney {
     boot: BootId,
     day: i64,
     amount: Amount,
@@ -32,7 +50,7 @@ impl Money for ModelStore {
         for item in items {
             let used = self.used_before(item.tenant).await?;
             let (mut state, now) = self.begin();
-            outcomes.push(state.reserve(item, used, now));
+            outcomes.push(state.reserve(&item, used, now));
         }
         Ok(outcomes)
     }
@@ -47,31 +65,45 @@ impl Money for ModelStore {
 
     async fn sweep_money(&self, limit: u32) -> Result<u32> {
         let (mut state, now) = self.begin();
-        let aside = state.money_aside.iter();
-        let left = aside
-            .filter(|(_, it)| it.at.0 < now.0 - MONEY_ASIDE_MS || !state.is_live(it.boot, now));
-        let left = left.map(|((tenant, call), _)| SettleMoney {
-            tenant: *tenant,
-            call: *call,
-            cost: None,
-        });
-        let left: Vec<SettleMoney> = left.take(limit as usize).collect();
-        for item in &left {
-            state.settle(*item);
+        let mut left = BTreeSet::new();
+        for ((tenant, _), account) in &state.money {
+            let calls = account
+                .aside
+                .iter()
+                .filter(|(_, it)| it.at.0 < now.0 - MONEY_ASIDE_MS || !state.is_live(it.boot, now));
+            left.extend(calls.map(|(call, _)| (*tenant, *call)));
         }
-        Ok(u32::try_from(left.len()).unwrap_or(u32::MAX))
+        let mut swept = 0;
+        for (tenant, call) in left.into_iter().take(limit as usize) {
+            state.settle(SettleMoney {
+                tenant,
+                call,
+                cost: None,
+            });
+            swept += 1;
+        }
+        Ok(swept)
     }
 
-    async fn spent_money(&self, tenant: TenantId) -> Result<Option<LedgerSpent>> {
+    async fn spent_money(
+        &self,
+        tenant: TenantId,
+        agent: Option<AgentName>,
+    ) -> Result<Option<LedgerSpent>> {
         let (state, now) = self.begin();
-        let days = money_month(now)..=money_day(now);
-        let mut of_month = state.money_days.keys();
-        let is_begun = of_month.any(|(of, day)| *of == tenant && days.contains(day));
-        Ok(is_begun.then(|| state.money_spent(tenant, now)))
+        let holder = agent.map(|agent| agent.holder());
+        let account = state.money.get(&(tenant, holder));
+        let begun = account.filter(|account| account.has_begun(now));
+        Ok(begun.map(|account| account.spent(now)))
     }
 
     async fn money_tenants(&self) -> Result<Vec<TenantId>> {
-        Ok(self.begin().0.tenants.with_money())
+        let (state, _) = self.begin();
+        let mut found: BTreeSet<TenantId> = state.tenants.with_money().into_iter().collect();
+        let agents = state.agents.iter();
+        let limited = agents.filter(|(_, kept)| kept.limits().ledger().is_some());
+        found.extend(limited.map(|(key, _)| key.tenant));
+        Ok(found.into_iter().collect())
     }
 }
 
@@ -91,27 +123,29 @@ impl ModelStore {
     }
 }
 
-impl State {
-    fn money_spent(&self, tenant: TenantId, now: Timestamp) -> LedgerSpent {
+impl Account {
+    /// Whether anything was set aside in this month.
+    fn has_begun(&self, now: Timestamp) -> bool {
+        let mut days = self.days.range(money_month(now)..=money_day(now));
+        days.next().is_some()
+    }
+
+    fn spent(&self, now: Timestamp) -> LedgerSpent {
         let (first, today) = (money_month(now), money_day(now));
         let mut spent = LedgerSpent::default();
-        for ((of, day), cost) in &self.money_days {
-            if *of == tenant && (first..=today).contains(day) {
-                let is_today = u64::from(*day == today);
-                spent.money.month += cost.nano_usd;
-                spent.money.day += is_today * cost.nano_usd;
-                spent.tokens.month += cost.tokens;
-                spent.tokens.day += is_today * cost.tokens;
-            }
+        for (day, cost) in self.days.range(first..=today) {
+            let is_today = u64::from(*day == today);
+            spent.money.month += cost.nano_usd;
+            spent.money.day += is_today * cost.nano_usd;
+            spent.tokens.month += cost.tokens;
+            spent.tokens.day += is_today * cost.tokens;
         }
-        let counted = self.money_minutes.get(&(tenant, today)).copied();
-        let (kept, of_minute) = counted.unwrap_or_default();
+        let (kept, of_minute) = self.minutes.get(&today).copied().unwrap_or_default();
         if money_minute_of(now, kept) == kept {
             spent.money.minute = of_minute;
         }
         let began = money_minute_begin(money_minute(now));
-        let aside = self.money_aside.iter().filter(|((of, _), _)| *of == tenant);
-        for (_, aside) in aside {
+        for aside in self.aside.values() {
             spent.money.aside += aside.amount.nano_usd;
             spent.tokens.aside += aside.amount.tokens;
             if aside.at >= began {
@@ -121,10 +155,20 @@ impl State {
         spent
     }
 
+    /// Begins the day, and the month with what was spent of it: of today, and before.
+    fn begin(&mut self, used: Option<(Amount, Amount)>, now: Timestamp) {
+        let today = money_day(now);
+        if let Some((of_today, before)) = used.filter(|_| !self.has_begun(now)) {
+            self.days.insert(money_month(now), before);
+            self.days.insert(today, of_today);
+        }
+        self.days.entry(today).or_default();
+        self.days.retain(|day, _| *day >= today - MONEY_DAYS_KEPT);
+    }
+
     /// Counts what is spent from now on for the minute of this time. Returns when calls begin.
-    fn begin_minute(&mut self, tenant: TenantId, now: Timestamp) -> Timestamp {
-        let counted = self.money_minutes.entry((tenant, money_day(now)));
-        let (kept, spent) = counted.or_default();
+    fn begin_minute(&mut self, now: Timestamp) -> Timestamp {
+        let (kept, spent) = self.minutes.entry(money_day(now)).or_default();
         let minute = money_minute_of(now, *kept);
         if minute != *kept {
             (*kept, *spent) = (minute, 0);
@@ -132,86 +176,179 @@ impl State {
         now.max(money_minute_begin(minute))
     }
 
-    fn reserve(
-        &mut self,
-        item: ReserveMoney,
-        (of_today, before): (Amount, Amount),
-        now: Timestamp,
-    ) -> ReserveMoneyOutcome {
-        let tenant = self.tenants.get(item.tenant);
-        let Some(limits) = tenant.and_then(|tenant| LedgerLimits::of(&tenant.limits)) else {
-            return ReserveMoneyOutcome::Unlimited;
-        };
-        let (first, today) = (money_month(now), money_day(now));
-        let day = |day: i64| (item.tenant, day);
-        let mut days = self.money_days.range(day(first)..=day(today));
-        if days.next().is_none() {
-            self.money_days.insert(day(first), before);
-            self.money_days.insert(day(today), of_today);
-        }
-        self.money_days.entry(day(today)).or_default();
-        self.money_days
-            .retain(|(of, day), _| *of != item.tenant || *day >= today - MONEY_DAYS_KEPT);
-        let call = (item.tenant, item.call);
-        if let Some(known) = self.money_aside.get(&call) {
-            return ReserveMoneyOutcome::Granted(known.amount);
-        }
-        let mut begins = now;
-        if limits.money.minute.is_some() {
-            begins = self.begin_minute(item.tenant, now);
-        }
-        let spent = self.money_spent(item.tenant, now);
-        match limits.room(spent, item.most, item.least) {
-            LedgerRoom::Busy => ReserveMoneyOutcome::Busy,
-            LedgerRoom::Spent(span, limit) => ReserveMoneyOutcome::Spent(span, limit),
-            LedgerRoom::TokensSpent(span, limit) => ReserveMoneyOutcome::TokensSpent(span, limit),
-            LedgerRoom::Granted(amount) => {
-                let aside = ReservedMoney {
-                    boot: item.boot,
-                    day: today,
-                    amount,
-                    at: begins,
-                };
-                self.money_aside.insert(call, aside);
-                ReserveMoneyOutcome::Granted(amount)
-            }
-        }
-    }
-
     fn settle(&mut self, item: SettleMoney) {
-        let Some(aside) = self.money_aside.remove(&(item.tenant, item.call)) else {
+        let Some(aside) = self.aside.remove(&item.call) else {
             return;
         };
-        let (of, cost) = ((item.tenant, aside.day), item.cost.unwrap_or(aside.amount));
-        if let Some(spent) = self.money_days.get_mut(&of) {
+        let cost = item.cost.unwrap_or(aside.amount);
+        if let Some(spent) = self.days.get_mut(&aside.day) {
             *spent = spent.and(cost);
         }
-        if let Some((minute, spent)) = self.money_minutes.get_mut(&of)
+        if let Some((minute, spent)) = self.minutes.get_mut(&aside.day)
             && *minute == money_minute(aside.at)
         {
             *spent += cost.nano_usd;
         }
     }
+}
 
-    /// Nothing limits a tenant's money any more.
+impl State {
+    /// The accounts that a call counts in, and their limits.
+    fn limited(&self, item: &ReserveMoney) -> Vec<(Option<KeyId>, LedgerLimits)> {
+        let tenant = self.tenants.get(item.tenant);
+        let own = tenant.and_then(|tenant| LedgerLimits::of(&tenant.limits));
+        let agent = item.agent.as_ref().and_then(|name| {
+            let key = AgentKey {
+                tenant: item.tenant,
+                name: name.clone(),
+            };
+            let limits = self.agents.get(&key)?.limits().ledger()?;
+            Some((Some(name.holder()), limits))
+        });
+        let own = own.map(|limits| (None, limits));
+        own.into_iter().chain(agent).collect()
+    }
+
+    fn reserve(
+        &mut self,
+        item: &ReserveMoney,
+        used: (Amount, Amount),
+        now: Timestamp,
+    ) -> ReserveMoneyOutcome {
+        let limited = self.limited(item);
+        if limited.is_empty() {
+            return ReserveMoneyOutcome::Unlimited;
+        }
+        let (mut ledger, mut begins) = (Vec::new(), Vec::new());
+        for (holder, limits) in &limited {
+            let account = self.money.entry((item.tenant, *holder)).or_default();
+            let of = match holder {
+                Some(_) => Payer::Agent,
+                None => Payer::Tenant,
+            };
+            account.begin((of == Payer::Tenant).then_some(used), now);
+            begins.push(match limits.money.minute {
+                Some(_) => account.begin_minute(now),
+                None => now,
+            });
+            ledger.push(LedgerAccount {
+                of,
+                limits: *limits,
+                spent: account.spent(now),
+            });
+        }
+        let mut all = self.money.iter().filter(|((of, _), _)| *of == item.tenant);
+        let known = all.find_map(|(_, account)| account.aside.get(&item.call));
+        if let Some(known) = known {
+            return ReserveMoneyOutcome::Granted(known.amount);
+        }
+        let room = ledger_room(&ledger, item.most, item.least);
+        if let LedgerRoom::Granted(amount) = room {
+            for ((holder, _), at) in limited.into_iter().zip(begins) {
+                let account = self.money.entry((item.tenant, holder)).or_default();
+                let aside = ReservedMoney {
+                    boot: item.boot,
+                    day: money_day(now),
+                    amount,
+                    at,
+                };
+                account.aside.insert(item.call, aside);
+            }
+        }
+        room.into()
+    }
+
+    fn settle(&mut self, item: SettleMoney) {
+        let all = self.money.iter_mut();
+        for (_, account) in all.filter(|((of, _), _)| *of == item.tenant) {
+            account.settle(item);
+        }
+    }
+
+    /// Nothing limits a tenant's money any more; agents' accounts stay.
     pub(crate) fn lift_money(&mut self, tenant: TenantId) {
-        self.money_aside
-            .retain(|(of, _): &(_, Uuid), _| *of != tenant);
-        self.money_days.retain(|(of, _), _| *of != tenant);
-        self.money_minutes.retain(|(of, _), _| *of != tenant);
+        self.money.remove(&(tenant, None));
+    }
+
+    /// Forgets the accounts of a tenant and of its agents.
+    pub(crate) fn forget_money(&mut self, tenant: TenantId) {
+        self.money.retain(|(of, _), _| *of != tenant);
+    }
+
+    /// How many rows a database would have of a tenant's accounts, by table.
+    pub(crate) fn money_rows(&self, tenant: TenantId) -> [(&'static str, u64); 4] {
+        let (mut own, mut of_agents) = ((0, 0), (0, 0));
+        let all = self.money.iter();
+        for ((_, holder), account) in all.filter(|((of, _), _)| *of == tenant) {
+            let (aside, days) = match holder {
+                None => &mut own,
+                Some(_) => &mut of_agents,
+            };
+            *aside += account.aside.len() as u64;
+            *days += account.days.len() as u64;
+        }
+        [
+            ("money_aside", own.0),
+            ("money_days", own.1),
+            ("agent_money_aside", of_agents.0),
+            ("agent_money_days", of_agents.1),
+        ]
     }
 }
 
-/// What calls have set aside.
-pub(crate) fn dump(state: &State) -> Vec<DumpAside> {
-    let aside = state.money_aside.iter();
-    let aside = aside.map(|((tenant, call), aside)| DumpAside {
-        tenant: *tenant,
-        call: *call,
-        boot: aside.boot,
-        day: aside.day,
-        amount: aside.amount.nano_usd,
-        at: aside.at,
-    });
-    aside.collect()
+/// Follows the limits of an agent.
+pub(crate) fn follow_agent(
+    accounts: &mut Accounts,
+    key: &AgentKey,
+    (before, after): (&AgentLimits, &AgentLimits),
+) {
+    if before.ledger().is_some() != after.ledger().is_some() {
+        accounts.remove(&(key.tenant, Some(key.name.holder())));
+    }
+}
+
+/// What is in the ledger, for a dump.
+#[derive(Debug, Default)]
+pub(crate) struct Dumped {
+    pub(crate) aside: Vec<DumpAside>,
+    pub(crate) days: Vec<(TenantId, i64, u64)>,
+    pub(crate) agent_aside: Vec<(KeyId, DumpAside)>,
+    pub(crate) agent_days: Vec<(TenantId, KeyId, i64, u64)>,
+}
+
+/// What calls have set aside, and what was spent by day.
+pub(crate) fn dump(accounts: &Accounts) -> Dumped {
+    let mut dumped = Dumped::default();
+    for ((tenant, holder), account) in accounts {
+        let aside = account.aside.iter().map(|(call, aside)| DumpAside {
+            tenant: *tenant,
+            call: *call,
+            boot: aside.boot,
+            day: aside.day,
+            amount: aside.amount.nano_usd,
+            at: aside.at,
+        });
+        let days = account.days.iter();
+        let days = days.map(|(day, spent)| (*day, spent.nano_usd));
+        match holder {
+            None => {
+                dumped.aside.extend(aside);
+                dumped
+                    .days
+                    .extend(days.map(|(day, spent)| (*tenant, day, spent)));
+            }
+            Some(holder) => {
+                dumped
+                    .agent_aside
+                    .extend(aside.map(|aside| (*holder, aside)));
+                dumped
+                    .agent_days
+                    .extend(days.map(|(day, spent)| (*tenant, *holder, day, spent)));
+            }
+        }
+    }
+    dumped
+        .agent_aside
+        .sort_by_key(|(_, aside)| (aside.tenant, aside.call));
+    dumped
 }

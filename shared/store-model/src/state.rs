@@ -17,7 +17,7 @@ use mainspring_shared::skill::BrokenSkill;
 use mainspring_shared::store::{
     BootRecord, Dump, Erasure, IdempotencyKey, KeyOutcome, WebhookNews,
 };
-use mainspring_shared::tenant::{Amount, KeyRecord, SeatLimits, TenantErasure};
+use mainspring_shared::tenant::{KeyRecord, SeatLimits, TenantErasure};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::{CallRecord, Published};
 use mainspring_shared::webhook::{DeliveryRecord, WebhookRecord};
@@ -85,12 +85,8 @@ pub(crate) struct State {
     /// How many seats tenants have, and since when.
     pub(crate) seat_limits: BTreeMap<TenantId, (SeatLimits, Timestamp)>,
     pub(crate) seats: BTreeMap<SessionKey, Seat>,
-    /// What calls have set aside.
-    pub(crate) money_aside: BTreeMap<(TenantId, Uuid), money::ReservedMoney>,
-    /// What tenants with a limit of money or tokens spent by day.
-    pub(crate) money_days: BTreeMap<(TenantId, i64), Amount>,
-    /// The last minute of a day that was counted, and what its calls cost.
-    pub(crate) money_minutes: BTreeMap<(TenantId, i64), (i64, u64)>,
+    /// What calls under limits of money or tokens have set aside and spent.
+    pub(crate) money: money::Accounts,
     pub(crate) pauses: BTreeMap<PauseKey, pauses::Kept>,
     pub(crate) provider_keys: BTreeMap<(TenantId, String), ProviderKeyRecord>,
     /// What sends wait for.
@@ -199,6 +195,7 @@ impl State {
 
     /// The content in the fixed order of the maps.
     pub(crate) fn dump(&self) -> Dump {
+        let money = money::dump(&self.money);
         Dump {
             boots: self.boots.values().cloned().collect(),
             sessions: self.sessions.values().map(Session::dump).collect(),
@@ -217,12 +214,10 @@ impl State {
                 .map(|(id, (_, since))| (*id, *since))
                 .collect(),
             seats: self.dump_seats(),
-            money_aside: money::dump(self),
-            money_days: self
-                .money_days
-                .iter()
-                .map(|((of, day), spent)| (*of, *day, spent.nano_usd))
-                .collect(),
+            money_aside: money.aside,
+            money_days: money.days,
+            agent_money_aside: money.agent_aside,
+            agent_money_days: money.agent_days,
             timers: self
                 .timers
                 .values()

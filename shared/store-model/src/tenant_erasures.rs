@@ -103,7 +103,6 @@ macro_rules! tenant_maps {
             "webhooks": webhooks.0, "webhook_deliveries": deliveries.0, "pauses": pauses.tenant,
             "provider_keys": provider_keys.0, "pause_waits": pause_waits.0, "open_sends": open_sends.0,
             "key_sends": key_sends.0, "seats": seats.tenant,
-            "money_aside": money_aside.0, "money_days": money_days.0,
         }
     };
 }
@@ -124,6 +123,7 @@ impl State {
     /// How much there is of a tenant, by the tables that a database would have it in, as far as they are maps here.
     pub(crate) fn rows_of(&self, tenant: TenantId) -> BTreeMap<String, u64> {
         let mut rows = tenant_maps!(counted, self, tenant);
+        rows.extend(self.money_rows(tenant));
         rows.extend([
             (
                 "api_keys",
@@ -161,8 +161,11 @@ impl State {
         let keys = self.api_keys.len();
         self.api_keys.retain(|_, key| key.tenant != tenant);
         let keys = (keys - self.api_keys.len()) as u64;
+        let money = self.money_rows(tenant);
+        self.forget_money(tenant);
         let mut removed = tenant_maps!(dropped, self, tenant);
         removed.extend([("webhook_events", events), ("api_keys", keys)]);
+        removed.extend(money);
         for (_, blob) in self.blobs.iter_mut().filter(|((of, _), _)| *of == tenant) {
             blob.let_go();
         }

@@ -200,6 +200,7 @@ impl Tenants for ModelStore {
         state.open_sends.retain(|(tenant, _), _| *tenant != id);
         state.key_sends.retain(|(tenant, _), _| *tenant != id);
         state.follow_limits(id, &Limits::default(), now);
+        state.forget_money(id);
         state.pause_waits.retain(|(tenant, _), _| *tenant != id);
         state.skills.retain(|(tenant, _), _| *tenant != id);
         state.broken_skills.retain(|(tenant, _), _| *tenant != id);

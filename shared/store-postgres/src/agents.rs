@@ -14,16 +14,17 @@ use mainspring_shared::store::{
 use mainspring_shared::time::Timestamp;
 use sqlx::{Connection, PgConnection};
 
-use self::rows::{read_agent, read_limited, with_aliases};
+use self::rows::{read_agent, with_aliases};
 use crate::accept::{Taken, lookup, take};
 use crate::columns::json;
 use crate::ledger::now;
+use crate::money;
 use crate::reads::page;
 use crate::retry::{Fault, fetch, repeatable, sql};
 use crate::rows::Fields;
 use crate::store::PostgresStore;
 
-pub(crate) use self::rows::{dump, read_version};
+pub(crate) use self::rows::{dump, read_limited, read_version};
 
 #[async_trait]
 impl Agents for PostgresStore {
@@ -148,6 +149,10 @@ async fn publish_once(
             added,
         }));
     }
+    if item.limits.is_some() {
+        // Before the agent's row: whoever sets money aside has the tenant's first.
+        money::lock_for_agent(&mut tx, at, key).await?;
+    }
     let now = now(&mut tx, at).await?;
     let row = sql!("agents/enter")
         .bind(key.tenant.0)
@@ -158,6 +163,7 @@ async fn publish_once(
     let known = read_agent(&row)?;
     if let Some(limits) = item.limits.as_ref().filter(|it| **it != known.limits) {
         limit(&mut tx, key, limits, now).await?;
+        money::follow_agent(&mut tx, key, (&known.limits, limits)).await?;
     }
     let newest = version_once(&mut tx, key, known.version).await?;
     let (version, added) = if let Some(newest) = newest.filter(|newest| newest.spec == item.spec) {

@@ -136,7 +136,7 @@ async fn dump_once(connection: &mut PgConnection) -> std::result::Result<Dump, F
         .map(|row| Fields::new(row, "tenants").take("tenant"));
     let tenants = tenants.map(|id| id.map(TenantId)).collect::<Result<_>>()?;
     let (seat_limits, seats) = seats::dump(&mut tx).await?;
-    let (money_aside, money_days) = money::dump(&mut tx).await?;
+    let money = money::dump(&mut tx).await?;
     let timers = timers::dump(&mut tx).await?;
     tx.commit().await?;
     Ok(Dump {
@@ -153,8 +153,10 @@ async fn dump_once(connection: &mut PgConnection) -> std::result::Result<Dump, F
         tenants,
         seat_limits,
         seats,
-        money_aside,
-        money_days,
+        money_aside: money.aside,
+        money_days: money.days,
+        agent_money_aside: money.agent_aside,
+        agent_money_days: money.agent_days,
         timers,
     })
 }

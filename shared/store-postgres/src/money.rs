@@ -1,22 +1,28 @@
-//! Money and tokens that tenants' calls set aside and spend: all under the lock of the tenant's row, tenant by tenant.
+//! Money and tokens that calls of tenants and of their agents set aside and spend: all under the lock of the tenant's row,
+//! tenant by tenant.
+
+mod account;
 
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use mainspring_shared::id::{BootId, TenantId};
+use mainspring_shared::agent::{AgentKey, AgentLimits, AgentName};
+use mainspring_shared::id::{BootId, KeyId, TenantId};
 use mainspring_shared::store::{
     DumpAside, Error, Money, ReserveMoney, ReserveMoneyOutcome, Result, SettleMoney,
-    TenantUsageQuery, places_by_tenant,
+    places_by_tenant,
 };
 use mainspring_shared::tenant::{
-    Amount, LedgerLimits, LedgerRoom, LedgerSpent, Limits, MONEY_ASIDE_MS, MONEY_DAYS_KEPT,
-    MoneySpent, money_day, money_day_begin, money_minute, money_minute_begin, money_minute_of,
-    money_month, nano_usd, stored_nano,
+    Amount, LedgerAccount, LedgerLimits, LedgerRoom, LedgerSpent, Limits, MONEY_ASIDE_MS,
+    ledger_room, money_day, stored_nano,
 };
 use mainspring_shared::time::Timestamp;
+use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
+use self::account::{Account, Owner, columns};
+use crate::agents::read_limited;
 use crate::reads;
 use crate::retry::{Fault, fetch, repeatable, sql};
 use crate::rows::Fields;
@@ -30,7 +36,8 @@ impl Money for PostgresStore {
         let (at, pool) = (self.at, &self.pools.writers);
         let mut outcomes = vec![ReserveMoneyOutcome::Unlimited; items.len()];
         for (tenant, places) in places_by_tenant(&items, |item| item.tenant) {
-            let asked: Vec<ReserveMoney> = places.iter().map(|place| items[*place]).collect();
+            let asked = places.iter().map(|place| items[*place].clone());
+            let asked: Vec<ReserveMoney> = asked.collect();
             // A repeat finds what it has set aside.
             let found = repeatable!(pool, |connection| reserve(connection, at, tenant, &asked))?;
             for (place, outcome) in places.into_iter().zip(found) {
@@ -74,13 +81,21 @@ impl Money for PostgresStore {
         Ok(count)
     }
 
-    async fn spent_money(&self, tenant: TenantId) -> Result<Option<LedgerSpent>> {
+    async fn spent_money(
+        &self,
+        tenant: TenantId,
+        agent: Option<AgentName>,
+    ) -> Result<Option<LedgerSpent>> {
+        let owner = Owner {
+            tenant,
+            holder: agent.map(|agent| agent.holder()),
+        };
         let pool = &self.pools.claimers;
         let now = match self.at {
             Some(at) => at,
             None => reads::now(pool).await?,
         };
-        let found = repeatable!(pool, |connection| spent(connection, tenant, now))?;
+        let found = repeatable!(pool, |connection| account::spent(connection, owner, now))?;
         Ok(found.last_day.map(|_| found.spent))
     }
 
@@ -93,131 +108,116 @@ impl Money for PostgresStore {
     }
 }
 
-/// The limits of a tenant, locked, and the time; none where there is no such tenant.
+/// What a tenant's row says, which is locked.
+struct Locked {
+    limits: Option<LedgerLimits>,
+    /// Whether any of its agents has limits that the ledger is for.
+    has_agents: bool,
+    now: Timestamp,
+}
+
+/// Locks a tenant's row; none where there is no such tenant.
 async fn lock(
     connection: &mut PgConnection,
     at: Option<Timestamp>,
     tenant: TenantId,
-) -> Faulty<Option<(Option<LedgerLimits>, Timestamp)>> {
+) -> Faulty<Option<Locked>> {
     let query = sql!("money/lock").bind(at.map(|at| at.0)).bind(tenant.0);
     let Some(row) = query.fetch_optional(connection).await? else {
         return Ok(None);
     };
     let mut fields = Fields::new(&row, "tenants");
     let limits: Limits = fields.json("limits")?;
-    Ok(Some((LedgerLimits::of(&limits), fields.time("now")?)))
+    Ok(Some(Locked {
+        limits: LedgerLimits::of(&limits),
+        has_agents: fields.take("has_agents")?,
+        now: fields.time("now")?,
+    }))
 }
 
-/// What is known of a tenant's month.
-struct Month {
-    /// The last of its days that has a row.
-    last_day: Option<i64>,
-    /// The last minute of the day that was counted.
-    minute: i64,
-    spent: LedgerSpent,
+/// The accounts that calls of one tenant count in.
+struct Book {
+    /// The tenant's own; none where nothing limits it.
+    own: Option<Account>,
+    /// Those of agents that have limits.
+    agents: BTreeMap<AgentName, Account>,
 }
 
-async fn spent(connection: &mut PgConnection, tenant: TenantId, now: Timestamp) -> Faulty<Month> {
-    let query = sql!("money/spent")
-        .bind(tenant.0)
-        .bind(money_month(now))
-        .bind(money_day(now))
-        .bind(money_minute_begin(money_minute(now)).0);
-    let row = query.fetch_one(connection).await?;
-    let mut fields = Fields::new(&row, "money_days");
-    let days: i64 = fields.take("days")?;
-    let last_day = fields.take("last_day")?;
-    let minute: i64 = fields.take("minute")?;
-    let of_minute = fields.total("of_minute")?;
-    let is_now = money_minute_of(now, minute) == minute;
-    Ok(Month {
-        last_day: (days > 0).then_some(last_day),
-        minute,
-        spent: LedgerSpent {
-            money: MoneySpent {
-                minute: if is_now { of_minute } else { 0 },
-                minute_aside: fields.total("minute_aside")?,
-                day: fields.total("today")?,
-                month: fields.total("of_month")?,
-                aside: fields.total("aside")?,
-            },
-            tokens: MoneySpent {
-                day: fields.total("tokens_today")?,
-                month: fields.total("tokens_of_month")?,
-                aside: fields.total("tokens_aside")?,
-                ..MoneySpent::default()
-            },
-        },
-    })
-}
-
-/// What counts against a tenant's limits. A day begins with the first call that asks, and a month with what the
-/// usage of its sends says.
-async fn begun(connection: &mut PgConnection, tenant: TenantId, now: Timestamp) -> Faulty<Month> {
-    let (today, first) = (money_day(now), money_month(now));
-    let month = spent(connection, tenant, now).await?;
-    if month.last_day == Some(today) {
-        return Ok(month);
-    }
-    let (mut days, mut amounts) = (vec![today], vec![Amount::default()]);
-    if month.last_day.is_none() {
-        amounts[0] = used(connection, tenant, today, today + 1).await?;
-        if first < today {
-            days.push(first);
-            amounts.push(used(connection, tenant, first, today).await?);
+impl Book {
+    async fn open(
+        connection: &mut PgConnection,
+        tenant: TenantId,
+        locked: Locked,
+        items: &[ReserveMoney],
+    ) -> Faulty<Self> {
+        let now = locked.now;
+        let mut book = Self {
+            own: None,
+            agents: BTreeMap::new(),
+        };
+        if let Some(limits) = locked.limits {
+            let owner = Owner {
+                tenant,
+                holder: None,
+            };
+            book.own = Some(Account::open(connection, owner, limits, now).await?);
         }
+        if !locked.has_agents {
+            return Ok(book);
+        }
+        for (name, limits) in limits_of_agents(connection, tenant, items).await? {
+            let owner = Owner {
+                tenant,
+                holder: Some(name.holder()),
+            };
+            let account = Account::open(connection, owner, limits, now).await?;
+            book.agents.insert(name, account);
+        }
+        Ok(book)
     }
-    let begin = sql!("money/begin_days").bind(tenant.0).bind(days);
-    let (spent_of, tokens_of) = columns(&amounts);
-    let begin = begin.bind(spent_of).bind(tokens_of);
-    begin.execute(&mut *connection).await?;
-    let forget = sql!("money/forget_days").bind(tenant.0);
-    let forget = forget.bind(today - MONEY_DAYS_KEPT);
-    forget.execute(&mut *connection).await?;
-    spent(connection, tenant, now).await
+
+    fn is_empty(&self) -> bool {
+        self.own.is_none() && self.agents.is_empty()
+    }
+
+    /// Those that this call counts in.
+    fn accounts(&mut self, item: &ReserveMoney) -> Vec<&mut Account> {
+        let agent = item.agent.as_ref();
+        let agent = agent.and_then(|name| self.agents.get_mut(name));
+        self.own.iter_mut().chain(agent).collect()
+    }
 }
 
-/// Counts what is spent from now on for the minute of this time, where a minute is limited. Returns when calls begin:
-/// now, or in the minute that was counted already.
-async fn begun_minute(
+/// The limits of the agents that these calls are of, as far as the ledger is for them.
+async fn limits_of_agents(
     connection: &mut PgConnection,
     tenant: TenantId,
-    (now, kept): (Timestamp, i64),
-) -> Faulty<Timestamp> {
-    let minute = money_minute_of(now, kept);
-    if minute != kept {
-        let begin = sql!("money/begin_minute").bind(tenant.0);
-        let begin = begin.bind(money_day(now)).bind(minute);
-        begin.execute(connection).await?;
+    items: &[ReserveMoney],
+) -> Faulty<Vec<(AgentName, LedgerLimits)>> {
+    let names = items.iter().filter_map(|item| item.agent.as_ref());
+    let mut names: Vec<String> = names.map(|name| name.as_str().to_owned()).collect();
+    names.sort_unstable();
+    names.dedup();
+    if names.is_empty() {
+        return Ok(Vec::new());
     }
-    Ok(now.max(money_minute_begin(minute)))
+    let query = sql!("money/agent_limits").bind(tenant.0).bind(names);
+    let rows = query.fetch_all(connection).await?;
+    let mut found = Vec::with_capacity(rows.len());
+    for row in &rows {
+        let (name, limits) = read_limited(row)?;
+        found.extend(limits.ledger().map(|limits| (name, limits)));
+    }
+    Ok(found)
 }
 
-/// What the sends cost that were accepted from a day on and before another one.
-async fn used(
-    connection: &mut PgConnection,
-    tenant: TenantId,
-    from: i64,
-    until: i64,
-) -> Faulty<Amount> {
-    let (from, until) = (money_day_begin(from), money_day_begin(until));
-    let query = TenantUsageQuery::accepted(tenant, from, until);
-    let query = sql!("tenants/usage")
-        .bind(query.tenant.0)
-        .bind(query.from)
-        .bind(query.until);
-    let row = query.fetch_one(connection).await?;
-    let mut fields = Fields::new(&row, "usage_rows");
-    let cost: Option<f64> = fields.take("cost_usd")?;
-    let tokens = fields.total("input_tokens")? + fields.total("output_tokens")?;
-    Ok(Amount::new(nano_usd(cost.unwrap_or_default()), tokens))
-}
-
-/// Amounts as columns: of money, and of tokens.
-fn columns(amounts: &[Amount]) -> (Vec<i64>, Vec<i64>) {
-    let both = amounts.iter();
-    both.map(|amount| (stored_nano(amount.nano_usd), stored_nano(amount.tokens)))
-        .unzip()
+/// What a call sets aside in one account.
+struct NewAside {
+    call: Uuid,
+    boot: BootId,
+    holder: Option<KeyId>,
+    amount: Amount,
+    at: Timestamp,
 }
 
 async fn reserve(
@@ -226,52 +226,85 @@ async fn reserve(
     tenant: TenantId,
     items: &[ReserveMoney],
 ) -> Faulty<Vec<ReserveMoneyOutcome>> {
+    let unlimited = ReserveMoneyOutcome::Unlimited;
     let mut tx = connection.begin().await?;
-    let Some((Some(limits), now)) = lock(&mut tx, at, tenant).await? else {
-        return Ok(vec![ReserveMoneyOutcome::Unlimited; items.len()]);
+    let Some(locked) = lock(&mut tx, at, tenant).await? else {
+        return Ok(vec![unlimited; items.len()]);
     };
-    let month = begun(&mut tx, tenant, now).await?;
-    let mut begins = now;
-    if limits.money.minute.is_some() {
-        begins = begun_minute(&mut tx, tenant, (now, month.minute)).await?;
+    let now = locked.now;
+    let mut book = Book::open(&mut tx, tenant, locked, items).await?;
+    if book.is_empty() {
+        return Ok(vec![unlimited; items.len()]);
     }
-    let mut spent = month.spent;
     let mut had = aside(&mut tx, tenant, items).await?;
-    let (mut calls, mut boots, mut amounts) = (Vec::new(), Vec::new(), Vec::new());
+    let mut new = Vec::new();
     let mut outcomes = Vec::with_capacity(items.len());
     for item in items {
+        let accounts = book.accounts(item);
+        if accounts.is_empty() {
+            outcomes.push(unlimited);
+            continue;
+        }
         if let Some(amount) = had.get(&item.call) {
             outcomes.push(ReserveMoneyOutcome::Granted(*amount));
             continue;
         }
-        outcomes.push(match limits.room(spent, item.most, item.least) {
-            LedgerRoom::Busy => ReserveMoneyOutcome::Busy,
-            LedgerRoom::Spent(span, limit) => ReserveMoneyOutcome::Spent(span, limit),
-            LedgerRoom::TokensSpent(span, limit) => ReserveMoneyOutcome::TokensSpent(span, limit),
-            LedgerRoom::Granted(amount) => {
-                spent = spent.with_aside(amount);
-                had.insert(item.call, amount);
-                calls.push(item.call);
-                boots.push(item.boot.0);
-                amounts.push(amount);
-                ReserveMoneyOutcome::Granted(amount)
+        let ledger: Vec<LedgerAccount> = accounts.iter().map(|it| it.ledger).collect();
+        let room = ledger_room(&ledger, item.most, item.least);
+        if let LedgerRoom::Granted(amount) = room {
+            had.insert(item.call, amount);
+            for account in accounts {
+                account.ledger.spent = account.ledger.spent.with_aside(amount);
+                new.push(NewAside {
+                    call: item.call,
+                    boot: item.boot,
+                    holder: account.holder,
+                    amount,
+                    at: account.begins,
+                });
             }
-        });
+        }
+        outcomes.push(room.into());
     }
-    if !calls.is_empty() {
-        let (money, tokens) = columns(&amounts);
-        let reserve = sql!("money/reserve")
-            .bind(tenant.0)
-            .bind(money_day(now))
-            .bind(begins.0)
-            .bind(calls)
-            .bind(boots)
-            .bind(money)
-            .bind(tokens);
-        reserve.execute(&mut *tx).await?;
-    }
+    set_aside(&mut tx, tenant, now, new).await?;
     tx.commit().await?;
     Ok(outcomes)
+}
+
+/// Writes what calls set aside.
+async fn set_aside(
+    connection: &mut PgConnection,
+    tenant: TenantId,
+    now: Timestamp,
+    new: Vec<NewAside>,
+) -> Faulty<()> {
+    let (of_agents, own): (Vec<_>, Vec<_>) = new.into_iter().partition(|it| it.holder.is_some());
+    for (new, reserve) in [
+        (own, sql!("money/reserve")),
+        (of_agents, sql!("money/agent_reserve")),
+    ] {
+        if new.is_empty() {
+            continue;
+        }
+        let amounts: Vec<Amount> = new.iter().map(|it| it.amount).collect();
+        let (money, tokens) = columns(&amounts);
+        let holders: Vec<Uuid> = new.iter().filter_map(|it| Some(it.holder?.0)).collect();
+        let reserve = reserve
+            .bind(tenant.0)
+            .bind(money_day(now))
+            .bind(new.iter().map(|it| it.call).collect::<Vec<_>>())
+            .bind(new.iter().map(|it| it.boot.0).collect::<Vec<_>>())
+            .bind(money)
+            .bind(tokens)
+            .bind(new.iter().map(|it| it.at.0).collect::<Vec<_>>());
+        let reserve = if holders.is_empty() {
+            reserve
+        } else {
+            reserve.bind(holders)
+        };
+        reserve.execute(&mut *connection).await?;
+    }
+    Ok(())
 }
 
 /// What these calls have set aside already.
@@ -331,28 +364,87 @@ pub(crate) async fn follow(
     Ok(())
 }
 
-/// What calls have set aside, and what was spent by day.
-pub(crate) async fn dump(
+/// Locks a tenant's row for a change of the limits of one of its agents.
+pub(crate) async fn lock_for_agent(
     connection: &mut PgConnection,
-) -> Faulty<(Vec<DumpAside>, Vec<(TenantId, i64, u64)>)> {
+    at: Option<Timestamp>,
+    key: &AgentKey,
+) -> Faulty<()> {
+    lock(connection, at, key.tenant).await?;
+    Ok(())
+}
+
+/// Follows the limits of an agent, in the transaction that changes them, under the lock of its tenant's row.
+pub(crate) async fn follow_agent(
+    connection: &mut PgConnection,
+    key: &AgentKey,
+    (before, after): (&AgentLimits, &AgentLimits),
+) -> Faulty<()> {
+    if before.ledger().is_some() != after.ledger().is_some() {
+        let lift = sql!("money/agent_lift")
+            .bind(key.tenant.0)
+            .bind(key.name.holder().0);
+        lift.execute(connection).await?;
+    }
+    Ok(())
+}
+
+/// What is in the ledger, for a dump.
+pub(crate) struct Dumped {
+    pub(crate) aside: Vec<DumpAside>,
+    pub(crate) days: Vec<(TenantId, i64, u64)>,
+    pub(crate) agent_aside: Vec<(KeyId, DumpAside)>,
+    pub(crate) agent_days: Vec<(TenantId, KeyId, i64, u64)>,
+}
+
+/// What calls have set aside, and what was spent by day.
+pub(crate) async fn dump(connection: &mut PgConnection) -> Faulty<Dumped> {
     let rows = sql!("reads/dump_money").fetch_all(&mut *connection).await?;
-    let aside = rows.iter().map(|row| {
-        let mut fields = Fields::new(row, "money_aside");
-        Ok(DumpAside {
-            tenant: TenantId(fields.take("tenant")?),
-            call: fields.take("call_id")?,
-            boot: BootId(fields.take("boot_id")?),
-            day: fields.take("day")?,
-            amount: fields.total("amount")?,
-            at: fields.time("at")?,
-        })
-    });
+    let aside = rows.iter().map(|row| dumped(row, "money_aside"));
     let aside = aside.collect::<Result<_>>()?;
-    let rows = sql!("reads/dump_money_days").fetch_all(connection).await?;
+    let rows = sql!("reads/dump_money_days")
+        .fetch_all(&mut *connection)
+        .await?;
     let days = rows.iter().map(|row| {
         let mut fields = Fields::new(row, "money_days");
         let tenant = TenantId(fields.take("tenant")?);
         Ok((tenant, fields.take("day")?, fields.total("spent")?))
     });
-    Ok((aside, days.collect::<Result<_>>()?))
+    let days = days.collect::<Result<_>>()?;
+    let rows = sql!("reads/dump_agent_money")
+        .fetch_all(&mut *connection)
+        .await?;
+    let agent_aside = rows.iter().map(|row| {
+        let holder = Fields::new(row, "agent_money_aside").take("holder")?;
+        Ok((KeyId(holder), dumped(row, "agent_money_aside")?))
+    });
+    let agent_aside = agent_aside.collect::<Result<_>>()?;
+    let rows = sql!("reads/dump_agent_money_days")
+        .fetch_all(connection)
+        .await?;
+    let agent_days = rows.iter().map(|row| {
+        let mut fields = Fields::new(row, "agent_money_days");
+        let (tenant, holder) = (fields.take("tenant")?, fields.take("holder")?);
+        let (day, spent) = (fields.take("day")?, fields.total("spent")?);
+        Ok((TenantId(tenant), KeyId(holder), day, spent))
+    });
+    Ok(Dumped {
+        aside,
+        days,
+        agent_aside,
+        agent_days: agent_days.collect::<Result<_>>()?,
+    })
+}
+
+/// `tenant, call_id, boot_id, day, amount, at`
+fn dumped(row: &PgRow, table: &'static str) -> Result<DumpAside> {
+    let mut fields = Fields::new(row, table);
+    Ok(DumpAside {
+        tenant: TenantId(fields.take("tenant")?),
+        call: fields.take("call_id")?,
+        boot: BootId(fields.take("boot_id")?),
+        day: fields.take("day")?,
+        amount: fields.total("amount")?,
+        at: fields.time("at")?,
+    })
 }

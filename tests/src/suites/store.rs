@@ -15,6 +15,7 @@ mod list {
 }
 
 pub mod accept;
+pub mod agent_money;
 pub mod agents;
 pub mod agreement;
 pub mod alarms;
@@ -83,6 +84,7 @@ const WITHOUT_CASES: [&str; 6] = [
 const SOURCES: &[(&str, &str)] = &[
     ("accounts", include_str!("store/accounts.rs")),
     ("accept", include_str!("store/accept.rs")),
+    ("agent_money", include_str!("store/agent_money.rs")),
     ("agents", include_str!("store/agents.rs")),
     ("alarms", include_str!("store/alarms.rs")),
     ("audit", include_str!("store/audit.rs")),

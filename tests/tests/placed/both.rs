@@ -80,6 +80,8 @@ impl Inspect for Both {
         all.seats.extend(home.seats);
         all.money_aside.extend(home.money_aside);
         all.money_days.extend(home.money_days);
+        all.agent_money_aside.extend(home.agent_money_aside);
+        all.agent_money_days.extend(home.agent_money_days);
         all.timers.extend(home.timers);
         Ok(all)
     }

@@ -1,6 +1,7 @@
 //! Sends, sessions, timers and runs through real workers and schedulers in simulated time.
 
 mod accounts;
+mod agent_money;
 mod agentic_folds;
 mod agents;
 mod answers;

@@ -15,15 +15,15 @@ use mainspring_shared::tenant::{Limits, Usd};
 use mainspring_tests::world::{Fault, FaultPlan, Faulty, World};
 
 /// Millionths of a dollar that a token of an answer costs; questions cost nothing.
-const TOKEN: u64 = 1_000;
+pub(super) const TOKEN: u64 = 1_000;
 
 /// Tokens that an answer may have, and those that it has.
-const MOST: u64 = 50;
-const HAS: u64 = 5;
+pub(super) const MOST: u64 = 50;
+pub(super) const HAS: u64 = 5;
 
-const SECOND: Duration = Duration::from_secs(1);
+pub(super) const SECOND: Duration = Duration::from_secs(1);
 
-async fn world() -> World {
+pub(super) async fn world() -> World {
     let mut world = World::new().await;
     let facts = FactsOverride {
         price: Some(Price {
@@ -292,7 +292,7 @@ async fn limit_tokens(world: &World, tokens: u64) {
 
 /// What the tenant's calls took today, and what they have set aside.
 async fn tokens(world: &World) -> (u64, u64) {
-    let spent = world.store.spent_money(TenantId::DEFAULT).await;
+    let spent = world.store.spent_money(TenantId::DEFAULT, None).await;
     let spent = spent.expect("the store answers").expect("a call was made");
     (spent.tokens.day, spent.tokens.aside)
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use mainspring_shared::agent::AgentName;
 use mainspring_shared::error::{Code, Coded};
 use mainspring_shared::tenant::{MoneySpan, Usd};
 use mainspring_shared::time::Span;
@@ -34,7 +35,7 @@ pub enum Hold {
     Outage,
     /// It would refuse: its limits, or those of the configuration, are reached.
     Rate,
-    /// The tenant's remaining money or tokens are reserved by its calls in flight.
+    /// The remaining money or tokens of the tenant, or of its agent, are reserved by calls in flight.
     Money,
 }
 
@@ -51,7 +52,20 @@ impl Hold {
 
 /// Why a call is held for money, in errors and notes.
 pub(crate) const MONEY_IS_RESERVED: &str =
-    "the tenant's remaining money or tokens are reserved by calls in flight";
+    "the remaining money or tokens of the tenant or of its agent are reserved by calls in flight";
+
+/// Whose limit it is, in a sentence.
+fn whose(agent: Option<&AgentName>) -> String {
+    agent.map_or_else(
+        || "the tenant".to_owned(),
+        |agent| format!("the agent {agent}"),
+    )
+}
+
+/// What stands before the name of a limit that is an agent's.
+fn of_agent(agent: Option<&AgentName>) -> String {
+    agent.map_or_else(String::new, |agent| format!("agent {agent}: "))
+}
 
 /// The failure of one attempt. Messages hold the provider's own words at most, shortened and with
 /// anything that looks like a key taken out; never the request.
@@ -88,25 +102,30 @@ pub enum Error {
         /// For how long.
         wait: Duration,
     },
-    /// What is left of the money that the tenant may spend does not suffice for the call. Nobody was asked.
+    /// What is left of the money that the tenant or its agent may spend does not suffice for the call. Nobody was asked.
     #[error(
-        "what is left of the {} US dollars that the tenant may spend in a {} does not suffice for this call \
-         (limits.usd_per_{})",
-        .limit.dollars(), .span.as_str(), .span.as_str()
+        "what is left of the {} US dollars that {} may spend in a {} does not suffice for this call \
+         ({}limits.usd_per_{})",
+        .limit.dollars(), whose(.agent.as_ref()), .span.as_str(), of_agent(.agent.as_ref()), .span.as_str()
     )]
     Spent {
+        /// The published agent whose limit it is; the tenant's when absent.
+        agent: Option<AgentName>,
         /// The limit.
         limit: Usd,
         /// What it is for.
         span: MoneySpan,
     },
-    /// What is left of the tokens that the tenant's calls may use does not suffice for the call. Nobody was asked.
+    /// What is left of the tokens that calls of the tenant or its agent may use does not suffice for the call. Nobody was
+    /// asked.
     #[error(
-        "what is left of the {limit} tokens that the tenant's calls may use in a {} does not suffice for this call \
-         (limits.tokens_per_{})",
-        .span.as_str(), .span.as_str()
+        "what is left of the {limit} tokens that {}'s calls may use in a {} does not suffice for this call \
+         ({}limits.tokens_per_{})",
+        whose(.agent.as_ref()), .span.as_str(), of_agent(.agent.as_ref()), .span.as_str()
     )]
     TokensSpent {
+        /// The published agent whose limit it is; the tenant's when absent.
+        agent: Option<AgentName>,
         /// The limit.
         limit: u64,
         /// What it is for.
@@ -282,6 +301,7 @@ mod tests {
     #[test]
     fn a_call_for_which_too_little_is_left_says_of_which_limit() {
         let spent = Error::Spent {
+            agent: None,
             limit: Usd(500_000),
             span: MoneySpan::Day,
         };
@@ -291,6 +311,7 @@ mod tests {
              (limits.usd_per_day)"
         );
         let spent = Error::TokensSpent {
+            agent: None,
             limit: 7,
             span: MoneySpan::Month,
         };
@@ -300,6 +321,27 @@ mod tests {
              (limits.tokens_per_month)"
         );
         assert_eq!(spent.code(), Code::BudgetExceeded);
+        let agent = "support".parse().ok();
+        let spent = Error::Spent {
+            agent: agent.clone(),
+            limit: Usd(500_000),
+            span: MoneySpan::Day,
+        };
+        assert_eq!(
+            spent.to_string(),
+            "what is left of the 0.5 US dollars that the agent support may spend in a day does not suffice for this \
+             call (agent support: limits.usd_per_day)"
+        );
+        let spent = Error::TokensSpent {
+            agent,
+            limit: 7,
+            span: MoneySpan::Month,
+        };
+        assert_eq!(
+            spent.to_string(),
+            "what is left of the 7 tokens that the agent support's calls may use in a month does not suffice for this \
+             call (agent support: limits.tokens_per_month)"
+        );
     }
 
     #[test]
@@ -331,10 +373,12 @@ mod tests {
         for lasting in [
             Error::TotalTimeout,
             Error::Spent {
+                agent: None,
                 limit: Usd(1_500_000),
                 span: MoneySpan::Day,
             },
             Error::TokensSpent {
+                agent: None,
                 limit: 7,
                 span: MoneySpan::Month,
             },

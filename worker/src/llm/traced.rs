@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mainspring_runtime::telemetry::spans::{self, Content};
+use mainspring_shared::agent::{AgentName, AgentSpec};
 use mainspring_shared::budget::{ANSWER_TOKENS_MIN, Caps, Price};
 use mainspring_shared::error::Coded as _;
 use mainspring_shared::id::SessionKey;
 use mainspring_shared::message::{ContentPart, Role, plain_text};
-use mainspring_shared::tenant::{Amount, Usd};
+use mainspring_shared::tenant::{Amount, Payer, Usd};
 use mainspring_shared::usage::Usage;
 use serde_json::{Value, json};
 use tracing::{Instrument as _, Span};
@@ -35,21 +36,30 @@ pub(crate) struct Traced {
     provider: Arc<str>,
     price: Option<Price>,
     session: SessionKey,
+    /// The published agent whose calls they are.
+    agent: Option<AgentName>,
     parts: Parts,
     money: Arc<Money>,
     /// Tokens that a request is read as at least, by what the provider counted before.
     input_min: u64,
-    /// Whether an answer may have fewer tokens than was asked for, as the tenant has no money left for more.
+    /// Whether an answer may have fewer tokens than was asked for, as the tenant or the agent has no money left for more.
     cut: Arc<AtomicBool>,
 }
 
 impl Traced {
-    pub(crate) fn new(resolved: &Resolved, session: SessionKey, kernel: &Kernel) -> Self {
+    /// For calls of this agent in a session.
+    pub(crate) fn new(
+        resolved: &Resolved,
+        session: SessionKey,
+        agent: &AgentSpec,
+        kernel: &Kernel,
+    ) -> Self {
         Self {
             client: Arc::clone(&resolved.client),
             provider: Arc::clone(&resolved.provider),
             price: resolved.facts.price,
             session,
+            agent: agent.reference().map(|agent| agent.name.clone()),
             parts: kernel.parts.clone(),
             money: Arc::clone(&kernel.money),
             input_min: 0,
@@ -62,13 +72,13 @@ impl Traced {
         Self { input_min, ..self }
     }
 
-    /// Tells whether an answer may have fewer tokens than was asked for, as the tenant has no money left for
-    /// more.
+    /// Tells whether an answer may have fewer tokens than was asked for, as the tenant or the agent has no money left
+    /// for more.
     pub(crate) fn cut(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.cut)
     }
 
-    /// Makes one attempt, as [`Model::complete`], once the tenant has set aside what it costs at most.
+    /// Makes one attempt, as [`Model::complete`], once the tenant and the agent have set aside what it costs at most.
     pub(crate) async fn complete(
         &self,
         request: &Request,
@@ -127,8 +137,8 @@ impl Traced {
             most: of(wanted),
             least: of(wanted.min(ANSWER_TOKENS_MIN)),
         };
-        let aside = self.money.set_aside(self.session.tenant, cost).await;
-        let aside = match aside {
+        let caller = (self.session.tenant, self.agent.clone());
+        let aside = match self.money.set_aside(caller, cost).await {
             Ok(Some(aside)) => aside,
             Ok(None) => return Ok(None),
             Err(NoMoney::Busy) => {
@@ -137,14 +147,16 @@ impl Traced {
                     wait: BUSY,
                 });
             }
-            Err(NoMoney::Spent(span, limit)) => {
+            Err(NoMoney::Spent(of, span, limit)) => {
                 return Err(Error::Spent {
+                    agent: self.agent_of(of),
                     limit: Usd::of_nano(limit),
                     span,
                 });
             }
-            Err(NoMoney::TokensSpent(span, limit)) => {
-                return Err(Error::TokensSpent { limit, span });
+            Err(NoMoney::TokensSpent(of, span, limit)) => {
+                let agent = self.agent_of(of);
+                return Err(Error::TokensSpent { agent, limit, span });
             }
         };
         let (given, most) = (aside.amount(), cost.most);
@@ -163,6 +175,14 @@ impl Traced {
         let mut request = request.clone();
         request.max_tokens = u32::try_from(allowed).unwrap_or(request.max_tokens);
         Ok(Some((aside, Cow::Owned(request))))
+    }
+
+    /// The agent, where it is its limit.
+    fn agent_of(&self, payer: Payer) -> Option<AgentName> {
+        match payer {
+            Payer::Tenant => None,
+            Payer::Agent => self.agent.clone(),
+        }
     }
 
     /// Makes the attempt, seen in traces.

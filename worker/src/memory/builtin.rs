@@ -145,7 +145,8 @@ pub(super) async fn embedder_of(
 /// knows exactly.
 const TIMES_EXPECTED: u64 = 2;
 
-/// Sets aside what a call for vectors costs at most; says why there is no money for it.
+/// Sets aside what a call for vectors costs at most; says why there is no money for it. They are the tenant's, whoever
+/// wants them: its agents share the memory.
 pub(super) async fn vectors_aside(
     money: &Money,
     tenant: TenantId,
@@ -156,7 +157,7 @@ pub(super) async fn vectors_aside(
         return Ok(None);
     }
     let cost = Cost { most, least: most };
-    let aside = money.set_aside(tenant, cost).await;
+    let aside = money.set_aside((tenant, None), cost).await;
     aside.map_err(|why| match why {
         NoMoney::Busy => MONEY_IS_RESERVED,
         NoMoney::Spent(..) => "what is left of the tenant's spending limit does not suffice",

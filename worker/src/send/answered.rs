@@ -17,8 +17,8 @@ use crate::hook::{Refusal, Words};
 use crate::llm::{self, Reply};
 use crate::metrics;
 
-/// What is said of an answer that had to be short for the tenant's sake.
-const MONEY_CUT: &str = "the response was truncated at a limit of the tenant (limits.usd_per_minute, \
+/// What is said of an answer that had to be short for the sake of the tenant or its agent.
+const MONEY_CUT: &str = "the response was truncated at a limit of the tenant or of its agent (limits.usd_per_minute, \
                          limits.usd_per_day, limits.usd_per_month, limits.tokens_per_day, limits.tokens_per_month)";
 
 /// How often the wait for the tenant's money is doubled: to eight seconds.
@@ -307,7 +307,7 @@ impl Run<'_> {
         }
     }
 
-    /// Other calls have set aside what is left of the tenant's money. Nobody was asked: the model is asked again
+    /// Other calls have set aside what is left of the tenant's or the agent's money. Nobody was asked: the model is asked again
     /// once some of them may be over, however often, and by whoever has a slot by then.
     fn waits_for_money(&mut self, error: &llm::Error) -> Event {
         self.asking.tries.interrupted += 1;

@@ -84,6 +84,7 @@ async fn spend(world: &World, api: &Scheduler, limit: &str) {
     let call = uuid::Uuid::from_u128(7);
     let item = ReserveMoney {
         tenant: TenantId::DEFAULT,
+        agent: None,
         call,
         boot: world.boot,
         most,

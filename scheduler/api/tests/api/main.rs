@@ -6,6 +6,7 @@ mod faulty;
 mod world;
 
 mod access;
+mod agent_money;
 mod agents;
 mod batch;
 mod bindings;

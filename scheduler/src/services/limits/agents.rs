@@ -1,4 +1,4 @@
-//! Published agents that may have only so many open sends.
+//! Published agents with limits of their own: of open sends, of money and of tokens.
 //!
 //! Which of a tenant's agents have limits is looked up with the tenant's. Of a tenant where none has, nothing else is
 //! asked. Of others, the agent of a session that exists already is read, and believed for some seconds.
@@ -59,7 +59,7 @@ impl KnownAgents {
         }
     }
 
-    fn of(&self, tenant: TenantId) -> Option<Limited> {
+    pub(super) fn of(&self, tenant: TenantId) -> Option<Limited> {
         let limited = self.limited.read().unwrap_or_else(PoisonError::into_inner);
         limited.get(&tenant).cloned()
     }
@@ -71,15 +71,15 @@ impl KnownAgents {
     }
 }
 
-/// Sends of one agent, which may have only so many open ones.
+/// Sends of one agent that has limits.
 #[derive(Debug)]
 pub(super) struct OfAgent<'a> {
     pub(super) agent: AgentName,
-    pub(super) max: u32,
+    pub(super) limits: AgentLimits,
     pub(super) sends: Vec<&'a AcceptSend>,
 }
 
-/// Those of some sends of one tenant whose agents may have only so many open ones, in their order.
+/// Those of some sends of one tenant whose agents have limits, in their order.
 pub(super) async fn limited<'a>(
     app: &App,
     tenant: TenantId,
@@ -107,11 +107,12 @@ pub(super) async fn limited<'a>(
         let Some(agent) = agent else {
             continue;
         };
-        let max = limited.get(&agent).and_then(|limits| limits.sends_open);
-        let Some(max) = max else { continue };
+        let Some(limits) = limited.get(&agent) else {
+            continue;
+        };
         let of = found.entry(agent.clone()).or_insert_with(|| OfAgent {
             agent,
-            max,
+            limits: limits.clone(),
             sends: Vec::new(),
         });
         of.sends.push(item);

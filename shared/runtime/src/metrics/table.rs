@@ -455,7 +455,7 @@ pub const METRICS: &[Metric] = &[
     counter(
         "mainspring_worker_money_waits_total",
         &[],
-        "Model calls that waited because calls in flight had reserved the rest of their tenant's money or tokens.",
+        "Model calls that waited because calls in flight had reserved the rest of their tenant's or agent's money or tokens.",
     ),
     counter(
         "mainspring_money_left_behind_total",

@@ -1,5 +1,9 @@
--- Tenants whose limits name money, or tokens of more than a minute.
+-- Tenants whose limits, or those of an agent of theirs, name money, or tokens of more than a minute.
 SELECT tenant FROM tenants
 WHERE (limits LIKE '%"usd_per_%' OR limits LIKE '%"tokens_per_day"%' OR limits LIKE '%"tokens_per_month"%')
   AND deleted_at IS NULL
+UNION
+SELECT tenant FROM agents_named
+WHERE limits IS NOT NULL
+  AND (limits LIKE '%"usd_per_%' OR limits LIKE '%"tokens_per_day"%' OR limits LIKE '%"tokens_per_month"%')
 ORDER BY tenant;

@@ -25,3 +25,5 @@ DELETE FROM seat_limits WHERE tenant = $1;
 DELETE FROM seats WHERE tenant = $1;
 DELETE FROM money_aside WHERE tenant = $1;
 DELETE FROM money_days WHERE tenant = $1;
+DELETE FROM agent_money_aside WHERE tenant = $1;
+DELETE FROM agent_money_days WHERE tenant = $1;

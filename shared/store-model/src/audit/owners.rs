@@ -232,15 +232,28 @@ pub(super) fn money(findings: &mut Findings, dump: &Dump, now: Timestamp) {
         findings.entry("tenant.money").or_default().push(row);
     };
     let since = Timestamp(now.0 - UNSWEPT_MAX_MS);
+    let is_of_boot = |aside: &DumpAside| {
+        let boot = dump.boots.iter().find(|boot| boot.id == aside.boot);
+        let ended = boot.map(|boot| boot.dead_at.unwrap_or(boot.lease_until));
+        aside.at >= since || ended.is_some_and(|ended| ended >= since)
+    };
     for aside in &dump.money_aside {
         let mut days = dump.money_days.iter();
         if !days.any(|(tenant, day, _)| (*tenant, *day) == (aside.tenant, aside.day)) {
             add(aside, "of no day");
         }
-        let boot = dump.boots.iter().find(|boot| boot.id == aside.boot);
-        let ended = boot.map(|boot| boot.dead_at.unwrap_or(boot.lease_until));
-        if aside.at < since && ended.is_none_or(|ended| ended < since) {
+        if !is_of_boot(aside) {
             add(aside, "of no boot");
+        }
+    }
+    for (holder, aside) in &dump.agent_money_aside {
+        let of = (aside.tenant, *holder, aside.day);
+        let mut days = dump.agent_money_days.iter();
+        if !days.any(|(tenant, holder, day, _)| (*tenant, *holder, *day) == of) {
+            add(aside, "of no day of its agent");
+        }
+        if !is_of_boot(aside) {
+            add(aside, "of no boot, for its agent");
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use mainspring_shared::agent::AgentName;
 use mainspring_shared::id::WebhookEventId;
 use mainspring_shared::id::{BootId, RunKey, SendId, SessionKey, TenantId, TimerId, WebhookId};
 use mainspring_shared::inbox::InboxItem;
@@ -211,7 +212,7 @@ placed! { Money:
     fn reserve_money(items: Vec<ReserveMoney>) -> Vec<ReserveMoneyOutcome> = by (reserve_money);
     fn settle_money(items: Vec<SettleMoney>) -> () = by (settle_money);
     fn sweep_money(limit: u32) -> u32 = by (everywhere::sweep_money);
-    fn spent_money(tenant: TenantId) -> Option<LedgerSpent> = at (tenant);
+    fn spent_money(tenant: TenantId, agent: Option<AgentName>) -> Option<LedgerSpent> = at (tenant);
     fn money_tenants() -> Vec<TenantId> = by (everywhere::money_tenants);
 }
 

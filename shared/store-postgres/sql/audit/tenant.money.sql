@@ -1,4 +1,5 @@
--- What is set aside for a day of which nothing is known, or of a boot that has had no lease for a minute.
+-- What is set aside, of a tenant or of an agent, for a day of which nothing is known, or of a boot that has had no lease
+-- for a minute.
 WITH bound AS MATERIALIZED (
     SELECT
         coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now,
@@ -11,6 +12,21 @@ FROM (
     SELECT a.tenant, a.call_id, 'of no day' AS why
     FROM money_aside a
     WHERE NOT EXISTS (SELECT FROM money_days d WHERE d.tenant = a.tenant AND d.day = a.day)
+    UNION ALL
+    SELECT a.tenant, a.call_id, 'of no day of its agent' AS why
+    FROM agent_money_aside a
+    WHERE NOT EXISTS (
+        SELECT FROM agent_money_days d
+        WHERE d.tenant = a.tenant AND d.holder = a.holder AND d.day = a.day
+    )
+    UNION ALL
+    SELECT a.tenant, a.call_id, 'of no boot, for its agent' AS why
+    FROM agent_money_aside a CROSS JOIN bound c
+    WHERE a.at < c.now - 60000
+      AND NOT EXISTS (
+          SELECT FROM boots b
+          WHERE b.boot_id = a.boot_id AND coalesce(b.dead_at, b.lease_until) >= c.now - 60000
+      )
     UNION ALL
     SELECT a.tenant, a.call_id, 'of no boot' AS why
     FROM money_aside a CROSS JOIN bound c

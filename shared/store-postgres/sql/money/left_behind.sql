@@ -1,10 +1,15 @@
--- Calls that have money set aside whose boots have no lease, or that began more than $2 milliseconds ago. There are
--- as many as are under way. Index: money_aside_pkey, boots_pkey.
+-- Calls that have money set aside, of their tenant or of their agent, whose boots have no lease, or that began more than $2
+-- milliseconds ago. There are as many as are under way. Index: money_aside_pkey, agent_money_aside_pkey, boots_pkey.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
+),
+aside AS (
+    SELECT a.tenant, a.call_id, a.boot_id, a.at FROM money_aside a
+    UNION ALL
+    SELECT g.tenant, g.call_id, g.boot_id, g.at FROM agent_money_aside g
 )
-SELECT a.tenant, a.call_id
-FROM money_aside a CROSS JOIN clock c
+SELECT DISTINCT a.tenant, a.call_id
+FROM aside a CROSS JOIN clock c
 WHERE (
     a.at < c.now - $2::bigint
     OR NOT EXISTS (

@@ -1,3 +1,3 @@
--- Nothing limits a tenant's money any more. Index: money_aside_pkey, money_days_pkey.
+-- Nothing limits a tenant's money any more; agents' accounts stay. Index: money_aside_pkey, money_days_pkey.
 WITH aside AS (DELETE FROM money_aside a WHERE a.tenant = $1::integer)
 DELETE FROM money_days d WHERE d.tenant = $1::integer

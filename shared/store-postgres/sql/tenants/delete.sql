@@ -28,5 +28,7 @@ WITH
     sl AS (DELETE FROM seat_limits d WHERE d.tenant = $2::integer),
     se AS (DELETE FROM seats d WHERE d.tenant = $2::integer),
     ma AS (DELETE FROM money_aside d WHERE d.tenant = $2::integer),
-    md AS (DELETE FROM money_days d WHERE d.tenant = $2::integer)
+    md AS (DELETE FROM money_days d WHERE d.tenant = $2::integer),
+    ga AS (DELETE FROM agent_money_aside d WHERE d.tenant = $2::integer),
+    gd AS (DELETE FROM agent_money_days d WHERE d.tenant = $2::integer)
 UPDATE tenants t SET name = NULL, deleted_at = n.now FROM n WHERE t.tenant = $2::integer

@@ -44,7 +44,7 @@ pub(super) fn read_agent(row: &PgRow) -> Result<NamedAgent> {
 }
 
 /// `name, limits`
-pub(super) fn read_limited(row: &PgRow) -> Result<(AgentName, AgentLimits)> {
+pub(crate) fn read_limited(row: &PgRow) -> Result<(AgentName, AgentLimits)> {
     let mut fields = Fields::new(row, "agents_named");
     Ok((fields.parsed("name")?, fields.json("limits")?))
 }

@@ -357,6 +357,17 @@ const PLANTS: &[(&str, &str)] = &[
          INSERT INTO money_aside (tenant, call_id, boot_id, day, amount, at)
          VALUES (1, x'01', x'02', 1, 5, -1000000)",
     ),
+    (
+        "tenant.money",
+        "INSERT INTO agent_money_aside (tenant, call_id, holder, boot_id, day, amount, tokens, at)
+         SELECT 1, boot_id, boot_id, boot_id, 1, 5, 0, started_at FROM boots LIMIT 1",
+    ),
+    (
+        "tenant.money",
+        "INSERT INTO agent_money_days (tenant, holder, day, spent, tokens) VALUES (1, x'03', 1, 0, 0);
+         INSERT INTO agent_money_aside (tenant, call_id, holder, boot_id, day, amount, tokens, at)
+         VALUES (1, x'01', x'03', x'02', 1, 5, 0, -1000000)",
+    ),
     ("row.readable", "UPDATE sends SET options = '[]' WHERE status = 'queued'"),
     ("row.readable", "UPDATE agents SET spec = '{\"tools\":[7]}'"),
     ("row.readable", "UPDATE messages SET content = 'x' WHERE seq = 1"),

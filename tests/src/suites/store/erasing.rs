@@ -1,17 +1,18 @@
 //! Tenants that are erased with everything that they have.
 
-use mainspring_shared::agent::{AgentKey, AgentSpec};
+use mainspring_shared::agent::{AgentKey, AgentLimits, AgentName, AgentSpec};
 use mainspring_shared::id::{MemoryId, SessionKey, TenantId, TimerId};
 use mainspring_shared::store::{
     AcceptSend, BeginErasureOutcome, CreateKeyOutcome, CreateTenantOutcome, ERASED_MS_MIN,
-    IdempotencyKey, Inspect, NewKey, NewMemory, NewSession, NewTimer, PublishAgent, SaveMemory,
-    Target, TenantPatch, delete_whole,
+    IdempotencyKey, Inspect, NewKey, NewMemory, NewSession, NewTimer, PublishAgent, ReserveMoney,
+    SaveMemory, Target, TenantPatch, delete_whole,
 };
-use mainspring_shared::tenant::{Retention, TenantErasure};
+use mainspring_shared::tenant::{Retention, TenantErasure, Usd};
 use mainspring_shared::timer::TimerTarget;
 use serde_json::Map;
 use uuid::Uuid;
 
+use super::money;
 use super::prelude::*;
 use super::tenants::{new, new_key, tenant};
 use super::timers::once;
@@ -82,16 +83,28 @@ async fn furnish(store: &dyn Inspect, tenant: TenantId, n: u128) {
         idempotency: None,
     };
     store.save_memory(memory).await.expect("saves");
+    let name: AgentName = "helper".parse().expect("a name");
+    let limits = AgentLimits {
+        usd_per_day: Some(Usd(50)),
+        ..AgentLimits::default()
+    };
     let agent = PublishAgent {
         key: AgentKey {
             tenant,
-            name: "helper".parse().expect("a name"),
+            name: name.clone(),
         },
         spec: AgentSpec::default(),
-        limits: None,
+        limits: Some(limits),
         idempotency: None,
     };
     store.publish_agent(agent).await.expect("publishes");
+    let aside = ReserveMoney {
+        tenant,
+        agent: Some(name),
+        ..money::asking(n, 5)
+    };
+    let had = store.reserve_money(vec![aside]).await.expect("answers");
+    assert_eq!(had, [money::granted(5)]);
     let webhook = mainspring_shared::store::NewWebhook {
         tenant,
         ..new_webhook(n, &["*"])
@@ -131,7 +144,7 @@ pub async fn nothing_is_left_of_an_erased_tenant_and_everything_of_the_others(st
     furnish(store, blue, 1).await;
     furnish(store, red, 2).await;
     let others = store.rows_of(red).await.expect("counts");
-    assert!(others.len() >= 9, "{others:?}");
+    assert!(others.len() >= 11, "{others:?}");
     begin(now, blue).await;
     assert_eq!(now.erasing_tenants().await.expect("lists"), [blue]);
     // The tenant exists as long as anything of it does.

@@ -1,12 +1,14 @@
 //! Money and tokens: what the calls of a tenant set aside and spend.
 
+use mainspring_shared::agent::AgentName;
 use mainspring_shared::id::{SendId, TenantId};
 use mainspring_shared::store::{
     AcceptSend, AuditOptions, DeleteTenantOutcome, DumpAside, Inspect, NewTenant, ReserveMoney,
     ReserveMoneyOutcome, SettleMoney, TenantPatch,
 };
 use mainspring_shared::tenant::{
-    Amount, LedgerSpent, Limits, MONEY_ASIDE_MS, MoneySpan, MoneySpent, Usd, money_day, money_month,
+    Amount, LedgerSpent, Limits, MONEY_ASIDE_MS, MoneySpan, MoneySpent, Payer, Usd, money_day,
+    money_month,
 };
 use uuid::Uuid;
 
@@ -14,13 +16,13 @@ use super::prelude::*;
 use super::tenants::new;
 
 /// The default tenant's, which exists.
-const MINE: TenantId = TenantId::DEFAULT;
+pub(super) const MINE: TenantId = TenantId::DEFAULT;
 
 /// Milliseconds of a day. Cases begin with the first one of a month.
-const DAY: i64 = 24 * 60 * 60 * 1_000;
+pub(super) const DAY: i64 = 24 * 60 * 60 * 1_000;
 
 /// Billionths of a dollar in a millionth, as limits are given.
-const MICRO: u64 = 1_000;
+pub(super) const MICRO: u64 = 1_000;
 
 fn of(day: Option<u64>, month: Option<u64>) -> Limits {
     Limits {
@@ -44,6 +46,7 @@ pub(super) async fn limit(store: &dyn Inspect, ms: i64, day: Option<u64>, month:
 pub(super) fn asking(call: u128, most: u64) -> ReserveMoney {
     ReserveMoney {
         tenant: MINE,
+        agent: None,
         call: Uuid::from_u128(call),
         boot: boot(1),
         most: Amount::new(most * MICRO, 0),
@@ -69,7 +72,7 @@ pub(super) async fn reserve(
     outcomes.expect("the store answers")
 }
 
-fn granted(most: u64) -> ReserveMoneyOutcome {
+pub(super) fn granted(most: u64) -> ReserveMoneyOutcome {
     ReserveMoneyOutcome::Granted(Amount::new(most * MICRO, 0))
 }
 
@@ -78,14 +81,23 @@ pub(super) async fn settle(store: &dyn Inspect, ms: i64, items: Vec<SettleMoney>
     settled.expect("the store answers");
 }
 
-async fn sweep(store: &dyn Inspect, ms: i64) -> u32 {
+pub(super) async fn sweep(store: &dyn Inspect, ms: i64) -> u32 {
     let swept = store.at(time(ms)).sweep_money(100).await;
     swept.expect("the store answers")
 }
 
 /// What counts, in millionths of a dollar: of the day, of the month, and set aside.
 async fn spent(store: &dyn Inspect, ms: i64) -> Option<(u64, u64, u64)> {
-    let spent = store.at(time(ms)).spent_money(MINE).await;
+    spent_of(store, ms, None).await
+}
+
+/// The same of an agent.
+pub(super) async fn spent_of(
+    store: &dyn Inspect,
+    ms: i64,
+    agent: Option<AgentName>,
+) -> Option<(u64, u64, u64)> {
+    let spent = store.at(time(ms)).spent_money(MINE, agent).await;
     let spent = spent.expect("the store answers");
     spent.map(|LedgerSpent { money, .. }| {
         let MoneySpent {
@@ -95,7 +107,7 @@ async fn spent(store: &dyn Inspect, ms: i64) -> Option<(u64, u64, u64)> {
     })
 }
 
-async fn sound(store: &dyn Inspect, ms: i64) {
+pub(super) async fn sound(store: &dyn Inspect, ms: i64) {
     let violations = store.at(time(ms)).audit(AuditOptions::default()).await;
     assert_eq!(violations.expect("the store answers"), []);
 }
@@ -118,7 +130,7 @@ pub async fn a_call_has_as_much_as_fits_besides_the_others(store: &dyn Inspect) 
     settle(store, 31, vec![costing(4, Some(0))]).await;
     assert_eq!(reserve(store, 32, vec![asking(5, 50)]).await, [granted(45)]);
     settle(store, 40, vec![costing(5, Some(45))]).await;
-    let none = ReserveMoneyOutcome::Spent(MoneySpan::Day, 100 * MICRO);
+    let none = ReserveMoneyOutcome::Spent(Payer::Tenant, MoneySpan::Day, 100 * MICRO);
     assert_eq!(reserve(store, 50, vec![asking(6, 50)]).await, [none]);
     // What costs nothing goes on.
     assert_eq!(reserve(store, 51, vec![asking(7, 0)]).await, [granted(0)]);
@@ -238,7 +250,7 @@ pub async fn a_month_is_the_sum_of_its_days(store: &dyn Inspect) {
         [granted(10)]
     );
     settle(store, 3 * DAY, vec![costing(8, Some(10))]).await;
-    let none = ReserveMoneyOutcome::Spent(MoneySpan::Month, 100 * MICRO);
+    let none = ReserveMoneyOutcome::Spent(Payer::Tenant, MoneySpan::Month, 100 * MICRO);
     assert_eq!(
         reserve(store, 31 * DAY - 1, vec![asking(9, 30)]).await,
         [none]
@@ -288,7 +300,7 @@ pub async fn a_first_limit_begins_with_what_the_sends_of_the_month_cost(store: &
     let expected = (2 * QUARTER, 4 * QUARTER, QUARTER);
     assert_eq!(spent(store, 2 * DAY + 21).await, Some(expected));
     settle(store, 2 * DAY + 22, vec![costing(1, Some(QUARTER))]).await;
-    let none = ReserveMoneyOutcome::Spent(MoneySpan::Day, 3 * QUARTER * MICRO);
+    let none = ReserveMoneyOutcome::Spent(Payer::Tenant, MoneySpan::Day, 3 * QUARTER * MICRO);
     assert_eq!(
         reserve(store, 2 * DAY + 23, vec![asking(3, QUARTER)]).await,
         [none]
@@ -322,7 +334,8 @@ pub async fn money_is_a_tenants_own_and_goes_with_it(store: &dyn Inspect) {
         tenant: blue,
         ..asking(1, 80)
     };
-    let outcomes = reserve(store, 10, vec![theirs, asking(1, 50), theirs]).await;
+    let asked = vec![theirs.clone(), asking(1, 50), theirs.clone()];
+    let outcomes = reserve(store, 10, asked).await;
     assert_eq!(outcomes, [granted(80), granted(50), granted(80)]);
     let aside = |tenant, most: u64| DumpAside {
         tenant,
@@ -389,7 +402,7 @@ pub async fn tokens_are_set_aside_and_spent_beside_money(store: &dyn Inspect) {
     )
     .await;
     let tokens = async |ms| {
-        let spent = store.at(time(ms)).spent_money(MINE).await;
+        let spent = store.at(time(ms)).spent_money(MINE, None).await;
         let tokens = spent.expect("answers").expect("it began").tokens;
         (tokens.day, tokens.month, tokens.aside)
     };
@@ -398,14 +411,14 @@ pub async fn tokens_are_set_aside_and_spent_beside_money(store: &dyn Inspect) {
     let rest = reserve(store, 30, vec![asking(5, 1, 900)]).await;
     assert_eq!(rest, [granted(1, 600)]);
     settle(store, 31, vec![costing(5, None)]).await;
-    let none = ReserveMoneyOutcome::TokensSpent(MoneySpan::Day, 1_000);
+    let none = ReserveMoneyOutcome::TokensSpent(Payer::Tenant, MoneySpan::Day, 1_000);
     assert_eq!(reserve(store, 32, vec![asking(6, 1, 20)]).await, [none]);
     // The next day has what is left of the month.
     let rest = reserve(store, DAY, vec![asking(7, 1, 900)]).await;
     assert_eq!(rest, [granted(1, 500)]);
     settle(store, DAY + 1, vec![costing(7, Some(495))]).await;
     assert_eq!(tokens(DAY + 2).await, (495, 1_495, 0));
-    let none = ReserveMoneyOutcome::TokensSpent(MoneySpan::Month, 1_500);
+    let none = ReserveMoneyOutcome::TokensSpent(Payer::Tenant, MoneySpan::Month, 1_500);
     assert_eq!(
         reserve(store, DAY + 3, vec![asking(8, 1, 20)]).await,
         [none]
@@ -430,7 +443,7 @@ pub async fn a_minute_has_its_own_limit_and_calls_wait_for_the_next(store: &dyn 
     assert_eq!(limited, [MINE]);
     let busy = ReserveMoneyOutcome::Busy;
     let of_minute = async |ms| {
-        let spent = store.at(time(ms)).spent_money(MINE).await;
+        let spent = store.at(time(ms)).spent_money(MINE, None).await;
         let money = spent.expect("answers").expect("it began").money;
         (money.minute / MICRO, money.minute_aside / MICRO)
     };
@@ -463,7 +476,7 @@ pub async fn a_minute_has_its_own_limit_and_calls_wait_for_the_next(store: &dyn 
         least: Amount::new(101 * MICRO, 0),
         ..asking(9, 120)
     };
-    let none = ReserveMoneyOutcome::Spent(MoneySpan::Minute, 100 * MICRO);
+    let none = ReserveMoneyOutcome::Spent(Payer::Tenant, MoneySpan::Minute, 100 * MICRO);
     assert_eq!(reserve(store, MINUTE + 8, vec![dear]).await, [none]);
     assert_eq!(spent(store, MINUTE + 9).await, Some((200, 200, 0)));
     sound(store, MINUTE + 10).await;
@@ -502,6 +515,6 @@ pub async fn a_limit_of_tokens_alone_begins_with_what_the_sends_of_the_month_too
     assert_eq!(outcomes, [rest]);
     // A lifted limit forgets.
     limit(store, DAY + 20, None, None).await;
-    let spent = store.at(time(DAY + 21)).spent_money(MINE).await;
+    let spent = store.at(time(DAY + 21)).spent_money(MINE, None).await;
     assert_eq!(spent.expect("the store answers"), None);
 }

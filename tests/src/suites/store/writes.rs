@@ -20,8 +20,8 @@ use mainspring_shared::store::{
     CallAnswer, CallBegin, ChangeMemory, ChangeTimer, ChangeWebhook, ClaimDeliveries, ClaimRuns,
     ClaimUnembedded, Claimed, DeliveryEnd, Dump, EXTRACT_ROUND, EraseMemories, FoldAtRest,
     IdempotencyKey, ImportSession, Inspect, Lost, NewBoot, ParkUntil, PostResult, PruneSession,
-    PruneTo, ReleaseSession, RetireSends, Role, RotateKey, SessionPatch, SetEmbedding,
-    SettleDelivery, TenantPatch, TimerChange, WriteList,
+    PruneTo, ReleaseSession, ReserveMoney, RetireSends, Role, RotateKey, SessionPatch,
+    SetEmbedding, SettleDelivery, TenantPatch, TimerChange, WriteList,
 };
 use mainspring_shared::tool::CallResult;
 use mainspring_shared::webhook::event_id;
@@ -33,6 +33,7 @@ use self::beginnings::{
 };
 use self::stale::{Stale, changes_nothing};
 use super::accounts::paid_vectors;
+use super::agent_money;
 use super::agents::{agent_key, pointing, publish, publishing};
 use super::calibrations::learned;
 use super::extractions::{claiming, ending_with, owed};
@@ -245,16 +246,19 @@ writes! {
         store.at(time(30)).resume(paused_agent()).await.expect("the store answers");
         None
     }, |store, _c| store.at(time(NOW)).wake_paused(10).await;
-    reserve_money: |store| { money::limit(store, 0, Some(100), None).await; None },
-        |store, _c| store.at(time(NOW)).reserve_money(vec![money::asking(1, 60)]).await;
+    reserve_money: |store| { limited(store).await; None },
+        |store, _c| store.at(time(NOW)).reserve_money(both_ask()).await;
     settle_money: |store| {
-        money::limit(store, 0, Some(100), None).await;
-        money::reserve(store, 10, vec![money::asking(1, 60)]).await;
+        limited(store).await;
+        money::reserve(store, 10, both_ask()).await;
         None
-    }, |store, _c| store.at(time(NOW)).settle_money(vec![money::costing(1, Some(7))]).await;
+    }, |store, _c| store.at(time(NOW)).settle_money(vec![
+        money::costing(1, Some(7)),
+        money::costing(2, Some(5)),
+    ]).await;
     sweep_money: |store| {
-        money::limit(store, 0, Some(100), None).await;
-        money::reserve(store, 10, vec![money::asking(1, 60)]).await;
+        limited(store).await;
+        money::reserve(store, 10, both_ask()).await;
         None
     }, |store, _c| store.at(time(NOW)).sweep_money(10).await;
     set_provider_key: |_store| None,
@@ -490,6 +494,18 @@ writes! {
         after: None,
         limit: 100,
     }).await;
+}
+
+/// Limits the money of the default tenant and of one of its agents.
+async fn limited(store: &dyn Inspect) {
+    money::limit(store, 0, Some(100), None).await;
+    agent_money::limit_agent(store, 0, "support", agent_money::of_day(50)).await;
+}
+
+/// A call of that agent, and one of nobody's.
+fn both_ask() -> Vec<ReserveMoney> {
+    let of_agent = agent_money::asked_by("support", 2, 30);
+    vec![money::asking(1, 60), of_agent]
 }
 
 async fn dumped(store: &dyn Inspect) -> Dump {

@@ -174,7 +174,8 @@ impl Run<'_> {
 
     /// The way to a model, with what traces say of its calls.
     pub(in crate::send) fn client(&self, resolved: &Resolved) -> Traced {
-        Traced::new(resolved, self.send.record.key, self.kernel)
+        let session = self.send.record.key;
+        Traced::new(resolved, session, &self.send.agent, self.kernel)
     }
 
     /// The same for a request of the send's own, whose size the provider may have told.

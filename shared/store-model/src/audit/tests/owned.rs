@@ -297,3 +297,32 @@ fn money_that_nobody_settles_is_found() {
     assert!(money(1, usize::MAX, NOW.0 - 60_001), "of no boot");
     assert!(!money(1, usize::MAX, NOW.0), "it may have died just now");
 }
+
+#[test]
+fn money_of_an_agent_that_nobody_settles_is_found() {
+    let agent = AgentKey {
+        tenant: KEY.tenant,
+        name: "helper".parse().expect("a name"),
+    };
+    let money = |day: i64, is_known: bool, at: i64| {
+        let names = found(|dump| {
+            let holder = agent.name.holder();
+            dump.agent_money_days.push((KEY.tenant, holder, 1, 0));
+            let nobody = BootId(Uuid::from_u128(0xdead));
+            let aside = DumpAside {
+                tenant: KEY.tenant,
+                call: Uuid::from_u128(7),
+                boot: if is_known { dump.boots[0].id } else { nobody },
+                day,
+                amount: 5,
+                at: Timestamp(at),
+            };
+            dump.agent_money_aside.push((holder, aside));
+        });
+        names.contains(&"tenant.money".to_owned())
+    };
+    assert!(!money(1, true, NOW.0));
+    assert!(money(2, true, NOW.0), "of no day");
+    assert!(money(1, false, NOW.0 - 60_001), "of no boot");
+    assert!(!money(1, false, NOW.0), "it may have died just now");
+}

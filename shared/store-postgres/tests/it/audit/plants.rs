@@ -300,6 +300,21 @@ pub(super) const PLANTED_TOO: &[(&str, &str)] = &[
          VALUES (1, gen_random_uuid(), gen_random_uuid(), 1, 5, -1000000)",
     ),
     (
+        "tenant.money",
+        "INSERT INTO agent_money_aside (tenant, call_id, holder, boot_id, day, amount, tokens, at)
+         SELECT 1, boot_id, boot_id, boot_id, 1, 5, 0, started_at FROM boots LIMIT 1",
+    ),
+    (
+        "tenant.money",
+        "WITH day AS (
+             INSERT INTO agent_money_days (tenant, holder, day, spent, tokens)
+             SELECT 1, gen_random_uuid(), 1, 0, 0
+             RETURNING holder
+         )
+         INSERT INTO agent_money_aside (tenant, call_id, holder, boot_id, day, amount, tokens, at)
+         SELECT 1, gen_random_uuid(), holder, gen_random_uuid(), 1, 5, 0, -1000000 FROM day",
+    ),
+    (
         "tenant.seats",
         "INSERT INTO seats (tenant, session_id, leaf, waits_since)
          SELECT tenant, session_id, FALSE, 1 FROM sessions LIMIT 1",

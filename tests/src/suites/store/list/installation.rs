@@ -172,6 +172,18 @@ macro_rules! installation_cases {
                 a_minute_has_its_own_limit_and_calls_wait_for_the_next,
                 a_limit_of_tokens_alone_begins_with_what_the_sends_of_the_month_took,
             }
+            agent_money {
+                a_call_counts_for_its_agent_and_for_the_tenant,
+                an_agents_limit_holds_where_its_tenant_has_none,
+                tokens_of_an_agent_are_its_own,
+                calls_of_agents_that_race_never_pass_a_limit,
+                a_call_of_an_agent_reserves_and_settles_once,
+                what_a_dead_boot_has_set_aside_counts_for_its_agents,
+                an_agents_account_begins_with_nothing_and_goes_with_its_limit,
+                days_and_months_of_an_agent_are_kept_for_more_than_a_year,
+                a_minute_of_an_agent_has_its_own_limit,
+                the_accounts_of_agents_go_with_their_tenant,
+            }
             provider_keys {
                 a_key_takes_the_place_of_the_one_before,
                 keys_are_listed_by_their_providers,

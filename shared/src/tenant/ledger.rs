@@ -1,0 +1,331 @@
+//! The ledger: accounts of money and tokens of tenants, and of those of their agents that have limits of their own.
+
+use super::money::{MoneyLimits, MoneySpan, MoneySpent, nano_usd};
+use crate::tenant::Limits;
+use crate::usage::Usage;
+
+/// What a call costs, or some calls together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Amount {
+    /// In billionths of a dollar.
+    pub nano_usd: u64,
+    /// In tokens, of input and output.
+    pub tokens: u64,
+}
+
+impl Amount {
+    /// So much money and so many tokens.
+    pub const fn new(nano_usd: u64, tokens: u64) -> Self {
+        Self { nano_usd, tokens }
+    }
+
+    /// What this usage is.
+    pub fn of(usage: &Usage) -> Self {
+        Self {
+            nano_usd: nano_usd(usage.cost_usd.unwrap_or_default()),
+            tokens: usage.input_tokens.saturating_add(usage.output_tokens),
+        }
+    }
+
+    /// Both together.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self {
+            nano_usd: self.nano_usd.saturating_add(other.nano_usd),
+            tokens: self.tokens.saturating_add(other.tokens),
+        }
+    }
+
+    /// So many times as much.
+    #[must_use]
+    pub const fn times(self, times: u64) -> Self {
+        Self {
+            nano_usd: self.nano_usd.saturating_mul(times),
+            tokens: self.tokens.saturating_mul(times),
+        }
+    }
+}
+
+/// Whose account it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Payer {
+    /// The tenant's: all its calls count in it.
+    Tenant,
+    /// That of a published agent, for the calls of all its versions.
+    Agent,
+}
+
+/// What calls may cost and take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LedgerLimits {
+    /// In billionths of a dollar.
+    pub money: MoneyLimits,
+    /// In tokens.
+    pub tokens: MoneyLimits,
+}
+
+impl LedgerLimits {
+    /// The limits that a tenant has; none where nothing limits its money and its tokens.
+    pub fn of(limits: &Limits) -> Option<Self> {
+        let tokens = |tokens: u64| tokens.min(i64::MAX as u64);
+        let of = Self {
+            money: MoneyLimits::of(limits).unwrap_or_default(),
+            tokens: MoneyLimits {
+                // Sends are refused by what was used in the last minute: no call waits.
+                minute: None,
+                day: limits.tokens_per_day.map(tokens),
+                month: limits.tokens_per_month.map(tokens),
+            },
+        };
+        (of != Self::default()).then_some(of)
+    }
+}
+
+/// What counts against these limits at a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LedgerSpent {
+    /// In billionths of a dollar.
+    pub money: MoneySpent,
+    /// In tokens.
+    pub tokens: MoneySpent,
+}
+
+impl LedgerSpent {
+    /// What the calls of the minute, the day or the month that have ended are.
+    pub const fn of(&self, span: MoneySpan) -> Amount {
+        match span {
+            MoneySpan::Minute => Amount::new(self.money.minute, self.tokens.minute),
+            MoneySpan::Day => Amount::new(self.money.day, self.tokens.day),
+            MoneySpan::Month => Amount::new(self.money.month, self.tokens.month),
+        }
+    }
+
+    /// The same with more set aside, for calls that begin now.
+    #[must_use]
+    pub const fn with_aside(self, more: Amount) -> Self {
+        Self {
+            money: self.money.with_aside(more.nano_usd),
+            tokens: self.tokens.with_aside(more.tokens),
+        }
+    }
+}
+
+/// An account as it is at a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LedgerAccount {
+    /// Whose it is.
+    pub of: Payer,
+    /// What its calls may cost and take.
+    pub limits: LedgerLimits,
+    /// What they have.
+    pub spent: LedgerSpent,
+}
+
+/// Whether there is room for a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LedgerRoom {
+    /// So much is its own.
+    Granted(Amount),
+    /// Not before other calls have ended: what they have set aside leaves no room.
+    Busy,
+    /// Not before this span ends or this limit of money, so many billionths of a dollar, is raised.
+    Spent(Payer, MoneySpan, u64),
+    /// The same of a limit of tokens.
+    TokensSpent(Payer, MoneySpan, u64),
+}
+
+/// Whether there is room in all of the accounts that a call counts in, where it costs and takes `most` at most, and is of
+/// no use for less than `least`. [`MoneyLimits::room`] says it of each, of money and of tokens: the call gets as much as all
+/// of them leave, or nothing. Where several have spent what they may, the first one tells.
+pub fn ledger_room(accounts: &[LedgerAccount], most: Amount, least: Amount) -> LedgerRoom {
+    let mut wanted = most;
+    for LedgerAccount { of, limits, spent } in accounts {
+        let money = limits
+            .money
+            .wanted(spent.money, most.nano_usd, least.nano_usd);
+        match money {
+            Ok(nano_usd) => wanted.nano_usd = wanted.nano_usd.min(nano_usd),
+            Err((span, limit)) => return LedgerRoom::Spent(*of, span, limit),
+        }
+        let tokens = limits
+            .tokens
+            .wanted(spent.tokens, most.tokens, least.tokens);
+        match tokens {
+            Ok(tokens) => wanted.tokens = wanted.tokens.min(tokens),
+            Err((span, limit)) => return LedgerRoom::TokensSpent(*of, span, limit),
+        }
+    }
+    let fits = |LedgerAccount { limits, spent, .. }: &LedgerAccount| {
+        limits.money.fits(spent.money, wanted.nano_usd)
+            && limits.tokens.fits(spent.tokens, wanted.tokens)
+    };
+    if accounts.iter().all(fits) {
+        LedgerRoom::Granted(wanted)
+    } else {
+        LedgerRoom::Busy
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn limits(day: Option<u64>, month: Option<u64>) -> MoneyLimits {
+        MoneyLimits {
+            minute: None,
+            day,
+            month,
+        }
+    }
+
+    fn spent(day: u64, month: u64) -> MoneySpent {
+        MoneySpent {
+            day,
+            month,
+            ..MoneySpent::default()
+        }
+    }
+
+    /// An account with a limit of money of a day.
+    fn account(of: Payer, day: u64) -> LedgerAccount {
+        LedgerAccount {
+            of,
+            limits: LedgerLimits {
+                money: limits(Some(day), None),
+                ..LedgerLimits::default()
+            },
+            spent: LedgerSpent::default(),
+        }
+    }
+
+    #[test]
+    fn a_call_gets_money_and_tokens_or_neither() {
+        let of = LedgerLimits {
+            money: limits(Some(100), None),
+            tokens: limits(None, Some(50)),
+        };
+        let now = |money: u64, tokens: u64| LedgerSpent {
+            money: spent(money, money),
+            tokens: spent(0, tokens),
+        };
+        let amount = Amount::new;
+        let (most, least) = (amount(60, 30), amount(10, 5));
+        let (day, month) = (MoneySpan::Day, MoneySpan::Month);
+        for payer in [Payer::Tenant, Payer::Agent] {
+            for (spent, expected) in [
+                (now(0, 0), LedgerRoom::Granted(most)),
+                (now(70, 0), LedgerRoom::Granted(amount(30, 30))),
+                (now(70, 41), LedgerRoom::Granted(amount(30, 9))),
+                (now(70, 46), LedgerRoom::TokensSpent(payer, month, 50)),
+                (now(91, 46), LedgerRoom::Spent(payer, day, 100)),
+                (now(0, 0).with_aside(amount(0, 21)), LedgerRoom::Busy),
+                (now(0, 0).with_aside(amount(41, 0)), LedgerRoom::Busy),
+            ] {
+                let account = LedgerAccount {
+                    of: payer,
+                    limits: of,
+                    spent,
+                };
+                let room = ledger_room(&[account], most, least);
+                assert_eq!(room, expected, "{spent:?}");
+            }
+        }
+        let tokens = Limits {
+            tokens_per_day: Some(7),
+            ..Limits::default()
+        };
+        let expected = LedgerLimits {
+            tokens: limits(Some(7), None),
+            ..LedgerLimits::default()
+        };
+        assert_eq!(LedgerLimits::of(&tokens), Some(expected));
+        assert_eq!(LedgerLimits::of(&Limits::default()), None);
+    }
+
+    #[test]
+    fn a_call_of_an_agent_gets_what_both_accounts_leave() {
+        let (day, amount) = (MoneySpan::Day, |usd| Amount::new(usd, 0));
+        let now = |of, limit, spent: u64, aside: u64| LedgerAccount {
+            spent: LedgerSpent {
+                money: self::spent(spent, spent),
+                ..LedgerSpent::default()
+            }
+            .with_aside(amount(aside)),
+            ..account(of, limit)
+        };
+        let tenant = |spent, aside| now(Payer::Tenant, 100, spent, aside);
+        let agent = |spent, aside| now(Payer::Agent, 50, spent, aside);
+        for (tenant, agent, expected) in [
+            (tenant(0, 0), agent(0, 0), LedgerRoom::Granted(amount(50))),
+            (tenant(0, 0), agent(30, 0), LedgerRoom::Granted(amount(20))),
+            (tenant(90, 0), agent(0, 0), LedgerRoom::Granted(amount(10))),
+            // What the agent may have leaves room for others of the tenant.
+            (tenant(0, 80), agent(30, 0), LedgerRoom::Granted(amount(20))),
+            (tenant(0, 81), agent(30, 0), LedgerRoom::Busy),
+            (tenant(0, 0), agent(30, 1), LedgerRoom::Busy),
+            (
+                tenant(96, 0),
+                agent(46, 0),
+                LedgerRoom::Spent(Payer::Tenant, day, 100),
+            ),
+            (
+                tenant(0, 0),
+                agent(46, 0),
+                LedgerRoom::Spent(Payer::Agent, day, 50),
+            ),
+        ] {
+            let room = ledger_room(&[tenant, agent], amount(60), amount(5));
+            assert_eq!(room, expected, "{tenant:?} {agent:?}");
+        }
+    }
+
+    proptest! {
+        /// Whatever calls of two agents cost up to what they were granted, no account passes its limit, and who is told to
+        /// wait has somebody to wait for.
+        #[test]
+        fn no_account_passes_its_limit(
+            tenant in 0_u64..200,
+            agents in [0_u64..200, 0_u64..200],
+            calls in prop::collection::vec((0_usize..2, 0_u64..80, 0_u64..80, any::<bool>()), 0..60),
+        ) {
+            let mut own = account(Payer::Tenant, tenant);
+            let mut of_agents = agents.map(|limit| account(Payer::Agent, limit));
+            let mut open: Vec<(usize, u64)> = Vec::new();
+            for (agent, most, cost, ends) in calls {
+                let least = most / 4;
+                let amount = |usd| Amount::new(usd, 0);
+                match ledger_room(&[own, of_agents[agent]], amount(most), amount(least)) {
+                    LedgerRoom::Granted(granted) => {
+                        prop_assert!((least..=most).contains(&granted.nano_usd));
+                        own.spent = own.spent.with_aside(granted);
+                        of_agents[agent].spent = of_agents[agent].spent.with_aside(granted);
+                        open.push((agent, granted.nano_usd));
+                    }
+                    LedgerRoom::Busy => prop_assert!(!open.is_empty()),
+                    LedgerRoom::Spent(Payer::Tenant, ..) => {
+                        prop_assert!(own.spent.money.day + least > tenant);
+                    }
+                    LedgerRoom::Spent(Payer::Agent, ..) => {
+                        prop_assert!(of_agents[agent].spent.money.day + least > agents[agent]);
+                    }
+                    LedgerRoom::TokensSpent(..) => prop_assert!(false, "unlimited"),
+                }
+                if ends && let Some((agent, granted)) = open.pop() {
+                    let cost = cost.min(granted);
+                    for account in [&mut own, &mut of_agents[agent]] {
+                        let money = &mut account.spent.money;
+                        money.aside -= granted;
+                        money.day += cost;
+                        money.month += cost;
+                    }
+                }
+                for account in [own].iter().chain(&of_agents) {
+                    let MoneySpent { day, aside, .. } = account.spent.money;
+                    prop_assert!(day + aside <= account.limits.money.day.unwrap_or_default());
+                }
+            }
+        }
+    }
+}

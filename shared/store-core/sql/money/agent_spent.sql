@@ -1,0 +1,20 @@
+-- What counts against limits of the agent $2 of the tenant $1 on the day $4, in a month from the day $3 on, and in a minute
+-- that begins at $5: its rows, the last day that has one, the last minute that was counted, and sums. By the primary keys:
+-- the tenant's calls under way are few.
+SELECT
+    count(*) AS days,
+    coalesce(max(d.day), -1) AS last_day,
+    coalesce(max(CASE WHEN d.day = $4 THEN d.minute ELSE 0 END), 0) AS minute,
+    CAST(coalesce(sum(CASE WHEN d.day = $4 THEN d.minute_spent ELSE 0 END), 0) AS INTEGER) AS of_minute,
+    CAST(coalesce(sum(CASE WHEN d.day = $4 THEN d.spent ELSE 0 END), 0) AS INTEGER) AS today,
+    CAST(coalesce(sum(d.spent), 0) AS INTEGER) AS of_month,
+    CAST(coalesce(sum(CASE WHEN d.day = $4 THEN d.tokens ELSE 0 END), 0) AS INTEGER) AS tokens_today,
+    CAST(coalesce(sum(d.tokens), 0) AS INTEGER) AS tokens_of_month,
+    (SELECT CAST(coalesce(sum(a.amount), 0) AS INTEGER) FROM agent_money_aside a
+     WHERE a.tenant = $1 AND a.holder = $2) AS aside,
+    (SELECT CAST(coalesce(sum(a.amount), 0) AS INTEGER) FROM agent_money_aside a
+     WHERE a.tenant = $1 AND a.holder = $2 AND a.at >= $5) AS minute_aside,
+    (SELECT CAST(coalesce(sum(a.tokens), 0) AS INTEGER) FROM agent_money_aside a
+     WHERE a.tenant = $1 AND a.holder = $2) AS tokens_aside
+FROM agent_money_days d
+WHERE d.tenant = $1 AND d.holder = $2 AND d.day >= $3 AND d.day <= $4;
