@@ -1,12 +1,14 @@
 //! The workloads: each prints one JSON object per measurement.
 
 mod batch;
+mod dev;
 mod fairness;
 mod fanout;
 mod features;
 mod folded;
 mod fresh;
 mod history;
+mod idle;
 mod latency;
 mod memory;
 mod streams;
@@ -30,6 +32,14 @@ pub const WORKLOADS: &[(&str, &str)] = &[
     (
         "throughput-many",
         "the same over 100 000 sessions, with four workers and idempotency keys",
+    ),
+    (
+        "throughput-dev",
+        "one-round sends/s at 64 clients in dev on SQLite, against Postgres + Redis",
+    ),
+    (
+        "idle",
+        "processor use with 100 000 sessions at rest, then with 10 000 readers of events",
     ),
     (
         "latency",
@@ -91,6 +101,8 @@ pub async fn run(name: &str, options: &Options, emit: &mut dyn FnMut(Value)) -> 
     match name {
         "throughput" => throughput::few(options, emit).await,
         "throughput-many" => throughput::many(options, emit).await,
+        "throughput-dev" => dev::run(options, emit).await,
+        "idle" => idle::run(options, emit).await,
         "latency" => latency::run(options, emit).await,
         "batch" => batch::run(options, emit).await,
         "streams" => streams::run(options, emit).await,
