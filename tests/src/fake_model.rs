@@ -19,6 +19,7 @@ mod directive;
 mod ledger;
 mod openai;
 mod prompt;
+mod quota;
 mod responses;
 mod script;
 mod steps;
@@ -30,6 +31,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use axum::serve::ListenerExt;
@@ -42,6 +44,7 @@ use tokio::task::JoinHandle;
 
 pub use self::ledger::{End, Entry, Ledger, Stats};
 pub use self::prompt::Protocol;
+pub use self::quota::Counted;
 pub use self::script::{Script, ScriptError};
 
 /// The largest request that is taken.
@@ -80,6 +83,7 @@ struct Shared {
     script: RwLock<Script>,
     ledger: Arc<Ledger>,
     api_key: Option<String>,
+    quota: quota::Quota,
     clock: Arc<dyn Clock>,
 }
 
@@ -95,6 +99,7 @@ impl Shared {
             script: RwLock::new(options.script),
             ledger: Arc::new(ledger),
             api_key: options.api_key,
+            quota: quota::Quota::default(),
             clock,
         }
     }
@@ -144,6 +149,7 @@ async fn run(listener: TcpListener, shared: Arc<Shared>) -> io::Result<()> {
         .route("/v1/chat/completions", post(chat_completions))
         .route("/v1/responses", post(responses_api))
         .route("/v1/messages", post(messages))
+        .route_layer(from_fn_with_state(Arc::clone(&shared), quota::limit))
         .route("/ledger", get(read_ledger).delete(forget))
         .route("/stats", get(stats))
         .route("/script", put(set_script))
@@ -186,6 +192,17 @@ impl FakeModel {
     /// Everything it was asked.
     pub fn ledger(&self) -> &Ledger {
         &self.shared.ledger
+    }
+
+    /// Has the account make so many requests a minute, of which some seconds' worth are left at first; any number
+    /// without a limit.
+    pub fn set_requests_per_minute(&self, limit: Option<u32>) {
+        self.shared.quota.set(limit, self.shared.clock.monotonic());
+    }
+
+    /// What was answered and refused since the limit was set.
+    pub fn counted(&self) -> Counted {
+        self.shared.quota.counted()
     }
 
     /// Changes the script for every request from now on: an outage begins, or ends.

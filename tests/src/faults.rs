@@ -50,6 +50,11 @@ pub fn leaves() -> Option<usize> {
     asked("MAINSPRING_FAULT_LEAVES")
 }
 
+/// How many kills a test makes that counts them: `MAINSPRING_FAULT_KILLS`, else a few.
+pub fn kills() -> usize {
+    asked("MAINSPRING_FAULT_KILLS").unwrap_or(4)
+}
+
 /// What a variable of the environment says, if it says anything of the kind.
 fn asked<T: std::str::FromStr>(name: &str) -> Option<T> {
     std::env::var_os(name)?.into_string().ok()?.parse().ok()

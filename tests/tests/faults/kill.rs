@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use bytes::Bytes;
+use mainspring_benches::client::Client;
 use mainspring_tests::faults::{
-    Caller, Cluster, Effect, Load, Recipe, Shape, any_of, between, blocking, dose, monotonic,
-    pause, settle,
+    Caller, Cluster, Effect, Load, Recipe, Shape, any_of, between, blocking, dose, kills,
+    monotonic, pause, say, settle,
 };
 use serde_json::json;
 
@@ -38,6 +40,67 @@ async fn killed_workers_lose_nothing_and_repeat_only_what_was_under_way() -> Res
     ensure!(report.repeated > 0, "no kill hit anything: {report:?}");
     cluster.passed();
     Ok(())
+}
+
+/// Each kill hits a worker that owns sessions: before its first step of a send that it was handed, in the middle of one,
+/// or while it keeps them for the next.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_owners_leave_what_they_were_handed_to_others() -> Result<()> {
+    // The same send may meet many of so many deaths.
+    let environment = [("MAINSPRING_WORKER_CRASHES_MAX", "1000")];
+    let recipe = Recipe {
+        script: "[[stream 2x10ms]]",
+        environment: &environment,
+        ..Recipe::default()
+    };
+    let Some(mut cluster) = Cluster::start(recipe).await? else {
+        return Ok(());
+    };
+    let shape = Shape {
+        clients: 6,
+        sessions: 24,
+        ..Shape::default()
+    };
+    let load = Load::start(cluster.urls(), shape).await?;
+    for kill in 1..=kills() {
+        pause(between(20 * MS, 400 * MS)).await;
+        let owner = cluster.busy_worker().await?;
+        let fault_log = cluster.fault_log.clone();
+        fault_log.during("an owner is killed", Effect::Repeats, || {
+            cluster.kill_worker(owner);
+        });
+        cluster.replace_worker(owner)?;
+        cluster.all_ready()?;
+        if kill % 100 == 0 {
+            say(&format!(
+                "{kill} owners killed, {} sends ended",
+                load.done()
+            ));
+        }
+    }
+    let handed = handed(&cluster).await?;
+    let report = settle("killed owners", &mut cluster, load).await?;
+    ensure!(handed > 0, "no owner was handed a send: {report:?}");
+    say(&format!(
+        "{handed} sends were handed to the owners of their sessions"
+    ));
+    cluster.passed();
+    Ok(())
+}
+
+/// Sends that schedulers gave directly to the workers that own their sessions.
+async fn handed(cluster: &Cluster) -> Result<u64> {
+    let mut handed = 0;
+    for url in cluster.urls() {
+        let mut client = Client::connect(&url).await?;
+        let metrics = client.request("GET", "/metrics", Bytes::new()).await?;
+        let metrics = String::from_utf8(metrics.body.to_vec())?;
+        let value = metrics
+            .lines()
+            .find_map(|line| line.strip_prefix("mainspring_sessions_dispatched_total "));
+        handed += value.context("a count of dispatches")?.parse::<u64>()?;
+    }
+    Ok(handed)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -11,6 +11,7 @@ mod money;
 mod mysql;
 mod pause;
 mod places;
+mod quota;
 mod removals;
 mod restore;
 mod runs;
