@@ -2,9 +2,9 @@
 //! requests and event streams that wait for a particular one.
 //!
 //! Waking a watcher means "read again". Only the end of a send may bring the send along, as its worker
-//! stored it, so that the waiter need not read it. A lost notification delays it by at
-//! most two seconds. While the bus is unavailable all watchers are woken every 250 ms, those of a
-//! session only if it has new steps.
+//! stored it, so that the waiter need not read it. Should notifications be lost, all watchers are woken within two seconds,
+//! those of a session only if it has new steps: one statement for a few thousand sessions finds that out. While the bus
+//! is unavailable this happens every 250 ms.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
@@ -30,7 +30,7 @@ const POLL: Duration = Duration::from_millis(250);
 /// Sessions per query.
 const PAGE: usize = 4_096;
 
-/// Slices of the safety net: each poll interval wakes one of them, so that the reads of many
+/// Slices of the safety net: each poll interval is for one of them, so that the reads for many
 /// watchers are spread evenly over two seconds.
 const SLICES: u64 = 8;
 
@@ -49,7 +49,12 @@ pub struct Watch {
     runs: Arc<Registry<RunKey>>,
     /// Groups concurrent reads of sends into one query.
     reads: Group<(TenantId, SendId), Result<Option<SendRecord>, Error>>,
+    /// Notified when any notification may have been lost.
+    missed: Notify,
 }
+
+/// The last steps of sessions that are watched, as they were read last.
+type Steps = HashMap<SessionKey, i64>;
 
 impl Watch {
     /// An empty registry of watchers.
@@ -62,6 +67,7 @@ impl Watch {
                 let store = store.clone();
                 async move { each(&ids, |ids| store.get_sends(ids)).await }
             }),
+            missed: Notify::new(),
         }
     }
 
@@ -109,19 +115,12 @@ impl Watch {
         }
     }
 
-    fn wake_all(&self) {
-        self.sends.wake_where(|_| true);
-        self.sessions.wake_where(|_| true);
-        self.runs.wake_where(|_| true);
-    }
-
-    /// Wakes all watchers of sends and runs, and those of sessions that have new steps.
-    async fn poll(&self, app: &App, moved: &mut HashMap<SessionKey, i64>) {
-        self.sends.wake_where(|_| true);
-        self.runs.wake_where(|_| true);
-        let keys = self.sessions.keys();
-        moved.retain(|key, _| self.sessions.lock().contains_key(key));
-        for page in keys.chunks(PAGE) {
+    /// Wakes the watchers of sends and runs whose hashes are wanted, and those of sessions that have steps which `known`
+    /// has not.
+    async fn check(&self, app: &App, wanted: impl Fn(u64) -> bool, known: &mut Steps) {
+        self.sends.wake_where(&wanted);
+        self.runs.wake_where(&wanted);
+        for page in self.sessions.keys(&wanted).chunks(PAGE) {
             let read = app.store.last_steps(page.to_vec());
             let read = tokio::select! {
                 biased;
@@ -131,23 +130,23 @@ impl Watch {
             match read {
                 Ok(steps) => {
                     for (key, step) in page.iter().zip(steps) {
-                        if moved.insert(*key, step) != Some(step) {
+                        if known.insert(*key, step) != Some(step) {
                             self.sessions.wake(key);
                         }
                     }
                 }
                 Err(error) => {
-                    tracing::debug!(%error, "the steps of sessions could not be polled");
+                    tracing::debug!(%error, "the steps of sessions could not be read");
                     return;
                 }
             }
         }
     }
 
-    fn wake_slice(&self, slice: u64) {
-        self.sends.wake_where(|hash| hash % SLICES == slice);
-        self.sessions.wake_where(|hash| hash % SLICES == slice);
-        self.runs.wake_where(|hash| hash % SLICES == slice);
+    /// Forgets sessions that nobody watches any more.
+    fn forget(&self, known: &mut Steps) {
+        let waiting = self.sessions.lock();
+        known.retain(|key, _| waiting.contains_key(key));
     }
 }
 
@@ -195,8 +194,12 @@ impl<K: Eq + Hash + Copy> Registry<K> {
         }
     }
 
-    fn keys(&self) -> Vec<K> {
-        self.lock().keys().copied().collect()
+    /// The keys whose hashes are wanted.
+    fn keys(&self, wanted: impl Fn(u64) -> bool) -> Vec<K> {
+        let waiting = self.lock();
+        let keys = waiting.keys().copied();
+        keys.filter(|key| wanted(waiting.hasher().hash_one(key)))
+            .collect()
     }
 
     fn wake(&self, key: &K) {
@@ -288,29 +291,45 @@ impl<K: Eq + Hash + Copy> Drop for Watcher<K> {
 
 /// Dispatches notifications until `closing` is cancelled.
 pub async fn run(app: &App, closing: CancellationToken) {
-    let mut notices = app.bus().subscribe(Topic::Steps).await;
-    // Commits before the subscription may have been missed.
-    app.watch.wake_all();
-    let mut slice = 0;
-    let mut moved = HashMap::new();
-    let mut tick = app.clock.sleep(POLL);
+    tokio::select! {
+        biased;
+        () = closing.cancelled() => {}
+        // Before the notifications, since there may be no end of them.
+        () = check(app) => {}
+        () = dispatch(app) => {}
+    }
+}
+
+/// Wakes watchers whose notifications were lost. Beside the notifications, which do not wait for the database.
+async fn check(app: &App) {
+    let (mut slice, mut known) = (0, Steps::new());
     loop {
-        tokio::select! {
+        let is_missed = tokio::select! {
             biased;
-            () = closing.cancelled() => return,
-            // Before the notifications, since there may be no end of them.
-            () = &mut tick => {
-                if app.bus().is_available() {
-                    moved.clear();
-                    app.watch.wake_slice(slice);
-                    slice = (slice + 1) % SLICES;
-                } else {
-                    app.watch.poll(app, &mut moved).await;
-                }
-                tick = app.clock.sleep(POLL);
-            }
-            notice = notices.next() => match notice {
-                Some(Notice::Payload(payload)) => {
+            () = app.watch.missed.notified() => true,
+            () = app.clock.sleep(POLL) => false,
+        };
+        if is_missed || !app.bus().is_available() {
+            app.watch.check(app, |_| true, &mut known).await;
+        } else {
+            let is_its_turn = |hash| hash % SLICES == slice;
+            app.watch.check(app, is_its_turn, &mut known).await;
+            slice = (slice + 1) % SLICES;
+        }
+        if slice == 0 {
+            app.watch.forget(&mut known);
+        }
+    }
+}
+
+async fn dispatch(app: &App) {
+    loop {
+        let mut notices = app.bus().subscribe(Topic::Steps).await;
+        // Commits before the subscription may have been missed.
+        app.watch.missed.notify_one();
+        while let Some(notice) = notices.next().await {
+            match notice {
+                Notice::Payload(payload) => {
                     match serde_json::from_slice::<Vec<StepNotice>>(&payload) {
                         Ok(steps) => {
                             let now = app.clock.monotonic();
@@ -321,17 +340,15 @@ pub async fn run(app: &App, closing: CancellationToken) {
                                 app.watch.step_committed(step);
                             }
                         }
-                        Err(error) => tracing::debug!(error = %error, "a notification could not be parsed"),
+                        Err(error) => {
+                            tracing::debug!(error = %error, "a notification could not be parsed")
+                        }
                     }
                 }
-                Some(Notice::Gap) => app.watch.wake_all(),
-                None => {
-                    app.clock.sleep(POLL).await;
-                    notices = app.bus().subscribe(Topic::Steps).await;
-                    app.watch.wake_all();
-                }
-            },
+                Notice::Gap => app.watch.missed.notify_one(),
+            }
         }
+        app.clock.sleep(POLL).await;
     }
 }
 
@@ -478,9 +495,26 @@ mod tests {
         let all: Vec<_> = (0..100)
             .map(|n| watch.send(SendId(Uuid::from_u128(n))))
             .collect();
-        (0..SLICES).for_each(|slice| watch.wake_slice(slice));
+        for slice in 0..SLICES {
+            watch.sends.wake_where(|hash| hash % SLICES == slice);
+        }
         assert!(all.iter().all(|one| one.woken().now_or_never().is_some()));
         assert_eq!(SAFETY, Duration::from_secs(2));
+    }
+
+    #[tokio::test]
+    async fn every_session_is_in_one_slice() {
+        let watch = watch();
+        let all: Vec<_> = (0..100)
+            .map(|n| watch.session(notice(n, false).key))
+            .collect();
+        let slices =
+            (0..SLICES).flat_map(|slice| watch.sessions.keys(move |hash| hash % SLICES == slice));
+        let mut keys: Vec<_> = slices.collect();
+        let mut expected: Vec<_> = all.iter().map(Watcher::key).collect();
+        keys.sort();
+        expected.sort();
+        assert_eq!(keys, expected);
     }
 
     #[tokio::test]

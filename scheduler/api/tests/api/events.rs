@@ -354,10 +354,20 @@ async fn pieces_whose_beginning_nobody_tells_are_passed_on_in_the_end() {
 /// While the bus is away, readers of sessions at rest cost one query for all of them at a time.
 #[tokio::test]
 async fn many_quiet_streams_are_looked_after_by_one_query() {
+    look_after_quiet_streams(Deaf { is_away: true }).await;
+}
+
+/// The same while the bus is there and loses everything.
+#[tokio::test]
+async fn what_a_bus_loses_is_found_by_one_query_for_many_streams() {
+    look_after_quiet_streams(Deaf { is_away: false }).await;
+}
+
+async fn look_after_quiet_streams(bus: Deaf) {
     let clock = Arc::new(SystemClock::new());
     let store = Arc::new(ModelStore::open(clock.clone()));
     let counting = Arc::new(Faulty::over(store));
-    let world = World::over(counting.clone(), Arc::new(Deaf)).await;
+    let world = World::over(counting.clone(), Arc::new(bus)).await;
     let api = world.ready().await;
     let mut streams = Vec::new();
     let mut sessions = Vec::new();
@@ -369,7 +379,8 @@ async fn many_quiet_streams_are_looked_after_by_one_query() {
         streams.push(events);
         sessions.push(id);
     }
-    clock.sleep(std::time::Duration::from_millis(600)).await;
+    // Each was looked at once: every 250 ms all of them, or an eighth.
+    clock.sleep(std::time::Duration::from_millis(2_500)).await;
     let (reads, looks) = (counting.calls("read_steps"), counting.calls("last_steps"));
     clock.sleep(std::time::Duration::from_millis(1_500)).await;
     assert_eq!(counting.calls("read_steps"), reads);
@@ -383,9 +394,11 @@ async fn many_quiet_streams_are_looked_after_by_one_query() {
     assert!(counting.calls("read_steps") - reads <= 4);
 }
 
-/// A bus that is away.
+/// A bus that passes nothing on.
 #[derive(Debug)]
-struct Deaf;
+struct Deaf {
+    is_away: bool,
+}
 
 #[async_trait::async_trait]
 impl Bus for Deaf {
@@ -400,6 +413,6 @@ impl Bus for Deaf {
     }
 
     fn is_available(&self) -> bool {
-        false
+        !self.is_away
     }
 }
