@@ -18,6 +18,7 @@ const WALLS: &[(&str, &[&str])] = &[
             "mainspring-store-sqlite",
         ],
     ),
+    ("rusqlite", &["mainspring-store-sqlite"]),
     (
         "apalis*",
         &["mainspring-queue-redis", "mainspring-queue-local"],
@@ -33,6 +34,7 @@ const WALLS: &[(&str, &[&str])] = &[
     (
         "reqwest",
         &[
+            "mainspring-runtime",
             "mainspring-blob-stores",
             "mainspring-providers",
             "mainspring-tools",

@@ -1,10 +1,11 @@
 //! Metrics, collected in the process and rendered on demand.
 
 mod connections;
+pub(crate) mod otlp;
 pub(crate) mod push;
 mod table;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use mainspring_shared::store::Store;
@@ -20,6 +21,9 @@ use crate::Lifecycle;
 /// Interval at which histograms are folded into their buckets. Samples stay in memory until the
 /// next scrape, so a process that is not scraped has to fold by itself.
 const UPKEEP: Duration = Duration::from_secs(5);
+
+/// The recorder that was installed.
+static INSTALLED: OnceLock<PrometheusHandle> = OnceLock::new();
 
 /// The metrics of this process, for `/metrics`.
 #[derive(Clone)]
@@ -58,6 +62,8 @@ impl Metrics {
         for metric in METRICS {
             metric.describe();
         }
+        // Only one of them was.
+        let _ = INSTALLED.set(handle.clone());
         Ok(Self(handle))
     }
 
@@ -99,6 +105,11 @@ impl Metrics {
     /// All metrics in the Prometheus text format.
     pub fn render(&self) -> String {
         self.0.render()
+    }
+
+    /// The same of the recorder that is installed, if any is.
+    pub(crate) fn rendered() -> Option<String> {
+        Some(INSTALLED.get()?.render())
     }
 }
 

@@ -18,7 +18,6 @@ use opentelemetry::InstrumentationScope;
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_otlp::{WithExportConfig, WithHttpConfig};
 use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::metrics::SdkMeterProvider;
 use opentelemetry_sdk::trace::SdkTracerProvider;
 use tracing_subscriber::filter::{FilterExt as _, LevelFilter, filter_fn};
 use tracing_subscriber::fmt::MakeWriter;
@@ -31,8 +30,8 @@ use mainspring_shared::secrets::split_login;
 pub use self::context::{TRACEPARENT, about, accepted, carrying, traceparent};
 pub use self::jsonl::{Jsonl, JsonlSettings};
 pub use self::redact::redacted;
-use crate::metrics::push;
 pub use crate::metrics::push::PushError;
+use crate::metrics::{Metrics, otlp, push};
 use crate::{Choice as _, Key, choice, settings};
 
 /// How long shutdown waits for the export of the last spans.
@@ -112,7 +111,7 @@ choice! {
 #[derive(Debug)]
 pub struct Telemetry {
     provider: Option<SdkTracerProvider>,
-    meters: Option<SdkMeterProvider>,
+    metrics: Option<otlp::Exporter>,
 }
 
 /// Logs or traces cannot be set up.
@@ -168,8 +167,8 @@ impl Telemetry {
         spans::set_detail(settings.detail && provider.is_some());
         let subscriber = tracing_subscriber::registry().with(layers);
         subscriber.try_init().map_err(TelemetryError::Installed)?;
-        let meters = pushing(settings, role)?;
-        Ok(Self { provider, meters })
+        let metrics = pushing(settings, role)?;
+        Ok(Self { provider, metrics })
     }
 
     /// Exports the last spans and metrics, within a time limit.
@@ -178,8 +177,8 @@ impl Telemetry {
         if let Some(Err(error)) = self.provider.map(|it| it.shutdown_with_timeout(FLUSH)) {
             let _ = writeln!(io::stderr(), "the last traces were not exported: {error}");
         }
-        if let Some(Err(error)) = self.meters.map(|it| it.shutdown_with_timeout(FLUSH)) {
-            let _ = writeln!(io::stderr(), "the last metrics were not exported: {error}");
+        if let Some(false) = self.metrics.map(|it| it.shut_down(FLUSH)) {
+            let _ = writeln!(io::stderr(), "the last metrics were not exported in time");
         }
     }
 }
@@ -188,7 +187,7 @@ impl Telemetry {
 fn pushing(
     settings: &TelemetrySettings,
     role: &str,
-) -> Result<Option<SdkMeterProvider>, TelemetryError> {
+) -> Result<Option<otlp::Exporter>, TelemetryError> {
     let interval = settings.metrics_interval;
     if let Some(address) = &settings.statsd_address {
         push::add(push::statsd(address, role, interval)?);
@@ -198,9 +197,16 @@ fn pushing(
     }
     let endpoint = settings.otlp_endpoint.as_deref();
     let endpoint = endpoint.ok_or(TelemetryError::NoEndpoint)?;
-    let (meters, recorder) = push::otlp(endpoint, resource(role), interval)?;
-    push::add(recorder);
-    Ok(Some(meters))
+    let (endpoint, login) = without_login(endpoint);
+    let collector = otlp::Collector::new(&endpoint, login, variable, &resource(role));
+    let exporter = otlp::Exporter::start(collector, interval, Metrics::rendered)?;
+    Ok(Some(exporter))
+}
+
+/// One of OpenTelemetry's own variables, as its exporter of traces reads them.
+#[expect(clippy::disallowed_methods, reason = "these are no settings of ours")]
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
 }
 
 fn resource(role: &str) -> Resource {

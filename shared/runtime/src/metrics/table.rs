@@ -65,15 +65,6 @@ impl Metric {
     }
 }
 
-/// The bounds of a histogram's buckets; none of anything else.
-pub(super) fn bounds(name: &str) -> Option<&'static [f64]> {
-    let found = METRICS.iter().find(|metric| metric.name == name)?;
-    match found.kind {
-        Kind::Histogram(bounds) => Some(bounds),
-        Kind::Counter | Kind::Gauge => None,
-    }
-}
-
 const fn metric(
     name: &'static str,
     kind: Kind,
