@@ -273,6 +273,11 @@ pub trait Database: Debug + Send + Sync + 'static {
         at: Option<Timestamp>,
     ) -> BoxFuture<'_, Result<(Box<dyn Transaction>, Timestamp)>>;
 
+    /// Carries out a transaction for writing, from its begin to its end. It does not panic.
+    fn carry_out(&self, transaction: BoxFuture<'static, ()>) {
+        tokio::spawn(transaction);
+    }
+
     /// A connection for reading, given back when it is dropped.
     fn reader(&self) -> BoxFuture<'_, Result<Box<dyn Connection>>>;
 

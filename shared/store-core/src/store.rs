@@ -1,12 +1,16 @@
 //! The store: each method of the port is one function of a noun, as one transaction.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use mainspring_shared::store;
 use mainspring_shared::store::{Contended, Watched};
 use mainspring_shared::time::Timestamp;
+
+use tokio::sync::oneshot;
 
 use crate::db::{Commit, Conn, Database, Transaction};
 use crate::fault::{Result, skipped};
@@ -66,8 +70,8 @@ impl SqlStore {
         self.transact(Commit::Durable, input, work).await
     }
 
-    /// Runs `work` as one transaction: all of it is committed, or on an error none. The work has a
-    /// task of its own, so that a caller that goes away, or that is slow to be polled, neither
+    /// Runs `work` as one transaction: all of it is committed, or on an error none. The work is
+    /// carried out by the database, so that a caller that goes away, or that is slow to be polled, neither
     /// leaves a transaction open nor keeps others waiting.
     pub(crate) async fn transact<I, T>(
         &self,
@@ -79,25 +83,37 @@ impl SqlStore {
         I: Clone + Send + 'static,
         T: Send + 'static,
     {
-        let store = self.clone();
-        let task = tokio::spawn(async move {
-            let mut wait = RETRY_AFTER;
-            for _ in 1..store.db.attempts() {
-                match store.attempt(commit, input.clone(), work).await {
-                    Err(fault) if fault.is_busy() => pause(wait).await,
-                    done => return done,
-                }
-                wait *= 2;
-            }
-            store.attempt(commit, input, work).await
-        });
-        match task.await {
-            Ok(result) => Ok(result?),
-            Err(ended) if ended.is_panic() => std::panic::resume_unwind(ended.into_panic()),
+        let (ended, end) = oneshot::channel();
+        let transaction = self.clone().attempts(commit, input, work);
+        let transaction = async move {
+            let done = AssertUnwindSafe(transaction).catch_unwind().await;
+            // Whoever waited may have gone.
+            let _ = ended.send(done);
+        };
+        self.db.carry_out(transaction.boxed());
+        match end.await {
+            Ok(Ok(result)) => Ok(result?),
+            Ok(Err(panic)) => std::panic::resume_unwind(panic),
             Err(ended) => Err(store::Error::Unavailable {
                 source: Box::new(ended),
             }),
         }
+    }
+
+    /// Runs `work` until it does not lose against another transaction.
+    async fn attempts<I, T>(self, commit: Commit, input: I, work: Work<I, T>) -> Result<T>
+    where
+        I: Clone,
+    {
+        let mut wait = RETRY_AFTER;
+        for _ in 1..self.db.attempts() {
+            match self.attempt(commit, input.clone(), work).await {
+                Err(fault) if fault.is_busy() => pause(wait).await,
+                done => return done,
+            }
+            wait *= 2;
+        }
+        self.attempt(commit, input, work).await
     }
 
     async fn attempt<I, T>(&self, commit: Commit, input: I, work: Work<I, T>) -> Result<T> {

@@ -2,28 +2,26 @@
 
 use std::sync::Arc;
 
-use futures::TryStreamExt;
-use futures::future::{BoxFuture, FutureExt};
+use futures::future::{BoxFuture, FutureExt, ready};
 use mainspring_shared::store::Connections;
 use mainspring_shared::time::Timestamp;
+use mainspring_store_core::Value;
 use mainspring_store_core::db::{
-    Commit, Conn, Connection, Database, Done, Server, Statement, Transaction, Visit, Waiters,
+    Commit, Conn, Connection, Database, Doing, Done, SchemaFault, Server, Statement, Transaction,
+    Visit,
 };
-use mainspring_store_core::fault::Result;
-use mainspring_store_core::{Columns, Row, Value, connection};
-use sqlx::pool::PoolConnection;
-use sqlx::query::Query;
-use sqlx::sqlite::{SqliteArguments, SqliteRow};
-use sqlx::{
-    Column, Either, Executor as _, Row as _, Sqlite, SqliteConnection, SqlitePool, TypeInfo,
-    ValueRef,
-};
+use mainspring_store_core::fault::{Class, Fault, Result};
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
+use crate::driver::Driver;
 use crate::fault::fault;
 use crate::lock::DirLock;
 use crate::migrate::{self, MigratePolicy};
+use crate::options::SqliteOptions;
+use crate::readers::{Reader, Readers};
 use crate::schema::faults;
+use crate::turns::Turns;
 
 /// How often a transaction is begun while another program holds the file. Each attempt waits for
 /// the connection's busy timeout.
@@ -32,18 +30,17 @@ const BEGIN_ATTEMPTS: u32 = 3;
 /// One SQLite file.
 #[derive(Debug)]
 pub(crate) struct SqliteDb {
-    /// Callers take turns in the order they came.
     writer: Arc<Mutex<Writer>>,
-    readers: SqlitePool,
-    writing: Waiters,
-    reading: Waiters,
+    /// Whose turn it is to write.
+    turns: Turns,
+    readers: Readers,
     /// Whether the schema may be changed.
     migrate: MigratePolicy,
 }
 
 #[derive(Debug)]
 struct Writer {
-    conn: SqliteConnection,
+    driver: Driver,
     /// A transaction was begun and not seen to end: its work panicked.
     open: bool,
     /// The data directory is held as long as anything can still write; none on a file that is only
@@ -52,24 +49,24 @@ struct Writer {
 }
 
 impl SqliteDb {
+    /// The file of these options, whose writer is this one.
     pub(crate) fn new(
-        conn: SqliteConnection,
+        driver: Driver,
         lock: Option<DirLock>,
-        readers: SqlitePool,
-        migrate: MigratePolicy,
-    ) -> Self {
+        options: SqliteOptions,
+    ) -> Result<Self> {
         let writer = Writer {
-            conn,
+            driver,
             open: false,
             _lock: lock,
         };
-        Self {
+        let turns = Turns::start();
+        Ok(Self {
             writer: Arc::new(Mutex::new(writer)),
-            readers,
-            writing: Waiters::default(),
-            reading: Waiters::default(),
-            migrate,
-        }
+            turns: turns.map_err(|error| Fault::database(error, Class::Unavailable))?,
+            migrate: options.migrate,
+            readers: Readers::new(options),
+        })
     }
 }
 
@@ -80,19 +77,21 @@ impl Database for SqliteDb {
         at: Option<Timestamp>,
     ) -> BoxFuture<'_, Result<(Box<dyn Transaction>, Timestamp)>> {
         async move {
-            let writer = self.writing.counted(self.writer.clone().lock_owned()).await;
-            let (tx, now) = Write::begin(writer, commit, at).await?;
+            let writer = self.writer.clone().lock_owned().await;
+            let (tx, now) = Write::begin(writer, commit, at)?;
             let tx: Box<dyn Transaction> = Box::new(tx);
             Ok((tx, now))
         }
         .boxed()
     }
 
+    fn carry_out(&self, transaction: BoxFuture<'static, ()>) {
+        self.turns.take(transaction);
+    }
+
     fn reader(&self) -> BoxFuture<'_, Result<Box<dyn Connection>>> {
         async move {
-            let conn = self.reading.counted(self.readers.acquire()).await;
-            let conn = conn.map_err(fault)?;
-            let conn: Box<dyn Connection> = Box::new(Read(conn));
+            let conn: Box<dyn Connection> = Box::new(Read(self.readers.next().await?));
             Ok(conn)
         }
         .boxed()
@@ -100,9 +99,9 @@ impl Database for SqliteDb {
 
     fn snapshot(&self) -> BoxFuture<'_, Result<Box<dyn Transaction>>> {
         async move {
-            let tx = self.reading.counted(self.readers.begin()).await;
-            let tx = tx.map_err(fault)?;
-            let tx: Box<dyn Transaction> = Box::new(Snapshot(tx));
+            let mut reader = self.readers.next().await?;
+            reader.driver().execute("BEGIN").map_err(fault)?;
+            let tx: Box<dyn Transaction> = Box::new(Snapshot(reader));
             Ok(tx)
         }
         .boxed()
@@ -112,9 +111,9 @@ impl Database for SqliteDb {
         async move {
             let mut writer = self.writer.lock().await;
             if writer.open {
-                end(&mut writer, "ROLLBACK").await.ok();
+                end(&mut writer, "ROLLBACK").ok();
             }
-            migrate::index_steps(&mut writer.conn, self.migrate).await
+            aside(|| migrate::index_steps(&mut writer.driver, self.migrate))
         }
         .boxed()
     }
@@ -124,15 +123,9 @@ impl Database for SqliteDb {
             pool: "writers",
             open: 1,
             idle: u32::from(self.writer.try_lock().is_ok()),
-            waiting: self.writing.now(),
+            waiting: self.turns.waiting(),
         };
-        let readers = Connections {
-            pool: "readers",
-            open: self.readers.size(),
-            idle: u32::try_from(self.readers.num_idle()).unwrap_or(u32::MAX),
-            waiting: self.reading.now(),
-        };
-        vec![writer, readers]
+        vec![writer, self.readers.connections()]
     }
 
     /// There is one writer: no transaction meets another.
@@ -146,13 +139,13 @@ impl Database for SqliteDb {
 struct Write(OwnedMutexGuard<Writer>);
 
 impl Write {
-    async fn begin(
+    fn begin(
         mut writer: OwnedMutexGuard<Writer>,
         commit: Commit,
         at: Option<Timestamp>,
     ) -> Result<(Self, Timestamp)> {
         if writer.open {
-            end(&mut writer, "ROLLBACK").await.ok();
+            end(&mut writer, "ROLLBACK").ok();
         }
         let sql = match commit {
             Commit::Durable => include_str!("../sql/transaction/begin_durable.sql"),
@@ -161,14 +154,11 @@ impl Write {
         let mut attempt = 1;
         loop {
             writer.open = true;
-            let begun = sqlx::query_scalar(sql)
-                .bind(at.map(|at| at.0))
-                .fetch_one(&mut writer.conn)
-                .await;
-            match begun {
+            let at = at.map_or(Value::Null, |at| Value::Integer(at.0));
+            match writer.driver.number(sql, &[at]) {
                 Ok(now) => return Ok((Self(writer), Timestamp(now))),
                 Err(error) => {
-                    end(&mut writer, "ROLLBACK").await.ok();
+                    end(&mut writer, "ROLLBACK").ok();
                     let fault = fault(error);
                     if !fault.is_busy() || attempt == BEGIN_ATTEMPTS {
                         return Err(fault);
@@ -178,53 +168,54 @@ impl Write {
             }
         }
     }
+
+    fn driver(&mut self) -> &mut Driver {
+        &mut self.0.driver
+    }
+
+    fn undo(&mut self) {
+        if let Err(error) = end(&mut self.0, "ROLLBACK") {
+            tracing::debug!(%error, "nothing was left to roll back");
+        }
+    }
 }
 
-async fn end(writer: &mut Writer, sql: &'static str) -> Result<()> {
-    sqlx::query(sql)
-        .execute(&mut writer.conn)
-        .await
-        .map_err(fault)?;
+fn end(writer: &mut Writer, sql: &'static str) -> Result<()> {
+    writer.driver.execute(sql).map_err(fault)?;
     writer.open = false;
     Ok(())
-}
-
-async fn rollback(mut tx: Write) {
-    if let Err(error) = end(&mut tx.0, "ROLLBACK").await {
-        tracing::debug!(%error, "nothing was left to roll back");
-    }
 }
 
 impl Transaction for Write {
     fn commit(mut self: Box<Self>) -> BoxFuture<'static, Result<()>> {
         async move {
-            let committed = end(&mut self.0, "COMMIT").await;
+            let committed = end(&mut self.0, "COMMIT");
             if committed.is_err() {
                 // A commit that failed has either ended its transaction or left it open:
                 // afterwards it is undone either way.
-                rollback(*self).await;
+                self.undo();
             }
             committed
         }
         .boxed()
     }
 
-    fn rollback(self: Box<Self>) -> BoxFuture<'static, ()> {
-        rollback(*self).boxed()
+    fn rollback(mut self: Box<Self>) -> BoxFuture<'static, ()> {
+        async move { self.undo() }.boxed()
     }
 
     fn savepoint(&mut self) -> BoxFuture<'_, Result<()>> {
-        direct(&mut self.0.conn, "SAVEPOINT item").boxed()
+        ready(execute(self.driver(), "SAVEPOINT item")).boxed()
     }
 
     fn release_savepoint(&mut self, undo: bool) -> BoxFuture<'_, Result<()>> {
-        async move {
-            if undo {
-                direct(&mut self.0.conn, "ROLLBACK TO item").await?;
-            }
-            direct(&mut self.0.conn, "RELEASE item").await
-        }
-        .boxed()
+        let undone = if undo {
+            execute(self.driver(), "ROLLBACK TO item")
+        } else {
+            Ok(())
+        };
+        let done = undone.and_then(|()| execute(self.driver(), "RELEASE item"));
+        ready(done).boxed()
     }
 
     fn connection(&mut self) -> &mut Conn {
@@ -232,17 +223,41 @@ impl Transaction for Write {
     }
 }
 
+fn execute(driver: &mut Driver, sql: &'static str) -> Result<()> {
+    driver.execute(sql).map_err(fault)
+}
+
 /// A reader.
 #[derive(Debug)]
-struct Read(PoolConnection<Sqlite>);
+struct Read(Reader);
 
-/// A reader that stands on one state of the file.
+impl Read {
+    fn driver(&mut self) -> &mut Driver {
+        self.0.driver()
+    }
+}
+
+/// A reader that stands on one state of the file. What is read so may be large.
 #[derive(Debug)]
-struct Snapshot(sqlx::Transaction<'static, Sqlite>);
+struct Snapshot(Reader);
+
+impl Snapshot {
+    fn driver(&mut self) -> &mut Driver {
+        self.0.driver()
+    }
+}
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        if !self.driver().raw().is_autocommit() {
+            self.driver().execute("ROLLBACK").ok();
+        }
+    }
+}
 
 impl Transaction for Snapshot {
-    fn commit(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
-        async move { self.0.commit().await.map_err(fault) }.boxed()
+    fn commit(mut self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+        async move { execute(self.driver(), "COMMIT") }.boxed()
     }
 
     fn rollback(self: Box<Self>) -> BoxFuture<'static, ()> {
@@ -254,11 +269,11 @@ impl Transaction for Snapshot {
     }
 
     fn savepoint(&mut self) -> BoxFuture<'_, Result<()>> {
-        direct(&mut self.0, "SAVEPOINT item").boxed()
+        ready(execute(self.driver(), "SAVEPOINT item")).boxed()
     }
 
     fn release_savepoint(&mut self, _undo: bool) -> BoxFuture<'_, Result<()>> {
-        direct(&mut self.0, "RELEASE item").boxed()
+        ready(execute(self.driver(), "RELEASE item")).boxed()
     }
 
     fn connection(&mut self) -> &mut Conn {
@@ -266,90 +281,75 @@ impl Transaction for Snapshot {
     }
 }
 
-async fn direct(conn: &mut SqliteConnection, sql: &'static str) -> Result<()> {
-    sqlx::query(sql).execute(conn).await.map_err(fault)?;
-    Ok(())
-}
-
-connection!(Write, self => &mut self.0.conn);
-connection!(Read, self => &mut self.0);
-connection!(Snapshot, self => &mut self.0);
-
-fn bound(
-    statement: &'static Statement,
-    arguments: Vec<Value>,
-) -> Query<'static, Sqlite, SqliteArguments> {
-    arguments.into_iter().fold(
-        sqlx::query(statement.text.as_str()),
-        |query, value| match value {
-            Value::Null => query.bind(None::<i64>),
-            Value::Integer(number) => query.bind(number),
-            Value::Real(number) => query.bind(number),
-            Value::Text(text) => query.bind(text),
-            Value::Bytes(bytes) => query.bind(bytes),
-        },
-    )
-}
-
-async fn run(
-    conn: &mut SqliteConnection,
-    statement: &'static Statement,
-    arguments: Vec<Value>,
-) -> Result<Done> {
-    let mut done = Done::default();
-    let mut columns = Columns::default();
-    let mut results = conn.fetch_many(bound(statement, arguments));
-    while let Some(result) = results.try_next().await.map_err(fault)? {
-        match result {
-            Either::Left(result) => done.affected += result.rows_affected(),
-            Either::Right(row) => done.rows.push(read(&mut columns, &row)?),
+/// Does something that may take long without holding up the other tasks of this thread.
+fn aside<T>(work: impl FnOnce() -> T) -> T {
+    match Handle::try_current() {
+        Ok(runtime) if runtime.runtime_flavor() == RuntimeFlavor::MultiThread => {
+            tokio::task::block_in_place(work)
         }
+        // The writer's thread has no others, and a runtime of one thread no other thread.
+        _ => work(),
     }
-    Ok(done)
 }
 
-async fn scan(
-    conn: &mut SqliteConnection,
-    statement: &'static Statement,
-    arguments: Vec<Value>,
-    visit: Visit<'_>,
-) -> Result<()> {
-    let mut columns = Columns::default();
-    let mut rows = bound(statement, arguments).fetch(conn);
-    while let Some(row) = rows.try_next().await.map_err(fault)? {
-        if !visit(&read(&mut columns, &row)?) {
-            break;
+/// Does something that does not.
+fn at_once<T>(work: impl FnOnce() -> T) -> T {
+    work()
+}
+
+/// Implements [`Connection`] for what has a driver, whose statements run in this way.
+macro_rules! connection {
+    ($type:ty, $way:ident) => {
+        impl Connection for $type {
+            fn run<'c>(
+                &'c mut self,
+                statement: &'static Statement,
+                arguments: Vec<Value>,
+            ) -> Doing<'c, Done> {
+                let driver = self.driver();
+                async move { $way(|| driver.run(statement.text.as_str(), &arguments)).map_err(fault) }
+                    .boxed()
+            }
+
+            fn scan<'c>(
+                &'c mut self,
+                statement: &'static Statement,
+                arguments: Vec<Value>,
+                visit: Visit<'c>,
+            ) -> Doing<'c, ()> {
+                let driver = self.driver();
+                async move {
+                    let text = statement.text.as_str();
+                    aside(|| driver.scan(text, &arguments, visit)).map_err(fault)
+                }
+                .boxed()
+            }
+
+            fn server(&mut self) -> Doing<'_, Server> {
+                ready(server(self.driver())).boxed()
+            }
+
+            fn schema_faults(&mut self) -> Doing<'_, Vec<SchemaFault>> {
+                ready(aside(|| faults(self.driver()))).boxed()
+            }
+
+            fn clock(&mut self) -> Doing<'_, Timestamp> {
+                ready(clock(self.driver())).boxed()
+            }
         }
-    }
-    Ok(())
+    };
 }
 
-fn read(columns: &mut Columns, row: &SqliteRow) -> Result<Row> {
-    let values = (0..row.len()).map(|index| value(row, index));
-    let names = || row.columns().iter().map(Column::name);
-    columns.row(names, values).map_err(fault)
-}
+connection!(Write, at_once);
+connection!(Read, at_once);
+connection!(Snapshot, aside);
 
-fn value(row: &SqliteRow, index: usize) -> sqlx::Result<Value> {
-    let raw = row.try_get_raw(index)?;
-    if raw.is_null() {
-        return Ok(Value::Null);
-    }
-    let kind = raw.type_info().into_owned();
-    Ok(match kind.name() {
-        "INTEGER" | "BOOLEAN" => Value::Integer(row.try_get_unchecked(index)?),
-        "REAL" => Value::Real(row.try_get_unchecked(index)?),
-        "BLOB" => Value::Bytes(row.try_get_unchecked(index)?),
-        _ => Value::Text(row.try_get_unchecked(index)?),
-    })
-}
-
-async fn server(conn: &mut SqliteConnection) -> Result<Server> {
-    let schema = migrate::verify(conn).await?;
+fn server(driver: &mut Driver) -> Result<Server> {
+    let schema = migrate::verify(driver)?;
     let sql = include_str!("../sql/transaction/server.sql");
-    let version: String = sqlx::query_scalar(sql)
-        .fetch_one(conn)
-        .await
+    let version: String = driver
+        .raw()
+        .query_row(sql, (), |row| row.get(0))
         .map_err(fault)?;
     Ok(Server {
         name: format!("SQLite {version}"),
@@ -357,41 +357,28 @@ async fn server(conn: &mut SqliteConnection) -> Result<Server> {
     })
 }
 
-async fn clock(conn: &mut SqliteConnection) -> Result<Timestamp> {
+fn clock(driver: &mut Driver) -> Result<Timestamp> {
     let sql = include_str!("../sql/transaction/clock.sql");
-    let now = sqlx::query_scalar(sql)
-        .fetch_one(conn)
-        .await
-        .map_err(fault)?;
-    Ok(Timestamp(now))
+    driver.number(sql, &[]).map(Timestamp).map_err(fault)
 }
 
 #[cfg(test)]
 mod tests {
-    use sqlx::ConnectOptions;
-
     use super::*;
-    use crate::options::SqliteOptions;
 
-    async fn open(dir: &tempfile::TempDir) -> SqliteDb {
+    fn open(dir: &tempfile::TempDir) -> SqliteDb {
         let options = SqliteOptions::dir(dir.path());
-        let conn = options.writer().connect().await;
-        SqliteDb::new(
-            conn.expect("connects"),
-            None,
-            options.pool(),
-            options.migrate,
-        )
+        let driver = Driver::writer(&options).expect("opens");
+        SqliteDb::new(driver, None, options).expect("a thread")
     }
 
     async fn begin(db: &SqliteDb, commit: Commit) -> Write {
         let writer = db.writer.clone().lock_owned().await;
-        Write::begin(writer, commit, None).await.expect("begins").0
+        Write::begin(writer, commit, None).expect("begins").0
     }
 
-    async fn scalar(tx: &mut Write, sql: &'static str) -> i64 {
-        let answer = sqlx::query_scalar(sql).fetch_one(&mut tx.0.conn).await;
-        answer.expect("answers")
+    fn scalar(tx: &mut Write, sql: &'static str) -> i64 {
+        tx.driver().number(sql, &[]).expect("answers")
     }
 
     #[tokio::test]
@@ -399,12 +386,12 @@ mod tests {
         use Commit::{Durable, Relaxed};
 
         let dir = tempfile::tempdir().expect("a directory");
-        let db = open(&dir).await;
+        let db = open(&dir);
         for commit in [
             Durable, Relaxed, Durable, Relaxed, Relaxed, Durable, Durable, Relaxed,
         ] {
             let mut tx = begin(&db, commit).await;
-            let level = scalar(&mut tx, "PRAGMA synchronous").await;
+            let level = scalar(&mut tx, "PRAGMA synchronous");
             let (normal, full) = (1, 2);
             assert_eq!(level, if commit == Durable { full } else { normal });
             Box::new(tx).commit().await.expect("commits");
@@ -414,16 +401,35 @@ mod tests {
     #[tokio::test]
     async fn a_transaction_that_was_dropped_is_undone_before_the_next() {
         let dir = tempfile::tempdir().expect("a directory");
-        let db = open(&dir).await;
+        let db = open(&dir);
         let mut tx = begin(&db, Commit::Durable).await;
-        let create = "CREATE TABLE t (n INTEGER)";
-        direct(&mut tx.0.conn, create).await.expect("creates");
+        execute(tx.driver(), "CREATE TABLE t (n INTEGER)").expect("creates");
         Box::new(tx).commit().await.expect("commits");
         let mut dropped = begin(&db, Commit::Durable).await;
-        let insert = "INSERT INTO t VALUES (1)";
-        direct(&mut dropped.0.conn, insert).await.expect("inserts");
+        execute(dropped.driver(), "INSERT INTO t VALUES (1)").expect("inserts");
         drop(dropped);
         let mut next = begin(&db, Commit::Durable).await;
-        assert_eq!(scalar(&mut next, "SELECT count(*) FROM t").await, 0);
+        assert_eq!(scalar(&mut next, "SELECT count(*) FROM t"), 0);
+    }
+
+    #[tokio::test]
+    async fn a_snapshot_stands_still_and_leaves_its_reader_as_it_was() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let db = open(&dir);
+        let mut tx = begin(&db, Commit::Durable).await;
+        execute(tx.driver(), "CREATE TABLE t (n INTEGER)").expect("creates");
+        Box::new(tx).commit().await.expect("commits");
+        let count = "SELECT count(*) FROM t";
+        let mut snapshot = Snapshot(db.readers.next().await.expect("a reader"));
+        execute(snapshot.driver(), "BEGIN").expect("begins");
+        assert_eq!(snapshot.driver().number(count, &[]), Ok(0));
+        let mut tx = begin(&db, Commit::Durable).await;
+        execute(tx.driver(), "INSERT INTO t VALUES (1)").expect("inserts");
+        Box::new(tx).commit().await.expect("commits");
+        assert_eq!(snapshot.driver().number(count, &[]), Ok(0));
+        drop(snapshot);
+        let mut reader = db.readers.next().await.expect("the same one");
+        assert_eq!(reader.driver().number(count, &[]), Ok(1));
+        assert_eq!(db.readers.connections().open, 1);
     }
 }

@@ -10,28 +10,29 @@ const LOCKED: i32 = 6;
 const ENVIRONMENT: [i32; 6] = [7, 9, 10, 13, 14, 15];
 
 /// An error of the driver as a failure of the store.
-pub(crate) fn fault(error: sqlx::Error) -> Fault {
-    let class = class(&error);
+pub(crate) fn fault(error: rusqlite::Error) -> Fault {
+    let class = match error.sqlite_error() {
+        Some(error) => class(error.extended_code),
+        None => Class::Refused,
+    };
     Fault::database(error, class)
 }
 
-fn class(error: &sqlx::Error) -> Class {
-    match primary_code(error) {
-        Some(BUSY | LOCKED) => Class::Busy,
-        Some(code) if ENVIRONMENT.contains(&code) => Class::Unavailable,
-        Some(_) => Class::Refused,
-        None => match error {
-            sqlx::Error::RowNotFound
-            | sqlx::Error::Encode(_)
-            | sqlx::Error::ColumnDecode { .. }
-            | sqlx::Error::ColumnIndexOutOfBounds { .. } => Class::Refused,
-            _ => Class::Unavailable,
-        },
-    }
+/// An error of the migrator's driver.
+pub(crate) fn migration_fault(error: sqlx::Error) -> Fault {
+    let code = error.as_database_error().and_then(|error| error.code());
+    let class = match code.and_then(|code| code.parse().ok()) {
+        Some(code) => class(code),
+        None => Class::Unavailable,
+    };
+    Fault::database(error, class)
 }
 
-/// SQLite's primary result code behind a driver's error; drivers report extended ones.
-fn primary_code(error: &sqlx::Error) -> Option<i32> {
-    let code = error.as_database_error()?.code()?;
-    code.parse::<i32>().ok().map(|extended| extended & 0xff)
+/// What a result code means; drivers report extended ones.
+fn class(code: i32) -> Class {
+    match code & 0xff {
+        BUSY | LOCKED => Class::Busy,
+        code if ENVIRONMENT.contains(&code) => Class::Unavailable,
+        _ => Class::Refused,
+    }
 }

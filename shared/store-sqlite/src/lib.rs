@@ -2,12 +2,16 @@
 #![warn(missing_docs)]
 
 mod db;
+mod driver;
 mod fault;
 mod lock;
 mod migrate;
 mod open;
 mod options;
+mod readers;
 mod schema;
+mod split;
+mod turns;
 
 /// The store on one SQLite file. The data directory is held until the store is dropped and the
 /// work in flight has ended.

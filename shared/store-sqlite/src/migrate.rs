@@ -3,12 +3,15 @@
 use std::sync::LazyLock;
 
 use mainspring_shared::store::{Demands, Error, schema_fits};
+use rusqlite::OptionalExtension as _;
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
-use sqlx::{SqlStr, SqliteConnection};
+use sqlx::{ConnectOptions as _, Connection as _, SqlStr};
 
 use mainspring_store_core::fault::{Fault, Result};
 
-use crate::fault::fault;
+use crate::driver::Driver;
+use crate::fault::{fault, migration_fault};
+use crate::options::SqliteOptions;
 
 /// What `migrations/embed.rs` found: version, title and text of each file.
 const EMBEDDED: &[(i64, &str, &str)] = include!(concat!(env!("OUT_DIR"), "/migrations.rs"));
@@ -54,30 +57,27 @@ pub(crate) fn needed() -> i64 {
 }
 
 /// The version in the file, 0 when it has no schema.
-pub(crate) async fn found(conn: &mut SqliteConnection) -> Result<i64> {
-    let tables: i64 = sqlx::query_scalar(include_str!("../sql/transaction/has_schema.sql"))
-        .fetch_one(&mut *conn)
-        .await
-        .map_err(fault)?;
-    if tables == 0 {
+pub(crate) fn found(driver: &mut Driver) -> Result<i64> {
+    let has_schema = include_str!("../sql/transaction/has_schema.sql");
+    if driver.number(has_schema, &[]).map_err(fault)? == 0 {
         return Ok(0);
     }
-    let version = sqlx::query_scalar(include_str!("../sql/transaction/schema_version.sql"))
-        .fetch_one(conn)
-        .await
-        .map_err(fault)?;
-    Ok(version)
+    let version = include_str!("../sql/transaction/schema_version.sql");
+    driver.number(version, &[]).map_err(fault)
 }
 
 /// Fails unless the file has a schema that this program works on.
-pub(crate) async fn verify(conn: &mut SqliteConnection) -> Result<i64> {
-    let (found, needed) = (found(conn).await?, needed());
+pub(crate) fn verify(driver: &mut Driver) -> Result<i64> {
+    let (found, needed) = (found(driver)?, needed());
     let demands = if found > needed {
-        sqlx::query_as(include_str!("../sql/transaction/schema_demands.sql"))
-            .fetch_optional(conn)
-            .await
-            .map_err(fault)?
-            .map(|(oldest, protocol)| Demands { oldest, protocol })
+        let sql = include_str!("../sql/transaction/schema_demands.sql");
+        let demands = driver.raw().query_row(sql, (), |row| {
+            Ok(Demands {
+                oldest: row.get(0)?,
+                protocol: row.get(1)?,
+            })
+        });
+        demands.optional().map_err(fault)?
     } else {
         None
     };
@@ -86,21 +86,24 @@ pub(crate) async fn verify(conn: &mut SqliteConnection) -> Result<i64> {
 }
 
 /// Makes sure of the schema, as the policy says.
-pub(crate) async fn prepare(conn: &mut SqliteConnection, policy: MigratePolicy) -> Result<()> {
-    if policy == MigratePolicy::Create && found(conn).await? < needed() {
-        MIGRATOR.run(&mut *conn).await.map_err(failed)?;
-        return Ok(());
+pub(crate) async fn prepare(
+    driver: &mut Driver,
+    options: &SqliteOptions,
+    policy: MigratePolicy,
+) -> Result<()> {
+    if policy == MigratePolicy::Create && found(driver)? < needed() {
+        let conn = options.migrator().connect().await;
+        let mut conn = conn.map_err(migration_fault)?;
+        MIGRATOR.run(&mut conn).await.map_err(failed)?;
+        return conn.close().await.map_err(migration_fault);
     }
-    verify(conn).await.map(drop)
+    verify(driver).map(drop)
 }
 
 /// Makes sure of the index that a journal needs, as the policy says.
-pub(crate) async fn index_steps(conn: &mut SqliteConnection, policy: MigratePolicy) -> Result<()> {
-    let indexes: i64 = sqlx::query_scalar(include_str!("../sql/transaction/has_steps_at.sql"))
-        .fetch_one(&mut *conn)
-        .await
-        .map_err(fault)?;
-    if indexes > 0 {
+pub(crate) fn index_steps(driver: &mut Driver, policy: MigratePolicy) -> Result<()> {
+    let indexes = include_str!("../sql/transaction/has_steps_at.sql");
+    if driver.number(indexes, &[]).map_err(fault)? > 0 {
         return Ok(());
     }
     let statement = include_str!("../sql/transaction/steps_at.sql");
@@ -108,14 +111,14 @@ pub(crate) async fn index_steps(conn: &mut SqliteConnection, policy: MigratePoli
         let (_, statement) = statement.split_once('\n').unwrap_or(("", statement));
         return Err(Fault::to_run(statement.trim_end()));
     }
-    let made = sqlx::query(statement).execute(conn).await;
-    made.map_err(fault)?;
-    Ok(())
+    driver.execute(statement).map_err(fault)
 }
 
 fn failed(error: MigrateError) -> Fault {
     match error {
-        MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => fault(error),
+        MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => {
+            migration_fault(error)
+        }
         other => Fault::Schema(Error::Refused {
             source: Box::new(other),
         }),

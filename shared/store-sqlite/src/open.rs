@@ -1,11 +1,10 @@
 //! Opening the file.
 
 use mainspring_shared::store::{Error, Result};
-use sqlx::{ConnectOptions, Connection as _, Executor as _};
-
 use mainspring_store_core::SqlStore;
 
 use crate::db::SqliteDb;
+use crate::driver::Driver;
 use crate::fault::fault;
 use crate::lock::DirLock;
 use crate::migrate;
@@ -22,14 +21,9 @@ pub async fn open(options: SqliteOptions) -> Result<SqlStore> {
         must_exist(&options)?;
     }
     let lock = lock(&options).await?;
-    let mut conn = options.writer().connect().await.map_err(fault)?;
-    migrate::prepare(&mut conn, options.migrate).await?;
-    Ok(SqlStore::new(SqliteDb::new(
-        conn,
-        Some(lock),
-        options.pool(),
-        options.migrate,
-    )))
+    let mut driver = Driver::writer(&options).map_err(fault)?;
+    migrate::prepare(&mut driver, &options, options.migrate).await?;
+    Ok(SqlStore::new(SqliteDb::new(driver, Some(lock), options)?))
 }
 
 /// Opens the file for reading only, beside whoever writes to it. Every method that writes
@@ -40,14 +34,13 @@ pub async fn open(options: SqliteOptions) -> Result<SqlStore> {
 /// As for `open`, but never `Locked`.
 pub async fn open_read_only(options: SqliteOptions) -> Result<SqlStore> {
     must_exist(&options)?;
-    let mut conn = options.reader().connect().await.map_err(fault)?;
-    migrate::verify(&mut conn).await?;
-    Ok(SqlStore::new(SqliteDb::new(
-        conn,
-        None,
-        options.pool(),
-        migrate::MigratePolicy::Verify,
-    )))
+    let mut driver = Driver::reader(&options).map_err(fault)?;
+    migrate::verify(&mut driver)?;
+    let options = SqliteOptions {
+        migrate: migrate::MigratePolicy::Verify,
+        ..options
+    };
+    Ok(SqlStore::new(SqliteDb::new(driver, None, options)?))
 }
 
 /// The size of a file before and after it was vacuumed, in bytes, with its log.
@@ -70,13 +63,14 @@ pub async fn vacuum(options: SqliteOptions) -> Result<Vacuumed> {
     must_exist(&options)?;
     let _lock = lock(&options).await?;
     let before = size(&options);
-    let mut conn = options.writer().connect().await.map_err(fault)?;
-    // The new content goes through the log, which is emptied into the file then.
-    for sql in ["VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"] {
-        let done = conn.execute(sqlx::raw_sql(sql)).await;
-        done.map_err(fault)?;
-    }
-    conn.close().await.map_err(fault)?;
+    let made = options.clone();
+    let vacuumed = tokio::task::spawn_blocking(move || {
+        let mut driver = Driver::writer(&made)?;
+        // The new content goes through the log, which is emptied into the file then.
+        driver.execute("VACUUM")?;
+        driver.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    });
+    vacuumed.await.map_err(unavailable)?.map_err(fault)?;
     Ok(Vacuumed {
         before,
         after: size(&options),
@@ -96,9 +90,13 @@ fn size(options: &SqliteOptions) -> u64 {
 async fn lock(options: &SqliteOptions) -> Result<DirLock> {
     let (dir, name) = (options.data_dir(), options.name.clone());
     let lock = tokio::task::spawn_blocking(move || DirLock::take(&dir, &name));
-    lock.await.map_err(|ended| Error::Unavailable {
+    lock.await.map_err(unavailable)?
+}
+
+fn unavailable(ended: tokio::task::JoinError) -> Error {
+    Error::Unavailable {
         source: Box::new(ended),
-    })?
+    }
 }
 
 fn must_exist(options: &SqliteOptions) -> Result<()> {

@@ -3,22 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode};
-use sqlx::{ConnectOptions, SqlitePool};
+use sqlx::ConnectOptions as _;
+use sqlx::sqlite::SqliteConnectOptions;
 
 use crate::migrate::MigratePolicy;
 
 /// The database's file in a data directory.
 const FILE: &str = "mainspring.db";
-
-/// How long a statement waits for another program that holds the file.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Bytes that the log keeps on disk once it was written back; a burst may need more for a while.
-const LOG_KEPT: &str = "67108864";
-
-/// Statements that a connection keeps prepared: all that there are.
-const STATEMENTS: usize = 128;
 
 /// How to open a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +25,12 @@ pub struct SqliteOptions {
 }
 
 impl SqliteOptions {
+    /// How long a statement waits for another program that holds the file.
+    pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
+
+    /// Bytes that the log keeps on disk once it was written back; a burst may need more for a while.
+    pub(crate) const LOG_KEPT: i64 = 64 << 20;
+
     /// The database in this file, created when it does not exist.
     pub fn file(file: impl Into<PathBuf>) -> Self {
         Self {
@@ -66,35 +63,18 @@ impl SqliteOptions {
         }
     }
 
-    pub(crate) fn writer(&self) -> SqliteConnectOptions {
-        self.connection("writer")
-            .create_if_missing(self.migrate == MigratePolicy::Create)
-            .journal_mode(SqliteJournalMode::Wal)
-            .pragma("journal_size_limit", LOG_KEPT)
+    /// Whether a file that is missing is made.
+    pub(crate) fn creates(&self) -> bool {
+        self.migrate == MigratePolicy::Create
     }
 
-    pub(crate) fn reader(&self) -> SqliteConnectOptions {
-        self.connection("reader").read_only(true)
-    }
-
-    fn connection(&self, role: &'static str) -> SqliteConnectOptions {
+    /// A connection for the migrator, which has a driver of its own.
+    pub(crate) fn migrator(&self) -> SqliteConnectOptions {
         SqliteConnectOptions::new()
             .filename(&self.file)
-            .busy_timeout(BUSY_TIMEOUT)
+            .busy_timeout(Self::BUSY_TIMEOUT)
             .foreign_keys(false)
-            .statement_cache_capacity(STATEMENTS)
-            .thread_name(move |n| format!("sqlite-{role}-{n}"))
             .disable_statement_logging()
-    }
-
-    /// The readers, each opened when it is first needed.
-    pub(crate) fn pool(&self) -> SqlitePool {
-        sqlx::sqlite::SqlitePoolOptions::new()
-            .max_connections(self.readers.max(1))
-            .test_before_acquire(false)
-            .idle_timeout(None)
-            .max_lifetime(None)
-            .connect_lazy_with(self.reader())
     }
 }
 

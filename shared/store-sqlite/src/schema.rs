@@ -2,32 +2,27 @@
 
 use mainspring_shared::store::{SchemaFault, SchemaObject, schema_faults};
 use mainspring_store_core::fault::Result;
-use sqlx::{AssertSqlSafe, Connection, SqliteConnection};
 
+use crate::driver::Driver;
 use crate::fault::fault;
 use crate::migrate;
 
 const OBJECTS: &str = include_str!("../sql/transaction/schema_objects.sql");
 
 /// What a file lacks of the schema that this program brings, by a schema that is made in memory.
-pub(crate) async fn faults(conn: &mut SqliteConnection) -> Result<Vec<SchemaFault>> {
-    let mut fresh = SqliteConnection::connect("sqlite::memory:")
-        .await
-        .map_err(fault)?;
-    sqlx::raw_sql(AssertSqlSafe(migrate::ddl()))
-        .execute(&mut fresh)
-        .await
-        .map_err(fault)?;
-    let needed = objects(&mut fresh).await?;
-    let _ = fresh.close().await;
-    let found = objects(conn).await?;
+pub(crate) fn faults(driver: &Driver) -> Result<Vec<SchemaFault>> {
+    let fresh = Driver::in_memory().map_err(fault)?;
+    fresh.script(&migrate::ddl()).map_err(fault)?;
+    let needed = objects(&fresh).map_err(fault)?;
+    let found = objects(driver).map_err(fault)?;
     Ok(schema_faults(&needed, &found))
 }
 
-async fn objects(conn: &mut SqliteConnection) -> Result<Vec<SchemaObject>> {
-    let rows: Vec<(String, String, String)> = sqlx::query_as(OBJECTS)
-        .fetch_all(conn)
-        .await
-        .map_err(fault)?;
-    Ok(rows.into_iter().map(SchemaObject::from).collect())
+fn objects(driver: &Driver) -> rusqlite::Result<Vec<SchemaObject>> {
+    let mut statement = driver.raw().prepare(OBJECTS)?;
+    let rows = statement.query_map((), |row| {
+        let object: (String, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        Ok(SchemaObject::from(object))
+    })?;
+    rows.collect()
 }

@@ -1,0 +1,223 @@
+//! A connection to the file, whose statements run on the thread that asks.
+//!
+//! A statement on rows that are in memory takes a few microseconds. A driver that hands each one to a thread of its own,
+//! and its rows back, spends several times as long on that, and two switches of threads for each.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use mainspring_store_core::db::{Done, Visit};
+use mainspring_store_core::{Columns, Row, Value};
+use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
+use rusqlite::{CachedStatement, Connection, Error, OpenFlags, Result};
+
+use crate::options::SqliteOptions;
+use crate::split::split;
+
+/// Statements that a connection keeps prepared: all that a busy process uses.
+const PREPARED: usize = 512;
+
+/// A connection.
+#[derive(Debug)]
+pub(crate) struct Driver {
+    conn: Connection,
+    /// What is known of texts that were run, by where these are and their lengths: they are part of the program.
+    texts: HashMap<(usize, usize), Vec<Piece>>,
+}
+
+/// A statement of a text.
+#[derive(Debug)]
+struct Piece {
+    sql: String,
+    /// The text's argument, counted from 0, of each of its parameters.
+    arguments: Vec<usize>,
+    columns: Columns,
+}
+
+impl Driver {
+    /// The connection that writes.
+    pub(crate) fn writer(options: &SqliteOptions) -> Result<Self> {
+        let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
+        flags.set(OpenFlags::SQLITE_OPEN_CREATE, options.creates());
+        let driver = Self::open(options, flags)?;
+        driver.conn.pragma_update(None, "journal_mode", "WAL")?;
+        let kept = SqliteOptions::LOG_KEPT;
+        driver
+            .conn
+            .pragma_update(None, "journal_size_limit", kept)?;
+        Ok(driver)
+    }
+
+    /// One that reads.
+    pub(crate) fn reader(options: &SqliteOptions) -> Result<Self> {
+        Self::open(options, OpenFlags::SQLITE_OPEN_READ_ONLY)
+    }
+
+    fn open(options: &SqliteOptions, flags: OpenFlags) -> Result<Self> {
+        // One thread at a time uses it.
+        let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        Self::of(Connection::open_with_flags(&options.file, flags)?)
+    }
+
+    /// A database in memory, for as long as this lives.
+    pub(crate) fn in_memory() -> Result<Self> {
+        Self::of(Connection::open_in_memory()?)
+    }
+
+    fn of(conn: Connection) -> Result<Self> {
+        conn.busy_timeout(SqliteOptions::BUSY_TIMEOUT)?;
+        conn.pragma_update(None, "foreign_keys", false)?;
+        conn.set_prepared_statement_cache_capacity(PREPARED);
+        Ok(Self {
+            conn,
+            texts: HashMap::new(),
+        })
+    }
+
+    /// Runs the statements of a text, which share its arguments, and reads all their rows.
+    pub(crate) fn run(&mut self, text: &'static str, arguments: &[Value]) -> Result<Done> {
+        let mut done = Done::default();
+        let (conn, pieces) = self.pieces(text)?;
+        for piece in pieces {
+            let mut statement = piece.bound(conn, arguments)?;
+            if statement.column_count() == 0 {
+                done.affected += statement.raw_execute()? as u64;
+                continue;
+            }
+            let writes = !statement.readonly();
+            let mut rows = statement.raw_query();
+            while let Some(row) = rows.next()? {
+                done.rows.push(read(&mut piece.columns, row)?);
+            }
+            drop(rows);
+            if writes {
+                done.affected += conn.changes();
+            }
+        }
+        Ok(done)
+    }
+
+    /// Runs a text and shows its rows one after the other, until `visit` has seen enough.
+    pub(crate) fn scan(
+        &mut self,
+        text: &'static str,
+        arguments: &[Value],
+        visit: Visit<'_>,
+    ) -> Result<()> {
+        let (conn, pieces) = self.pieces(text)?;
+        for piece in pieces {
+            let mut statement = piece.bound(conn, arguments)?;
+            let mut rows = statement.raw_query();
+            while let Some(row) = rows.next()? {
+                if !visit(&read(&mut piece.columns, row)?) {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs a text without arguments and rows.
+    pub(crate) fn execute(&mut self, text: &'static str) -> Result<()> {
+        self.run(text, &[]).map(drop)
+    }
+
+    /// Runs a text, the last of whose rows is a number.
+    pub(crate) fn number(&mut self, text: &'static str, arguments: &[Value]) -> Result<i64> {
+        let (conn, pieces) = self.pieces(text)?;
+        let mut number = Err(Error::QueryReturnedNoRows);
+        for piece in pieces {
+            let mut statement = piece.bound(conn, arguments)?;
+            let mut rows = statement.raw_query();
+            while let Some(row) = rows.next()? {
+                number = row.get(0);
+            }
+        }
+        number
+    }
+
+    /// Runs a script that is not part of the program.
+    pub(crate) fn script(&self, text: &str) -> Result<()> {
+        self.conn.execute_batch(text)
+    }
+
+    /// The connection, for what is run once and needs no preparation.
+    pub(crate) fn raw(&self) -> &Connection {
+        &self.conn
+    }
+
+    fn pieces(&mut self, text: &'static str) -> Result<(&Connection, &mut Vec<Piece>)> {
+        let conn = &self.conn;
+        let pieces = match self.texts.entry((text.as_ptr() as usize, text.len())) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                let pieces = split(text).into_iter().map(|sql| Piece::new(conn, sql));
+                new.insert(pieces.collect::<Result<_>>()?)
+            }
+        };
+        Ok((conn, pieces))
+    }
+}
+
+impl Piece {
+    fn new(conn: &Connection, sql: &str) -> Result<Self> {
+        let statement = conn.prepare_cached(sql)?;
+        let arguments = (1..=statement.parameter_count()).map(|index| {
+            let name = statement.parameter_name(index).unwrap_or_default();
+            let number = name.strip_prefix('$').and_then(|it| it.parse().ok());
+            let number = number.and_then(|number: usize| number.checked_sub(1));
+            number.ok_or_else(|| Error::InvalidParameterName(name.to_owned()))
+        });
+        Ok(Self {
+            sql: sql.to_owned(),
+            arguments: arguments.collect::<Result<_>>()?,
+            columns: Columns::default(),
+        })
+    }
+
+    fn bound<'c>(&self, conn: &'c Connection, arguments: &[Value]) -> Result<CachedStatement<'c>> {
+        let mut statement = conn.prepare_cached(&self.sql)?;
+        for (index, argument) in self.arguments.iter().enumerate() {
+            let missing = || Error::InvalidParameterCount(arguments.len(), argument + 1);
+            let value = arguments.get(*argument).ok_or_else(missing)?;
+            statement.raw_bind_parameter(index + 1, Bound(value))?;
+        }
+        Ok(statement)
+    }
+}
+
+struct Bound<'v>(&'v Value);
+
+impl ToSql for Bound<'_> {
+    fn to_sql(&self) -> Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match self.0 {
+            Value::Null => ValueRef::Null,
+            Value::Integer(number) => ValueRef::Integer(*number),
+            Value::Real(number) => ValueRef::Real(*number),
+            Value::Text(text) => ValueRef::Text(text.as_bytes()),
+            Value::Bytes(bytes) => ValueRef::Blob(bytes),
+        }))
+    }
+}
+
+fn read(columns: &mut Columns, row: &rusqlite::Row<'_>) -> Result<Row> {
+    let count = row.as_ref().column_count();
+    let values = (0..count).map(|index| value(index, row.get_ref(index)?));
+    columns.row(|| row.as_ref().column_names().into_iter(), values)
+}
+
+fn value(index: usize, value: ValueRef<'_>) -> Result<Value> {
+    Ok(match value {
+        ValueRef::Null => Value::Null,
+        ValueRef::Integer(number) => Value::Integer(number),
+        ValueRef::Real(number) => Value::Real(number),
+        ValueRef::Text(text) => {
+            let text = std::str::from_utf8(text);
+            Value::Text(
+                text.map_err(|error| Error::Utf8Error(index, error))?
+                    .to_owned(),
+            )
+        }
+        ValueRef::Blob(bytes) => Value::Bytes(bytes.to_vec()),
+    })
+}

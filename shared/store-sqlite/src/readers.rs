@@ -1,0 +1,105 @@
+//! Connections that read, each opened when it is first needed and kept.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use mainspring_shared::store::Connections;
+use mainspring_store_core::db::Waiters;
+use mainspring_store_core::fault::{Class, Fault, Result};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::driver::Driver;
+use crate::fault::fault;
+use crate::options::SqliteOptions;
+
+/// The readers of a file.
+#[derive(Debug)]
+pub(crate) struct Readers {
+    options: SqliteOptions,
+    free: Arc<Semaphore>,
+    pool: Arc<Pool>,
+    waiting: Waiters,
+}
+
+#[derive(Debug, Default)]
+struct Pool(Mutex<Lent>);
+
+#[derive(Debug, Default)]
+struct Lent {
+    idle: Vec<Driver>,
+    open: u32,
+}
+
+impl Pool {
+    fn lock(&self) -> MutexGuard<'_, Lent> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A reader, given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    /// There until it is dropped.
+    driver: Option<Driver>,
+    pool: Arc<Pool>,
+    _free: OwnedSemaphorePermit,
+}
+
+impl Readers {
+    pub(crate) fn new(options: SqliteOptions) -> Self {
+        Self {
+            free: Arc::new(Semaphore::new(options.readers.max(1) as usize)),
+            options,
+            pool: Arc::default(),
+            waiting: Waiters::default(),
+        }
+    }
+
+    /// The next one that is free.
+    pub(crate) async fn next(&self) -> Result<Reader> {
+        let free = self
+            .waiting
+            .counted(self.free.clone().acquire_owned())
+            .await;
+        let free = free.map_err(|closed| Fault::database(closed, Class::Unavailable))?;
+        let idle = self.pool.lock().idle.pop();
+        let driver = match idle {
+            Some(driver) => driver,
+            None => {
+                let driver = Driver::reader(&self.options).map_err(fault)?;
+                self.pool.lock().open += 1;
+                driver
+            }
+        };
+        Ok(Reader {
+            driver: Some(driver),
+            pool: self.pool.clone(),
+            _free: free,
+        })
+    }
+
+    pub(crate) fn connections(&self) -> Connections {
+        let lent = self.pool.lock();
+        Connections {
+            pool: "readers",
+            open: lent.open,
+            idle: u32::try_from(lent.idle.len()).unwrap_or(u32::MAX),
+            waiting: self.waiting.now(),
+        }
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        if let Some(driver) = self.driver.take() {
+            self.pool.lock().idle.push(driver);
+        }
+    }
+}
+
+impl Reader {
+    pub(crate) fn driver(&mut self) -> &mut Driver {
+        self.driver
+            .as_mut()
+            .expect("it is there until it is dropped")
+    }
+}
