@@ -88,10 +88,10 @@ storm() {
         for name in worker-1 scheduler-1 worker-2 worker-3 scheduler-2; do
             sleep "$every"
             before=$(lives "$name")
-            echo "-- kill -9 $name"
+            # Said and counted at once: this may be the moment in which the storm is called off.
+            echo "-- kill -9 $name" | tee -a "$work/killed"
             kill -9 "$(cat "$work/$name")"
             start "$name"
-            echo "$name" >>"$work/killed"
             back "$name" "${before:-none}"
         done
     done

@@ -215,6 +215,8 @@ impl Reader {
         let mut out = Vec::new();
         if let Err(error) = self.read_page(&mut out).await {
             tracing::debug!(code = %error.code(), "a stream could not be read and will retry");
+            // Also where only the last of several reads failed.
+            self.at.unread = true;
             if out.is_empty() {
                 tokio::select! {
                     biased;

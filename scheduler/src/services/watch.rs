@@ -121,6 +121,8 @@ impl Watch {
         self.sends.wake_where(&wanted);
         self.runs.wake_where(&wanted);
         for page in self.sessions.keys(&wanted).chunks(PAGE) {
+            // Reads of a file are done at once: notifications come between them.
+            tokio::task::yield_now().await;
             let read = app.store.last_steps(page.to_vec());
             let read = tokio::select! {
                 biased;
@@ -311,6 +313,7 @@ async fn check(app: &App) {
         };
         if is_missed || !app.bus().is_available() {
             app.watch.check(app, |_| true, &mut known).await;
+            app.watch.forget(&mut known);
         } else {
             let is_its_turn = |hash| hash % SLICES == slice;
             app.watch.check(app, is_its_turn, &mut known).await;

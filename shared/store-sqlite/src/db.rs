@@ -11,8 +11,7 @@ use mainspring_store_core::db::{
     Visit,
 };
 use mainspring_store_core::fault::{Class, Fault, Result};
-use tokio::runtime::{Handle, RuntimeFlavor};
-use tokio::sync::{Mutex, OwnedMutexGuard};
+use tokio::sync::{Mutex, OwnedMutexGuard, oneshot};
 
 use crate::driver::Driver;
 use crate::fault::fault;
@@ -30,10 +29,11 @@ const BEGIN_ATTEMPTS: u32 = 3;
 /// One SQLite file.
 #[derive(Debug)]
 pub(crate) struct SqliteDb {
+    /// Closed before the writer, which as the last one writes the log back.
+    readers: Readers,
     writer: Arc<Mutex<Writer>>,
     /// Whose turn it is to write.
     turns: Turns,
-    readers: Readers,
     /// Whether the schema may be changed.
     migrate: MigratePolicy,
 }
@@ -113,7 +113,7 @@ impl Database for SqliteDb {
             if writer.open {
                 end(&mut writer, "ROLLBACK").ok();
             }
-            aside(|| migrate::index_steps(&mut writer.driver, self.migrate))
+            migrate::index_steps(&mut writer.driver, self.migrate)
         }
         .boxed()
     }
@@ -249,6 +249,10 @@ impl Snapshot {
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
+        // Without its driver there is nothing to undo: that is closed when its statement has ended.
+        if self.0.is_lent() {
+            return;
+        }
         if !self.driver().raw().is_autocommit() {
             self.driver().execute("ROLLBACK").ok();
         }
@@ -281,34 +285,56 @@ impl Transaction for Snapshot {
     }
 }
 
-/// Does something that may take long without holding up the other tasks of this thread.
-fn aside<T>(work: impl FnOnce() -> T) -> T {
-    match Handle::try_current() {
-        Ok(runtime) if runtime.runtime_flavor() == RuntimeFlavor::MultiThread => {
-            tokio::task::block_in_place(work)
-        }
-        // The writer's thread has no others, and a runtime of one thread no other thread.
-        _ => work(),
+impl Write {
+    fn step(&mut self, text: &'static str, arguments: Vec<Value>) -> Doing<'_, Done> {
+        ready(self.driver().run(text, &arguments).map_err(fault)).boxed()
     }
 }
 
-/// Does something that does not.
-fn at_once<T>(work: impl FnOnce() -> T) -> T {
-    work()
+impl Read {
+    fn step(&mut self, text: &'static str, arguments: Vec<Value>) -> Doing<'_, Done> {
+        ready(self.driver().run(text, &arguments).map_err(fault)).boxed()
+    }
 }
 
-/// Implements [`Connection`] for what has a driver, whose statements run in this way.
+impl Snapshot {
+    /// On a thread of its own: such a statement may take long, and who waits for it may have to give up.
+    fn step(&mut self, text: &'static str, arguments: Vec<Value>) -> Doing<'_, Done> {
+        async move {
+            let Some(mut driver) = self.0.lend() else {
+                return Err(Fault::database(
+                    "the connection is gone",
+                    Class::Unavailable,
+                ));
+            };
+            let (ended, end) = oneshot::channel();
+            let thread = std::thread::Builder::new().name("sqlite-snapshot".to_owned());
+            let started = thread.spawn(move || {
+                let done = driver.run(text, &arguments);
+                // Whoever waited may have given up: then the connection is closed.
+                let _ = ended.send((driver, done));
+            });
+            started.map_err(|error| Fault::database(error, Class::Unavailable))?;
+            let (driver, done) = end
+                .await
+                .map_err(|ended| Fault::database(ended, Class::Unavailable))?;
+            self.0.give_back(driver);
+            done.map_err(fault)
+        }
+        .boxed()
+    }
+}
+
+/// Implements [`Connection`] for what has a driver and runs statements by `step`.
 macro_rules! connection {
-    ($type:ty, $way:ident) => {
+    ($type:ty) => {
         impl Connection for $type {
             fn run<'c>(
                 &'c mut self,
                 statement: &'static Statement,
                 arguments: Vec<Value>,
             ) -> Doing<'c, Done> {
-                let driver = self.driver();
-                async move { $way(|| driver.run(statement.text.as_str(), &arguments)).map_err(fault) }
-                    .boxed()
+                self.step(statement.text.as_str(), arguments)
             }
 
             fn scan<'c>(
@@ -317,12 +343,8 @@ macro_rules! connection {
                 arguments: Vec<Value>,
                 visit: Visit<'c>,
             ) -> Doing<'c, ()> {
-                let driver = self.driver();
-                async move {
-                    let text = statement.text.as_str();
-                    aside(|| driver.scan(text, &arguments, visit)).map_err(fault)
-                }
-                .boxed()
+                let text = statement.text.as_str();
+                ready(self.driver().scan(text, &arguments, visit).map_err(fault)).boxed()
             }
 
             fn server(&mut self) -> Doing<'_, Server> {
@@ -330,7 +352,7 @@ macro_rules! connection {
             }
 
             fn schema_faults(&mut self) -> Doing<'_, Vec<SchemaFault>> {
-                ready(aside(|| faults(self.driver()))).boxed()
+                ready(faults(self.driver())).boxed()
             }
 
             fn clock(&mut self) -> Doing<'_, Timestamp> {
@@ -340,9 +362,9 @@ macro_rules! connection {
     };
 }
 
-connection!(Write, at_once);
-connection!(Read, at_once);
-connection!(Snapshot, aside);
+connection!(Write);
+connection!(Read);
+connection!(Snapshot);
 
 fn server(driver: &mut Driver) -> Result<Server> {
     let schema = migrate::verify(driver)?;

@@ -38,7 +38,7 @@ impl Pool {
 /// A reader, given back when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Reader {
-    /// There until it is dropped.
+    /// None while it is lent.
     driver: Option<Driver>,
     pool: Arc<Pool>,
     _free: OwnedSemaphorePermit,
@@ -90,16 +90,31 @@ impl Readers {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        if let Some(driver) = self.driver.take() {
-            self.pool.lock().idle.push(driver);
+        match self.driver.take() {
+            Some(driver) => self.pool.lock().idle.push(driver),
+            // Whoever it was lent to has not given it back; another one is opened in its place.
+            None => self.pool.lock().open -= 1,
         }
     }
 }
 
 impl Reader {
+    /// The connection, which must not be lent.
     pub(crate) fn driver(&mut self) -> &mut Driver {
-        self.driver
-            .as_mut()
-            .expect("it is there until it is dropped")
+        self.driver.as_mut().expect("it is not lent")
+    }
+
+    /// Hands the connection out; none while somebody else has it.
+    pub(crate) fn lend(&mut self) -> Option<Driver> {
+        self.driver.take()
+    }
+
+    /// Takes it back.
+    pub(crate) fn give_back(&mut self, driver: Driver) {
+        self.driver = Some(driver);
+    }
+
+    pub(crate) fn is_lent(&self) -> bool {
+        self.driver.is_none()
     }
 }

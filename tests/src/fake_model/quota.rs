@@ -14,7 +14,7 @@ use super::Shared;
 const MINUTE: f64 = 60.0;
 
 /// Seconds' worth of requests that are left at first: an account in use.
-const LEFT_AT_FIRST: f64 = 5.0;
+const LEFT_AT_FIRST: f64 = 1.0;
 
 /// What was answered and refused so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -147,8 +147,8 @@ mod tests {
         assert_eq!(quota.ask(Duration::ZERO), None);
         quota.set(Some(60), Duration::ZERO);
         let ask = |seconds| quota.ask(Duration::from_secs(seconds)).expect("a bucket");
-        let answered: Vec<bool> = (0..6).map(|_| ask(0).answered).collect();
-        assert_eq!(answered, [true, true, true, true, true, false]);
+        let answered: Vec<bool> = (0..2).map(|_| ask(0).answered).collect();
+        assert_eq!(answered, [true, false]);
         let found = ask(2);
         assert_eq!(
             (found.answered, found.left, found.full_in),
@@ -156,7 +156,7 @@ mod tests {
         );
         assert_eq!(ask(1_000).left, 59.0, "never more than a minute's");
         let counted = Counted {
-            answered: 7,
+            answered: 3,
             refused: 1,
         };
         assert_eq!(quota.counted(), counted);

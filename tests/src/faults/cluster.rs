@@ -252,13 +252,16 @@ impl Cluster {
 
     /// A worker that holds a session at this moment, as the database has it.
     pub async fn busy_worker(&self) -> Result<usize> {
-        let now = match self.mysql {
-            Some(_) => "unix_timestamp()",
-            None => "extract(epoch FROM now())",
+        // A worker that was killed a moment ago still has its lease, and another one its name.
+        let (now, random) = match self.mysql {
+            Some(_) => ("unix_timestamp()", "rand()"),
+            None => ("extract(epoch FROM now())", "random()"),
         };
         let sql = format!(
             "SELECT b.name FROM session_hot h JOIN boots b ON b.boot_id = h.owner_boot \
-             WHERE b.dead_at IS NULL AND b.lease_until > {now} * 1000 LIMIT 1"
+             WHERE b.dead_at IS NULL AND b.lease_until > {now} * 1000 AND NOT EXISTS ( \
+                 SELECT 1 FROM boots n WHERE n.name = b.name AND n.started_at > b.started_at \
+             ) ORDER BY {random} LIMIT 1"
         );
         for _ in 0..200 {
             let name = self.query(&sql)?;

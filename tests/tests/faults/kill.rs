@@ -81,6 +81,11 @@ async fn killed_owners_leave_what_they_were_handed_to_others() -> Result<()> {
     let handed = handed(&cluster).await?;
     let report = settle("killed owners", &mut cluster, load).await?;
     ensure!(handed > 0, "no owner was handed a send: {report:?}");
+    // A few kills may all meet owners at rest.
+    ensure!(
+        kills() < 100 || report.repeated > 0,
+        "no kill hit a send: {report:?}"
+    );
     say(&format!(
         "{handed} sends were handed to the owners of their sessions"
     ));
@@ -98,7 +103,8 @@ async fn handed(cluster: &Cluster) -> Result<u64> {
         let value = metrics
             .lines()
             .find_map(|line| line.strip_prefix("mainspring_sessions_dispatched_total "));
-        handed += value.context("a count of dispatches")?.parse::<u64>()?;
+        // There is no line before the first one.
+        handed += value.unwrap_or("0").parse::<u64>()?;
     }
     Ok(handed)
 }

@@ -4,7 +4,7 @@
 mod convert;
 
 use std::collections::HashMap;
-use std::error::Error as _;
+use std::error::Error;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
@@ -90,6 +90,18 @@ impl Collector {
     }
 }
 
+/// An error with all that led to it.
+fn causes(error: &ExportError) -> String {
+    let mut causes = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        causes.push_str(": ");
+        causes.push_str(&cause.to_string());
+        next = cause.source();
+    }
+    causes
+}
+
 fn now() -> Timestamp {
     SystemClock::new().now()
 }
@@ -118,7 +130,11 @@ impl Exporter {
         interval: Duration,
         scrape: impl Fn() -> Option<String> + Send + 'static,
     ) -> Result<Self, PushError> {
-        let client = Client::builder().timeout(EXPORT).build();
+        // Headers are for this collector alone.
+        let client = Client::builder()
+            .timeout(EXPORT)
+            .redirect(reqwest::redirect::Policy::none())
+            .build();
         let client = client.map_err(PushError::Client)?;
         let (stop, stopping) = channel();
         let (end, stopped) = channel();
@@ -132,8 +148,8 @@ impl Exporter {
                     if let Some(Err(error)) = &done
                         && !failed
                     {
-                        let source = error.source().map(ToString::to_string);
-                        tracing::warn!(%error, source, "metrics were not exported");
+                        let causes = causes(error);
+                        tracing::warn!(causes, "metrics were not exported");
                     }
                     failed = matches!(done, Some(Err(_)));
                     if last {

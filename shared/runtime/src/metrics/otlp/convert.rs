@@ -380,6 +380,15 @@ mod tests {
     fn all_of_a_scrape_is_understood() {
         let sample = include_str!("../../../../../tests/chart/metrics.txt");
         let points = Points { started: 1, at: 2 };
+        for metric in points.metrics(sample) {
+            let points = match metric.data {
+                Some(metric::Data::Sum(sum)) => sum.data_points.len(),
+                Some(metric::Data::Gauge(gauge)) => gauge.data_points.len(),
+                Some(metric::Data::Histogram(histogram)) => histogram.data_points.len(),
+                other => panic!("{other:?}"),
+            };
+            assert!(points > 0, "{} has no points", metric.name);
+        }
         let names: Vec<_> = points
             .metrics(sample)
             .into_iter()
