@@ -344,7 +344,7 @@ async fn dispatch(app: &App) {
                             }
                         }
                         Err(error) => {
-                            tracing::debug!(error = %error, "a notification could not be parsed")
+                            tracing::debug!(error = %error, "a notification could not be parsed");
                         }
                     }
                 }

@@ -287,13 +287,13 @@ impl Transaction for Snapshot {
 
 impl Write {
     fn step(&mut self, text: &'static str, arguments: Vec<Value>) -> Doing<'_, Done> {
-        ready(self.driver().run(text, &arguments).map_err(fault)).boxed()
+        async move { self.driver().run(text, &arguments).map_err(fault) }.boxed()
     }
 }
 
 impl Read {
     fn step(&mut self, text: &'static str, arguments: Vec<Value>) -> Doing<'_, Done> {
-        ready(self.driver().run(text, &arguments).map_err(fault)).boxed()
+        async move { self.driver().run(text, &arguments).map_err(fault) }.boxed()
     }
 }
 

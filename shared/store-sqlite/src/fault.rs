@@ -20,7 +20,9 @@ pub(crate) fn fault(error: rusqlite::Error) -> Fault {
 
 /// An error of the migrator's driver.
 pub(crate) fn migration_fault(error: sqlx::Error) -> Fault {
-    let code = error.as_database_error().and_then(|error| error.code());
+    let code = error
+        .as_database_error()
+        .and_then(sqlx::error::DatabaseError::code);
     let class = match code.and_then(|code| code.parse().ok()) {
         Some(code) => class(code),
         None => Class::Unavailable,

@@ -62,13 +62,12 @@ impl Readers {
             .await;
         let free = free.map_err(|closed| Fault::database(closed, Class::Unavailable))?;
         let idle = self.pool.lock().idle.pop();
-        let driver = match idle {
-            Some(driver) => driver,
-            None => {
-                let driver = Driver::reader(&self.options).map_err(fault)?;
-                self.pool.lock().open += 1;
-                driver
-            }
+        let driver = if let Some(driver) = idle {
+            driver
+        } else {
+            let driver = Driver::reader(&self.options).map_err(fault)?;
+            self.pool.lock().open += 1;
+            driver
         };
         Ok(Reader {
             driver: Some(driver),

@@ -55,7 +55,7 @@ async fn at(percent: u32) -> Result<()> {
     let gap = Duration::from_secs(1) * 100 / (PER_SECOND * percent);
     let (mut sent, mut warm) = (0, None);
     while monotonic() < end {
-        if warm.is_none() && monotonic() - start >= WARM_UP {
+        if warm.is_none() && monotonic().saturating_sub(start) >= WARM_UP {
             warm = Some((monotonic(), cluster.model.counted(), sent));
         }
         let path = format!("/v1/sessions/{}/sends", sessions[sent as usize % SESSIONS]);
@@ -67,7 +67,7 @@ async fn at(percent: u32) -> Result<()> {
         pause((start + gap * sent).saturating_sub(monotonic())).await;
     }
     let (since, before, sent_before) = warm.context("it was warm")?;
-    let (took, counted) = (monotonic() - since, cluster.model.counted());
+    let (took, counted) = (monotonic().saturating_sub(since), cluster.model.counted());
     let answered = (counted.answered - before.answered) as f64;
     let used = answered / took.as_secs_f64() / f64::from(PER_SECOND);
     let calls = (counted.answered + counted.refused) as f64;

@@ -167,9 +167,9 @@ async fn workers_die_and_an_agents_limit_is_never_passed_while_another_agent_goe
     let (done, spent): (Vec<_>, Vec<_>) = records
         .iter()
         .partition(|record| record.status == SendStatus::Completed);
-    spent
-        .iter()
-        .for_each(|record| assert_spent(record, "careful"));
+    for record in &spent {
+        assert_spent(record, "careful");
+    }
     let (spent, aside) = money(&world, "careful").await;
     assert_eq!(aside, 0);
     // What is left is too little for an answer; what dead workers asked for counts at its most.
