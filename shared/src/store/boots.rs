@@ -186,6 +186,18 @@ pub struct BootRecord {
     pub dead_at: Option<Timestamp>,
 }
 
+/// Those of some boots, read together, that have not ended. Nobody declares a boot dead that owns no session: one that did
+/// not stop itself counts until its lease has run out, by the database's clock when the last of all was renewed.
+pub fn alive(boots: &[BootRecord]) -> impl Iterator<Item = &BootRecord> + Clone {
+    let open = boots.iter().filter(|boot| boot.dead_at.is_none());
+    let renewed = |boot: &BootRecord| {
+        let ttl = i64::try_from(boot.ttl.as_millis()).unwrap_or(i64::MAX);
+        boot.lease_until.0.saturating_sub(ttl)
+    };
+    let now = open.clone().map(renewed).max();
+    open.filter(move |boot| now.is_none_or(|now| boot.lease_until.0 >= now))
+}
+
 /// The answer to a renewal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Renewal {
@@ -207,4 +219,41 @@ pub struct Owned {
     pub sessions: Vec<(SessionKey, LeaseToken)>,
     /// Where the next page begins; none at the end.
     pub next: Option<(Timestamp, SessionKey)>,
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn who_neither_stopped_nor_renewed_its_lease_is_not_alive() {
+        let boot = |id: u128, lease_until: i64, dead_at: Option<i64>| BootRecord {
+            id: BootId(Uuid::from_u128(id)),
+            role: Role::Scheduler,
+            name: String::new(),
+            pool: String::new(),
+            concurrency: 0,
+            in_flight: 0,
+            started_at: Timestamp(0),
+            lease_until: Timestamp(lease_until),
+            ttl: Duration::from_secs(4),
+            protocol: 0,
+            dead_at: dead_at.map(Timestamp),
+        };
+        let boots = [
+            boot(1, 20_000, None),
+            // Late, or of a process that was killed less than a lease ago.
+            boot(2, 16_000, None),
+            boot(3, 15_999, None),
+            boot(4, 30_000, Some(15_000)),
+        ];
+        let ids = |boots: &[BootRecord]| -> Vec<u128> {
+            alive(boots).map(|boot| boot.id.0.as_u128()).collect()
+        };
+        assert_eq!(ids(&boots), [1, 2]);
+        assert_eq!(ids(&boots[2..]), [3], "the last to have renewed it");
+        assert_eq!(ids(&[]), [0_u128; 0]);
+    }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use mainspring_shared::id::BootId;
-use mainspring_shared::store::{BootRecord, Role};
+use mainspring_shared::store::{BootRecord, Role, alive};
 
 /// This process's part of each limit: 1 is all of it. Clones are the same one.
 #[derive(Debug, Clone)]
@@ -50,8 +50,7 @@ impl Share {
     /// The part of one among these lives: its slots among those of the workers of its pool, and of those of other
     /// pools that have sends in flight.
     pub fn of(boots: &[BootRecord], own: BootId) -> f64 {
-        let workers = boots.iter();
-        let workers = workers.filter(|boot| boot.role == Role::Worker && boot.dead_at.is_none());
+        let workers = alive(boots).filter(|boot| boot.role == Role::Worker);
         let Some(mine) = workers.clone().find(|boot| boot.id == own) else {
             return 1.0 / (workers.count() + 1) as f64;
         };

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mainspring_scheduler::App;
 use mainspring_shared::id::BootId;
-use mainspring_shared::store::{BootRecord, Role};
+use mainspring_shared::store::{BootRecord, Role, alive};
 
 /// How long a count is believed. In the second half of that time one request counts anew.
 const BELIEVED: Duration = Duration::from_secs(5);
@@ -76,9 +76,7 @@ impl Fleet {
 
 /// The schedulers among these lives. One that is not there yet comes on top.
 fn count(boots: &[BootRecord], own: Option<BootId>) -> u32 {
-    let alive = boots
-        .iter()
-        .filter(|boot| boot.role == Role::Scheduler && boot.dead_at.is_none());
+    let alive = alive(boots).filter(|boot| boot.role == Role::Scheduler);
     let is_there = alive.clone().any(|boot| Some(boot.id) == own);
     let others = u32::try_from(alive.count()).unwrap_or(u32::MAX);
     others.saturating_add(u32::from(!is_there))
