@@ -3,10 +3,13 @@
 //!
 //! Waking a watcher means "read again". Only the end of a send may bring the send along, as its worker
 //! stored it, so that the waiter need not read it. Should notifications be lost, all watchers are woken within two seconds,
-//! those of a session only if it has new steps: one statement for a few thousand sessions finds that out. While the bus
-//! is unavailable this happens every 250 ms.
+//! those of a session only if it has new steps: one statement for a few thousand sessions finds that out. Sessions without
+//! steps for long are looked at ever more rarely, at last every 16 seconds: a single notification is only lost with a process
+//! that dies right behind its commit. A bus that was away says so, and all are looked at; while it is unavailable, every
+//! 250 ms.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -34,7 +37,7 @@ const PAGE: usize = 4_096;
 /// watchers are spread evenly over two seconds.
 const SLICES: u64 = 8;
 
-/// The longest delay that a lost notification can cause.
+/// The longest delay that a lost notification can cause, but for sessions that were quiet.
 #[cfg(test)]
 const SAFETY: Duration = Duration::from_millis(POLL.as_millis() as u64 * SLICES);
 
@@ -53,8 +56,53 @@ pub struct Watch {
     missed: Notify,
 }
 
-/// The last steps of sessions that are watched, as they were read last.
-type Steps = HashMap<SessionKey, i64>;
+/// How often a session is to be found without a new step until its turn comes half as often, and how many times that can
+/// happen: every two seconds, then four, eight and sixteen.
+const QUIET: u32 = 2;
+const QUIET_MAX: u32 = 3 * QUIET;
+
+/// Sessions that are watched, as they were read last.
+type Steps = HashMap<SessionKey, Looked>;
+
+/// What a session was when it was looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Looked {
+    /// Its last step.
+    step: i64,
+    /// How often there was no new one.
+    quiet: u32,
+    /// Turns until it is looked at again.
+    skips: u32,
+}
+
+impl Looked {
+    fn new(step: i64) -> Self {
+        Self {
+            step,
+            quiet: 0,
+            skips: 0,
+        }
+    }
+
+    /// Whether it is to be looked at in this turn.
+    fn is_due(&mut self) -> bool {
+        let is_due = self.skips == 0;
+        self.skips = self.skips.saturating_sub(1);
+        is_due
+    }
+
+    /// Takes note of its last step; whether that is a new one.
+    fn note(&mut self, step: i64) -> bool {
+        let is_new = self.step != step;
+        if is_new {
+            *self = Self::new(step);
+        } else {
+            self.quiet = (self.quiet + 1).min(QUIET_MAX);
+            self.skips = (1 << (self.quiet / QUIET)) - 1;
+        }
+        is_new
+    }
+}
 
 impl Watch {
     /// An empty registry of watchers.
@@ -115,12 +163,17 @@ impl Watch {
         }
     }
 
-    /// Wakes the watchers of sends and runs whose hashes are wanted, and those of sessions that have steps which `known`
-    /// has not.
-    async fn check(&self, app: &App, wanted: impl Fn(u64) -> bool, known: &mut Steps) {
-        self.sends.wake_where(&wanted);
-        self.runs.wake_where(&wanted);
-        for page in self.sessions.keys(&wanted).chunks(PAGE) {
+    /// Wakes the watchers of sends and runs in this slice, or all, and those of sessions that have steps which `known` has
+    /// not. Where only a slice has its turn, sessions that are quiet may be left out.
+    async fn check(&self, app: &App, turn: Option<u64>, known: &mut Steps) {
+        let wanted = |hash| turn.is_none_or(|slice| hash % SLICES == slice);
+        self.sends.wake_where(wanted);
+        self.runs.wake_where(wanted);
+        let mut keys = self.sessions.keys(wanted);
+        if turn.is_some() {
+            keys.retain(|key| known.get_mut(key).is_none_or(Looked::is_due));
+        }
+        for page in keys.chunks(PAGE) {
             // Reads of a file are done at once: notifications come between them.
             tokio::task::yield_now().await;
             let read = app.store.last_steps(page.to_vec());
@@ -132,7 +185,14 @@ impl Watch {
             match read {
                 Ok(steps) => {
                     for (key, step) in page.iter().zip(steps) {
-                        if known.insert(*key, step) != Some(step) {
+                        let is_new = match known.entry(*key) {
+                            Entry::Occupied(mut looked) => looked.get_mut().note(step),
+                            Entry::Vacant(new) => {
+                                new.insert(Looked::new(step));
+                                true
+                            }
+                        };
+                        if is_new {
                             self.sessions.wake(key);
                         }
                     }
@@ -312,11 +372,10 @@ async fn check(app: &App) {
             () = app.clock.sleep(POLL) => false,
         };
         if is_missed || !app.bus().is_available() {
-            app.watch.check(app, |_| true, &mut known).await;
+            app.watch.check(app, None, &mut known).await;
             app.watch.forget(&mut known);
         } else {
-            let is_its_turn = |hash| hash % SLICES == slice;
-            app.watch.check(app, is_its_turn, &mut known).await;
+            app.watch.check(app, Some(slice), &mut known).await;
             slice = (slice + 1) % SLICES;
         }
         if slice == 0 {
@@ -518,6 +577,19 @@ mod tests {
         keys.sort();
         expected.sort();
         assert_eq!(keys, expected);
+    }
+
+    #[test]
+    fn quiet_sessions_are_looked_at_more_rarely_until_they_have_a_step() {
+        let turns = |looked: &mut Looked, step| {
+            let turns = (1..).find(|_| looked.is_due()).expect("some turn");
+            (turns, looked.note(step))
+        };
+        let mut looked = Looked::new(7);
+        let periods: Vec<u32> = (0..9).map(|_| turns(&mut looked, 7).0).collect();
+        assert_eq!(periods, [1, 1, 2, 2, 4, 4, 8, 8, 8], "of two seconds");
+        assert_eq!(turns(&mut looked, 8), (8, true));
+        assert_eq!(turns(&mut looked, 8), (1, false));
     }
 
     #[tokio::test]
