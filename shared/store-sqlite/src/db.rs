@@ -7,12 +7,13 @@ use mainspring_shared::store::Connections;
 use mainspring_shared::time::Timestamp;
 use mainspring_store_core::Value;
 use mainspring_store_core::db::{
-    Commit, Conn, Connection, Database, Doing, Done, SchemaFault, Server, Statement, Transaction,
-    Visit,
+    Commit, Conn, Connection, Database, Doing, Done, Durable, SchemaFault, Server, Statement,
+    Transaction, Visit,
 };
 use mainspring_store_core::fault::{Class, Fault, Result};
 use tokio::sync::{Mutex, OwnedMutexGuard, oneshot};
 
+use crate::disk::Disk;
 use crate::driver::Driver;
 use crate::fault::fault;
 use crate::lock::DirLock;
@@ -32,6 +33,8 @@ pub(crate) struct SqliteDb {
     /// Closed before the writer, which as the last one writes the log back.
     readers: Readers,
     writer: Arc<Mutex<Writer>>,
+    /// What of it the disk has.
+    disk: Arc<Disk>,
     /// Whose turn it is to write.
     turns: Turns,
     /// Whether the schema may be changed.
@@ -51,19 +54,25 @@ struct Writer {
 impl SqliteDb {
     /// The file of these options, whose writer is this one.
     pub(crate) fn new(
-        driver: Driver,
+        mut driver: Driver,
         lock: Option<DirLock>,
         options: SqliteOptions,
     ) -> Result<Self> {
+        let disk = if driver.is_read_only().map_err(fault)? {
+            Disk::unused()?
+        } else {
+            Disk::start(&mut driver)?
+        };
         let writer = Writer {
             driver,
             open: false,
             _lock: lock,
         };
-        let turns = Turns::start();
+        let unavailable = |error| Fault::database(error, Class::Unavailable);
         Ok(Self {
             writer: Arc::new(Mutex::new(writer)),
-            turns: turns.map_err(|error| Fault::database(error, Class::Unavailable))?,
+            disk: Arc::new(disk),
+            turns: Turns::start().map_err(unavailable)?,
             migrate: options.migrate,
             readers: Readers::new(options),
         })
@@ -77,8 +86,14 @@ impl Database for SqliteDb {
         at: Option<Timestamp>,
     ) -> BoxFuture<'_, Result<(Box<dyn Transaction>, Timestamp)>> {
         async move {
+            self.disk.works()?;
             let writer = self.writer.clone().lock_owned().await;
-            let (tx, now) = Write::begin(writer, commit, at)?;
+            let (writer, now) = begin(writer, at)?;
+            let tx = Write {
+                writer,
+                commit,
+                disk: self.disk.clone(),
+            };
             let tx: Box<dyn Transaction> = Box::new(tx);
             Ok((tx, now))
         }
@@ -107,13 +122,20 @@ impl Database for SqliteDb {
         .boxed()
     }
 
+    fn seen(&self) -> Durable {
+        self.disk.kept(self.disk.last())
+    }
+
     fn index_steps(&self) -> BoxFuture<'_, Result<()>> {
         async move {
             let mut writer = self.writer.lock().await;
             if writer.open {
                 end(&mut writer, "ROLLBACK").ok();
             }
-            migrate::index_steps(&mut writer.driver, self.migrate)
+            let migrate = || migrate::index_steps(&mut writer.driver, self.migrate);
+            let (number, done) = self.disk.commit(migrate);
+            done?;
+            self.disk.kept(number).await
         }
         .boxed()
     }
@@ -136,45 +158,45 @@ impl Database for SqliteDb {
 
 /// The writer with its transaction open.
 #[derive(Debug)]
-struct Write(OwnedMutexGuard<Writer>);
+struct Write {
+    writer: OwnedMutexGuard<Writer>,
+    commit: Commit,
+    disk: Arc<Disk>,
+}
 
-impl Write {
-    fn begin(
-        mut writer: OwnedMutexGuard<Writer>,
-        commit: Commit,
-        at: Option<Timestamp>,
-    ) -> Result<(Self, Timestamp)> {
-        if writer.open {
-            end(&mut writer, "ROLLBACK").ok();
-        }
-        let sql = match commit {
-            Commit::Durable => include_str!("../sql/transaction/begin_durable.sql"),
-            Commit::Relaxed => include_str!("../sql/transaction/begin_relaxed.sql"),
-        };
-        let mut attempt = 1;
-        loop {
-            writer.open = true;
-            let at = at.map_or(Value::Null, |at| Value::Integer(at.0));
-            match writer.driver.number(sql, &[at]) {
-                Ok(now) => return Ok((Self(writer), Timestamp(now))),
-                Err(error) => {
-                    end(&mut writer, "ROLLBACK").ok();
-                    let fault = fault(error);
-                    if !fault.is_busy() || attempt == BEGIN_ATTEMPTS {
-                        return Err(fault);
-                    }
-                    attempt += 1;
+fn begin(
+    mut writer: OwnedMutexGuard<Writer>,
+    at: Option<Timestamp>,
+) -> Result<(OwnedMutexGuard<Writer>, Timestamp)> {
+    if writer.open {
+        end(&mut writer, "ROLLBACK").ok();
+    }
+    let sql = include_str!("../sql/transaction/begin.sql");
+    let mut attempt = 1;
+    loop {
+        writer.open = true;
+        let at = at.map_or(Value::Null, |at| Value::Integer(at.0));
+        match writer.driver.number(sql, &[at]) {
+            Ok(now) => return Ok((writer, Timestamp(now))),
+            Err(error) => {
+                end(&mut writer, "ROLLBACK").ok();
+                let fault = fault(error);
+                if !fault.is_busy() || attempt == BEGIN_ATTEMPTS {
+                    return Err(fault);
                 }
+                attempt += 1;
             }
         }
     }
+}
 
+impl Write {
     fn driver(&mut self) -> &mut Driver {
-        &mut self.0.driver
+        &mut self.writer.driver
     }
 
     fn undo(&mut self) {
-        if let Err(error) = end(&mut self.0, "ROLLBACK") {
+        if let Err(error) = end(&mut self.writer, "ROLLBACK") {
             tracing::debug!(%error, "nothing was left to roll back");
         }
     }
@@ -187,15 +209,25 @@ fn end(writer: &mut Writer, sql: &'static str) -> Result<()> {
 }
 
 impl Transaction for Write {
-    fn commit(mut self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+    fn commit(mut self: Box<Self>) -> BoxFuture<'static, Result<Durable>> {
         async move {
-            let committed = end(&mut self.0, "COMMIT");
-            if committed.is_err() {
+            let Self {
+                writer,
+                commit,
+                disk,
+            } = &mut *self;
+            let (number, committed) = disk.commit(|| end(writer, "COMMIT"));
+            if let Err(fault) = committed {
                 // A commit that failed has either ended its transaction or left it open:
                 // afterwards it is undone either way.
                 self.undo();
+                return Err(fault);
             }
-            committed
+            Ok(disk.kept(match commit {
+                Commit::Durable => number,
+                // Those that it may have seen.
+                Commit::Relaxed => number - 1,
+            }))
         }
         .boxed()
     }
@@ -260,8 +292,9 @@ impl Drop for Snapshot {
 }
 
 impl Transaction for Snapshot {
-    fn commit(mut self: Box<Self>) -> BoxFuture<'static, Result<()>> {
-        async move { execute(self.driver(), "COMMIT") }.boxed()
+    fn commit(mut self: Box<Self>) -> BoxFuture<'static, Result<Durable>> {
+        let committed = execute(self.driver(), "COMMIT");
+        ready(committed.map(|()| ready(Ok(())).boxed())).boxed()
     }
 
     fn rollback(self: Box<Self>) -> BoxFuture<'static, ()> {
@@ -396,7 +429,17 @@ mod tests {
 
     async fn begin(db: &SqliteDb, commit: Commit) -> Write {
         let writer = db.writer.clone().lock_owned().await;
-        Write::begin(writer, commit, None).expect("begins").0
+        let (writer, _) = super::begin(writer, None).expect("begins");
+        Write {
+            writer,
+            commit,
+            disk: db.disk.clone(),
+        }
+    }
+
+    async fn commit(tx: Write) {
+        let durable = Box::new(tx).commit().await.expect("commits");
+        durable.await.expect("the disk works");
     }
 
     fn scalar(tx: &mut Write, sql: &'static str) -> i64 {
@@ -412,12 +455,17 @@ mod tests {
         for commit in [
             Durable, Relaxed, Durable, Relaxed, Relaxed, Durable, Durable, Relaxed,
         ] {
-            let mut tx = begin(&db, commit).await;
-            let level = scalar(&mut tx, "PRAGMA synchronous");
-            let (normal, full) = (1, 2);
-            assert_eq!(level, if commit == Durable { full } else { normal });
-            Box::new(tx).commit().await.expect("commits");
+            let before = db.disk.last();
+            let tx = begin(&db, commit).await;
+            self::commit(tx).await;
+            let number = db.disk.last();
+            assert_eq!(number, before + 1, "{commit:?}");
+            // A round for it has begun, whoever waits for that.
+            db.disk.kept(number).await.expect("the disk works");
         }
+        // What is written back into the file is kept first.
+        let mut tx = begin(&db, Durable).await;
+        assert_eq!(scalar(&mut tx, "PRAGMA synchronous"), 1, "NORMAL");
     }
 
     #[tokio::test]
@@ -426,7 +474,7 @@ mod tests {
         let db = open(&dir);
         let mut tx = begin(&db, Commit::Durable).await;
         execute(tx.driver(), "CREATE TABLE t (n INTEGER)").expect("creates");
-        Box::new(tx).commit().await.expect("commits");
+        commit(tx).await;
         let mut dropped = begin(&db, Commit::Durable).await;
         execute(dropped.driver(), "INSERT INTO t VALUES (1)").expect("inserts");
         drop(dropped);
@@ -440,14 +488,14 @@ mod tests {
         let db = open(&dir);
         let mut tx = begin(&db, Commit::Durable).await;
         execute(tx.driver(), "CREATE TABLE t (n INTEGER)").expect("creates");
-        Box::new(tx).commit().await.expect("commits");
+        commit(tx).await;
         let count = "SELECT count(*) FROM t";
         let mut snapshot = Snapshot(db.readers.next().await.expect("a reader"));
         execute(snapshot.driver(), "BEGIN").expect("begins");
         assert_eq!(snapshot.driver().number(count, &[]), Ok(0));
         let mut tx = begin(&db, Commit::Durable).await;
         execute(tx.driver(), "INSERT INTO t VALUES (1)").expect("inserts");
-        Box::new(tx).commit().await.expect("commits");
+        commit(tx).await;
         assert_eq!(snapshot.driver().number(count, &[]), Ok(0));
         drop(snapshot);
         let mut reader = db.readers.next().await.expect("the same one");

@@ -59,6 +59,8 @@ impl Driver {
         driver
             .conn
             .pragma_update(None, "cache_size", WRITER_CACHE)?;
+        // A commit does not wait for the disk: that is done behind it, for several at once.
+        driver.conn.pragma_update(None, "synchronous", "NORMAL")?;
         Ok(driver)
     }
 
@@ -153,6 +155,11 @@ impl Driver {
     /// Runs a script that is not part of the program.
     pub(crate) fn script(&self, text: &str) -> Result<()> {
         self.conn.execute_batch(text)
+    }
+
+    /// Whether it cannot write.
+    pub(crate) fn is_read_only(&self) -> Result<bool> {
+        self.conn.is_readonly(rusqlite::MAIN_DB)
     }
 
     /// The connection, for what is run once and needs no preparation.

@@ -2,6 +2,7 @@
 #![warn(missing_docs)]
 
 mod db;
+mod disk;
 mod driver;
 mod fault;
 mod lock;

@@ -79,9 +79,7 @@ pub async fn vacuum(options: SqliteOptions) -> Result<Vacuumed> {
 
 /// The bytes of the file and its log.
 fn size(options: &SqliteOptions) -> u64 {
-    let mut log = options.file.clone().into_os_string();
-    log.push("-wal");
-    let files = [options.file.as_os_str(), &log];
+    let files = [options.file.clone(), options.log()];
     let sizes = files.map(|file| std::fs::metadata(file).map_or(0, |found| found.len()));
     sizes.iter().sum()
 }

@@ -63,6 +63,13 @@ impl SqliteOptions {
         }
     }
 
+    /// The log of the file.
+    pub(crate) fn log(&self) -> PathBuf {
+        let mut log = self.file.clone().into_os_string();
+        log.push("-wal");
+        log.into()
+    }
+
     /// Whether a file that is missing is made.
     pub(crate) fn creates(&self) -> bool {
         self.migrate == MigratePolicy::Create
