@@ -2,17 +2,18 @@
 
 use mainspring_shared::id::{BootId, SendId, SessionKey};
 use mainspring_shared::session::hot::HotRow;
-use mainspring_shared::session::transition::{self, Change, Offer, grant_accepted, refuse_accept};
+use mainspring_shared::session::transition::{
+    self, Change, Eager, Offer, grant_accepted, refuse_accept,
+};
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, Accepted, GrantedSend, IdempotencyKey, KeyOutcome, NewSession,
     RefuseReason, Target,
 };
 use uuid::Uuid;
 
-use crate::claim::pin;
 use crate::db::{Conn, sql};
 use crate::fault::Result;
-use crate::hot::{self, Beside, Session};
+use crate::hot::{self, Session};
 use crate::query::{query_as, query_scalar, statement};
 use crate::rows::json;
 use crate::store::Tx;
@@ -119,8 +120,11 @@ async fn insert(
         boot,
     };
     let change = transition::accept(&session.hot, session.head, offer, now);
+    let granted = grant(tx, &change, keeper).await?;
+    // What a grant makes of it is stored at once.
+    let stored = granted.as_ref().map_or(&change, |(eager, _)| &eager.change);
     let sql = sql!("sends/insert", "steps/insert", "sessions/save");
-    hot::bind(statement(sql), &change)?
+    hot::bind(statement(sql), stored)?
         .bind(json(&item.input)?)
         .bind(json(&item.options)?)
         .bind(change.send.and_then(|send| send.deadline_at).map(|at| at.0))
@@ -128,11 +132,20 @@ async fn insert(
         .bind(item.run.as_ref().map(|leaf| leaf.run.0))
         .bind(item.run.as_ref().map(|leaf| leaf.path.clone()))
         .bind(item.run.as_ref().map(|leaf| leaf.attempt))
+        .bind(granted.as_ref().map(|(_, agent_version)| *agent_version))
         .execute(tx.conn())
         .await?;
     let position = change.send.and_then(|send| send.position);
     let step = change.step_n();
-    let granted = grant(tx, &change, keeper).await?;
+    let granted = granted.map(|(eager, agent_version)| {
+        Box::new(GrantedSend {
+            ready: eager.ready,
+            epoch: eager.lease.epoch,
+            counters: eager.change.hot.counters(),
+            spent: eager.change.hot.spent,
+            agent_version,
+        })
+    });
     Ok(Accepted {
         position,
         step,
@@ -142,40 +155,28 @@ async fn insert(
     })
 }
 
-/// Grants the session of a send that was just accepted to the worker that keeps it, if it may be.
+/// What becomes of a send that is being accepted where its session is granted to the worker that keeps it, with the
+/// version of the session's agent; none where it may not be.
 async fn grant(
     tx: &mut Tx,
     accepted: &Change,
     keeper: Option<BootId>,
-) -> Result<Option<Box<GrantedSend>>> {
-    let eager = keeper.and_then(|boot| Some((boot, grant_accepted(accepted, boot, tx.now)?)));
-    let (Some((boot, eager)), Some(send)) = (eager, accepted.send) else {
+) -> Result<Option<(Eager, i32)>> {
+    let Some(boot) = keeper else { return Ok(None) };
+    let Some(eager) = grant_accepted(accepted, boot, tx.now) else {
         return Ok(None);
     };
-    let mut change = eager.change;
-    let key = change.hot.key;
+    let hot = &eager.change.hot;
+    let key = hot.key;
     let version: Option<i32> = query_scalar(sql!("boots/keeps"))
         .bind(key.tenant.0)
         .bind(key.session.0)
         .bind(boot.0)
         .bind(tx.now.0)
-        .bind(change.hot.pool.clone())
+        .bind(hot.pool.clone())
         .fetch_optional(tx.conn())
         .await?;
-    let Some(agent_version) = version else {
-        return Ok(None);
-    };
-    // It is stored.
-    change.step = None;
-    let done = hot::commit(tx, change, Beside::default()).await?;
-    pin(tx, (key.tenant, send.id), agent_version).await?;
-    Ok(Some(Box::new(GrantedSend {
-        ready: eager.ready,
-        epoch: eager.lease.epoch,
-        counters: done.hot.counters(),
-        spent: done.hot.spent,
-        agent_version,
-    })))
+    Ok(version.map(|version| (eager, version)))
 }
 
 /// Creates a session with its agent as version 1.

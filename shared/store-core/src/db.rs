@@ -231,9 +231,9 @@ macro_rules! connection {
 
 /// A connection with an open transaction. Dropped without an end, it is rolled back.
 pub trait Transaction: Connection {
-    /// Makes what was written durable. After an error the outcome is unknown when the connection
-    /// was lost, else nothing was written.
-    fn commit(self: Box<Self>) -> BoxFuture<'static, Result<()>>;
+    /// Ends it with what was written, which others may see before it is durable: whoever did it waits for that. After an
+    /// error the outcome is unknown when the connection was lost, else nothing was written.
+    fn commit(self: Box<Self>) -> BoxFuture<'static, Result<Durable>>;
 
     /// Undoes what was written.
     fn rollback(self: Box<Self>) -> BoxFuture<'static, ()>;
@@ -250,6 +250,9 @@ pub trait Transaction: Connection {
 
 /// A connection whose type is not known.
 pub type Conn = dyn Connection;
+
+/// Ends once what was committed is as durable as was asked for. After an error nobody knows whether it is.
+pub type Durable = BoxFuture<'static, Result<()>>;
 
 /// What a commit promises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -283,6 +286,11 @@ pub trait Database: Debug + Send + Sync + 'static {
 
     /// A transaction for reading that sees one state of the database throughout.
     fn snapshot(&self) -> BoxFuture<'_, Result<Box<dyn Transaction>>>;
+
+    /// Waits until no power cut can undo what anybody may have read by now.
+    fn seen(&self) -> Durable {
+        Box::pin(std::future::ready(Ok(())))
+    }
 
     /// Makes sure of the index of steps by when they were committed.
     fn index_steps(&self) -> BoxFuture<'_, Result<()>>;

@@ -12,7 +12,7 @@ use mainspring_shared::time::Timestamp;
 
 use tokio::sync::oneshot;
 
-use crate::db::{Commit, Conn, Database, Transaction};
+use crate::db::{Commit, Conn, Database, Durable, Transaction};
 use crate::fault::{Result, skipped};
 
 /// The store port over an SQL database.
@@ -92,7 +92,11 @@ impl SqlStore {
         };
         self.db.carry_out(transaction.boxed());
         match end.await {
-            Ok(Ok(result)) => Ok(result?),
+            Ok(Ok(result)) => {
+                let (value, durable) = result?;
+                durable.await?;
+                Ok(value)
+            }
             Ok(Err(panic)) => std::panic::resume_unwind(panic),
             Err(ended) => Err(store::Error::Unavailable {
                 source: Box::new(ended),
@@ -101,7 +105,12 @@ impl SqlStore {
     }
 
     /// Runs `work` until it does not lose against another transaction.
-    async fn attempts<I, T>(self, commit: Commit, input: I, work: Work<I, T>) -> Result<T>
+    async fn attempts<I, T>(
+        self,
+        commit: Commit,
+        input: I,
+        work: Work<I, T>,
+    ) -> Result<(T, Durable)>
     where
         I: Clone,
     {
@@ -116,7 +125,12 @@ impl SqlStore {
         self.attempt(commit, input, work).await
     }
 
-    async fn attempt<I, T>(&self, commit: Commit, input: I, work: Work<I, T>) -> Result<T> {
+    async fn attempt<I, T>(
+        &self,
+        commit: Commit,
+        input: I,
+        work: Work<I, T>,
+    ) -> Result<(T, Durable)> {
         let (inner, now) = self.db.begin(commit, self.at).await?;
         let has_peers = self.db.attempts() > 1;
         let mut tx = Tx {
@@ -126,7 +140,7 @@ impl SqlStore {
             watched: self.watched.clone(),
         };
         match work(&mut tx, input).await {
-            Ok(value) => tx.inner.commit().await.map(|()| value),
+            Ok(value) => tx.inner.commit().await.map(|durable| (value, durable)),
             Err(fault) => {
                 tx.inner.rollback().await;
                 Err(fault)
@@ -140,7 +154,10 @@ impl SqlStore {
         W: for<'c> FnOnce(&'c mut Conn) -> BoxFuture<'c, Result<T>> + Send,
     {
         let mut conn = self.db.reader().await?;
-        Ok(work(&mut *conn).await?)
+        let answer = work(&mut *conn).await?;
+        drop(conn);
+        self.db.seen().await?;
+        Ok(answer)
     }
 
     /// Runs `work` on a reader that sees one state of the database throughout.
@@ -150,7 +167,8 @@ impl SqlStore {
     {
         let mut tx = self.db.snapshot().await?;
         let answer = work(tx.connection()).await?;
-        tx.commit().await?;
+        tx.commit().await?.await?;
+        self.db.seen().await?;
         Ok(answer)
     }
 }

@@ -1,11 +1,11 @@
 //! The port of the store's core on a server.
 
 use futures::TryStreamExt;
-use futures::future::{BoxFuture, FutureExt};
+use futures::future::{BoxFuture, FutureExt, ready};
 use mainspring_shared::store::Connections;
 use mainspring_shared::time::Timestamp;
 use mainspring_store_core::db::{
-    Commit, Conn, Connection, Database, Done, Statement, Transaction, Visit, Waiters,
+    Commit, Conn, Connection, Database, Done, Durable, Statement, Transaction, Visit, Waiters,
 };
 use mainspring_store_core::fault::Result;
 use mainspring_store_core::{Columns, Row, Value, connection};
@@ -125,8 +125,13 @@ struct Open(sqlx::Transaction<'static, MySql>);
 struct Read(PoolConnection<MySql>);
 
 impl Transaction for Open {
-    fn commit(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
-        async move { self.0.commit().await.map_err(fault) }.boxed()
+    /// It returns when it is durable.
+    fn commit(self: Box<Self>) -> BoxFuture<'static, Result<Durable>> {
+        async move {
+            self.0.commit().await.map_err(fault)?;
+            Ok(ready(Ok(())).boxed())
+        }
+        .boxed()
     }
 
     fn rollback(self: Box<Self>) -> BoxFuture<'static, ()> {
