@@ -4,9 +4,12 @@
 //! The most that a call can cost is set aside in the database before anybody is asked, so that no limit is
 //! passed, however many workers make calls. What becomes of a call decides what is entered in its place: what it
 //! cost; nothing, where nobody was asked; and all of it where nobody knows, as of a call that broke off or whose
-//! worker died (the scheduler's sweep settles those). Nothing is asked for tenants without such a limit and without an
+//! worker died (the scheduler's sweep settles those). Whoever makes many calls sets aside for several at once ([`block`]),
+//! as long as that is little of what is left. Nothing is asked for tenants without such a limit and without an
 //! agent that has one, but once for each: which have one is read with what is paused. For other agents of a tenant, it is
 //! asked once between two reads.
+
+mod block;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -14,13 +17,14 @@ use std::time::Duration;
 
 use mainspring_runtime::Group;
 use mainspring_shared::agent::AgentName;
-use mainspring_shared::id::TenantId;
+use mainspring_shared::id::{BootId, TenantId};
 use mainspring_shared::store::{self, ReserveMoney, ReserveMoneyOutcome, SettleMoney};
 use mainspring_shared::tenant::{Amount, MoneySpan, Payer};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use self::block::{Block, Blocks, Found};
 use crate::Parts;
 use crate::boot::Boot;
 use crate::patience::Outage;
@@ -61,6 +65,9 @@ pub(crate) struct Cost {
 }
 
 type Granted = Result<Option<ReservedMoney>, NoMoney>;
+
+/// What the database has set aside: for the call, and beyond that.
+type Reserved = Result<Option<(ReservedMoney, Amount)>, NoMoney>;
 
 /// Whose calls have no limit, so far as it is known. All others ask: they may be new, and their limits with them.
 #[derive(Debug, Default)]
@@ -110,7 +117,8 @@ pub(crate) struct Money {
     parts: Parts,
     boot: Arc<Boot>,
     known: RwLock<Known>,
-    reservations: Group<ReserveMoney, Granted>,
+    blocks: Blocks,
+    reservations: Group<ReserveMoney, Reserved>,
     settlements: Settlements,
 }
 
@@ -140,9 +148,38 @@ impl Settlements {
 #[must_use = "what is not settled counts as spent once the call has begun"]
 pub(crate) struct ReservedMoney {
     amount: Amount,
-    /// What is entered where nothing else is said; none once it is settled.
-    item: Option<SettleMoney>,
-    settlements: Settlements,
+    /// What is entered where nothing else is said: nothing, until somebody is asked.
+    cost: Amount,
+    /// None once it is settled.
+    source: Option<Source>,
+}
+
+/// Where it was taken from.
+#[derive(Debug)]
+enum Source {
+    /// A reservation of its own.
+    Own(SettleMoney, Settlements),
+    /// One that was made for several calls.
+    Block(Arc<Block>),
+}
+
+impl Source {
+    fn settle(self, amount: Amount, cost: Amount, done: Option<oneshot::Sender<()>>) {
+        match self {
+            Self::Own(item, settlements) => {
+                let cost = Some(cost);
+                settlements.hand(Some(SettleMoney { cost, ..item }), done);
+            }
+            // Nobody waits until it is entered. That it is spent is told without: it counts either way.
+            Self::Block(block) => {
+                block.give_back(amount, cost);
+                if let Some(done) = done {
+                    // Whoever waits may have gone.
+                    let _ = done.send(());
+                }
+            }
+        }
+    }
 }
 
 impl ReservedMoney {
@@ -153,20 +190,16 @@ impl ReservedMoney {
 
     /// Somebody is asked from now on: until it is settled, all of it counts as spent.
     pub(crate) fn begin(&mut self) {
-        if let Some(item) = &mut self.item {
-            item.cost = None;
-        }
+        self.cost = self.amount;
     }
 
     /// The call cost this. Returns once that is entered, or is going to be.
     pub(crate) async fn settle(mut self, parts: &Parts, cost: Amount) {
-        let Some(item) = self.item.take() else { return };
-        let (done, entered) = oneshot::channel();
-        let item = SettleMoney {
-            cost: Some(cost),
-            ..item
+        let Some(source) = self.source.take() else {
+            return;
         };
-        self.settlements.hand(Some(item), Some(done));
+        let (done, entered) = oneshot::channel();
+        source.settle(self.amount, cost, Some(done));
         tokio::select! {
             biased;
             _ = entered => {}
@@ -177,8 +210,8 @@ impl ReservedMoney {
 
 impl Drop for ReservedMoney {
     fn drop(&mut self) {
-        if let Some(item) = self.item.take() {
-            self.settlements.hand(Some(item), None);
+        if let Some(source) = self.source.take() {
+            source.settle(self.amount, self.cost, None);
         }
     }
 }
@@ -195,6 +228,7 @@ impl Money {
             parts: parts.clone(),
             boot: boot.clone(),
             known: RwLock::default(),
+            blocks: Blocks::default(),
             reservations,
             settlements,
         };
@@ -226,6 +260,17 @@ impl Money {
         };
         // Between two lives no call is made for which anybody waits.
         let life = self.boot.current().ok_or(NoMoney::Busy)?;
+        let now = self.parts.clock.monotonic();
+        let ahead = match self.blocks.draw(&caller, cost.most, life.id, now) {
+            Found::Drawn(block) => {
+                return Ok(Some(ReservedMoney {
+                    amount: cost.most,
+                    cost: Amount::default(),
+                    source: Some(Source::Block(block)),
+                }));
+            }
+            Found::Asks(ahead) => ahead,
+        };
         let item = ReserveMoney {
             tenant: caller.0,
             agent: caller.1.clone(),
@@ -233,18 +278,39 @@ impl Money {
             boot: life.id,
             most: cost.most,
             least: cost.least,
+            ahead,
         };
-        let granted = self.reservations.submit(item).await;
-        let granted = granted.unwrap_or(Err(NoMoney::Busy));
-        if matches!(granted, Ok(None)) {
-            let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-            known.note_unlimited(caller, reads);
+        let asking = (ahead != Amount::default()).then(|| Asking {
+            blocks: &self.blocks,
+            caller: &caller,
+            block: None,
+        });
+        let reserved = self.reservations.submit(item).await;
+        match reserved.unwrap_or(Err(NoMoney::Busy))? {
+            Some((aside, more)) => Ok(Some(match asking {
+                Some(asking) if more != Amount::default() => {
+                    asking.share(aside, more, (life.id, now))
+                }
+                Some(_) | None => aside,
+            })),
+            None => {
+                drop(asking);
+                let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+                self.blocks.forget(&caller);
+                known.note_unlimited(caller, reads);
+                Ok(None)
+            }
         }
-        granted
+    }
+
+    /// Gives back what is set aside ahead. It is to be done whenever limits may have changed, and now and then.
+    pub(crate) fn close_blocks(&self) {
+        self.blocks.close();
     }
 
     /// Waits until what is over by now is settled, for no longer than this.
     pub(crate) async fn settled(&self, within: Duration) {
+        self.close_blocks();
         let (done, settled) = oneshot::channel();
         self.settlements.hand(None, Some(done));
         tokio::select! {
@@ -257,23 +323,63 @@ impl Money {
     }
 }
 
+/// A call that is to set money aside ahead: others wait no longer for it than it lives.
+struct Asking<'m> {
+    blocks: &'m Blocks,
+    caller: &'m Caller,
+    block: Option<Arc<Block>>,
+}
+
+impl Asking<'_> {
+    /// Has others draw from what a call has set aside for itself and, this much, beyond that.
+    fn share(
+        mut self,
+        mut aside: ReservedMoney,
+        more: Amount,
+        made: (BootId, Duration),
+    ) -> ReservedMoney {
+        if let Some(Source::Own(item, settlements)) = aside.source.take() {
+            let block = Arc::new(Block::new(item, made, more, settlements));
+            self.block = Some(Arc::clone(&block));
+            aside.source = Some(Source::Block(block));
+        }
+        aside
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.blocks.asked(self.caller, self.block.as_ref());
+    }
+}
+
 /// Sets money aside. Whoever has stopped waiting gives it back by dropping it.
-async fn reserve(parts: Parts, settlements: Settlements, items: Vec<ReserveMoney>) -> Vec<Granted> {
-    let aside = |tenant: TenantId, call: Uuid, amount: Amount| ReservedMoney {
-        amount,
-        item: Some(SettleMoney {
+async fn reserve(
+    parts: Parts,
+    settlements: Settlements,
+    items: Vec<ReserveMoney>,
+) -> Vec<Reserved> {
+    let aside = |tenant: TenantId, call: Uuid, amount: Amount| {
+        let item = SettleMoney {
             tenant,
             call,
-            cost: Some(Amount::default()),
-        }),
-        settlements: settlements.clone(),
+            cost: None,
+        };
+        ReservedMoney {
+            amount,
+            cost: Amount::default(),
+            source: Some(Source::Own(item, settlements.clone())),
+        }
     };
     match parts.store.reserve_money(items.clone()).await {
         Ok(outcomes) => {
             let outcomes = items.iter().zip(outcomes);
             let granted = outcomes.map(|(item, outcome)| match outcome {
                 ReserveMoneyOutcome::Granted(amount) => {
-                    Ok(Some(aside(item.tenant, item.call, amount)))
+                    let more = amount.less(item.most);
+                    let own = more.map_or(amount, |_| item.most);
+                    let aside = aside(item.tenant, item.call, own);
+                    Ok(Some((aside, more.unwrap_or_default())))
                 }
                 ReserveMoneyOutcome::Unlimited => Ok(None),
                 ReserveMoneyOutcome::Busy => Err(NoMoney::Busy),

@@ -94,6 +94,7 @@ async fn read(kernel: &Kernel) -> Result<()> {
 }
 
 async fn held(kernel: &Kernel) -> Result<()> {
+    kernel.money.close_blocks();
     kernel.pauses.read(&kernel.parts).await?;
     kernel.money.read().await
 }

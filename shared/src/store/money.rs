@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::Result;
 use crate::agent::AgentName;
 use crate::id::{BootId, TenantId};
-use crate::tenant::{Amount, LedgerRoom, LedgerSpent, MoneySpan, Payer};
+use crate::tenant::{Amount, LedgerRoom, LedgerSpent, LedgerWish, MoneySpan, Payer};
 
 /// The money and the tokens of tenants with a limit of what their calls may cost or take in a day or a month, or cost
 /// in a minute. Where one of the two is limited both are kept, and "money" below is both.
@@ -94,12 +94,27 @@ pub struct ReserveMoney {
     pub most: Amount,
     /// What it needs at least to be of any use; not more than `most`.
     pub least: Amount,
+    /// What is wished besides, for calls that are made soon: the reservation is of both, or of no more than `most`. See
+    /// [`ledger_room`](crate::tenant::ledger_room).
+    pub ahead: Amount,
+}
+
+impl ReserveMoney {
+    /// What it asks of the accounts that it counts in.
+    pub const fn wish(&self) -> LedgerWish {
+        LedgerWish {
+            most: self.most,
+            least: self.least,
+            ahead: self.ahead,
+        }
+    }
 }
 
 /// What became of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReserveMoneyOutcome {
-    /// So much is set aside: as much as was asked for, or all that is left, and at least what it needs.
+    /// So much is set aside: as much as was asked for, with what was wished ahead or without, or all that is left, and at
+    /// least what it needs.
     Granted(Amount),
     /// Nothing limits the money of the tenant and of the agent any more, and nothing is set aside.
     Unlimited,

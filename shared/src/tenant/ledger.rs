@@ -1,6 +1,6 @@
 //! The ledger: accounts of money and tokens of tenants, and of those of their agents that have limits of their own.
 
-use super::money::{MoneyLimits, MoneySpan, MoneySpent, nano_usd};
+use super::money::{MONEY_AHEAD_PARTS, MoneyLimits, MoneySpan, MoneySpent, nano_usd};
 use crate::tenant::Limits;
 use crate::usage::Usage;
 
@@ -33,6 +33,24 @@ impl Amount {
         Self {
             nano_usd: self.nano_usd.saturating_add(other.nano_usd),
             tokens: self.tokens.saturating_add(other.tokens),
+        }
+    }
+
+    /// What is left of this without that; none where it is more, of money or of tokens.
+    #[must_use]
+    pub fn less(self, other: Self) -> Option<Self> {
+        Some(Self {
+            nano_usd: self.nano_usd.checked_sub(other.nano_usd)?,
+            tokens: self.tokens.checked_sub(other.tokens)?,
+        })
+    }
+
+    /// What is left of this without that, of money and of tokens each: nothing where it is more.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self {
+            nano_usd: self.nano_usd.saturating_sub(other.nano_usd),
+            tokens: self.tokens.saturating_sub(other.tokens),
         }
     }
 
@@ -134,10 +152,23 @@ pub enum LedgerRoom {
     TokensSpent(Payer, MoneySpan, u64),
 }
 
-/// Whether there is room in all of the accounts that a call counts in, where it costs and takes `most` at most, and is of
-/// no use for less than `least`. [`MoneyLimits::room`] says it of each, of money and of tokens: the call gets as much as all
-/// of them leave, or nothing. Where several have spent what they may, the first one tells.
-pub fn ledger_room(accounts: &[LedgerAccount], most: Amount, least: Amount) -> LedgerRoom {
+/// What a call asks of the accounts that it counts in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LedgerWish {
+    /// What it costs and takes at most.
+    pub most: Amount,
+    /// What it is of no use for less than.
+    pub least: Amount,
+    /// What the calls that whoever makes it is about to make cost and take besides.
+    pub ahead: Amount,
+}
+
+/// Whether there is room in all of the accounts that a call counts in. [`MoneyLimits::room`] says it of each, of money and
+/// of tokens: the call gets as much as all of them leave, or nothing. Where several have spent what they may, the first
+/// one tells. What is wished ahead it gets besides, or nothing of it: only as long as both together are no more than
+/// one of [`MONEY_AHEAD_PARTS`] of what every limit leaves.
+pub fn ledger_room(accounts: &[LedgerAccount], wish: LedgerWish) -> LedgerRoom {
+    let LedgerWish { most, least, ahead } = wish;
     let mut wanted = most;
     for LedgerAccount { of, limits, spent } in accounts {
         let money = limits
@@ -155,11 +186,16 @@ pub fn ledger_room(accounts: &[LedgerAccount], most: Amount, least: Amount) -> L
             Err((span, limit)) => return LedgerRoom::TokensSpent(*of, span, limit),
         }
     }
-    let fits = |LedgerAccount { limits, spent, .. }: &LedgerAccount| {
-        limits.money.fits(spent.money, wanted.nano_usd)
-            && limits.tokens.fits(spent.tokens, wanted.tokens)
+    let fits = |amount: Amount| {
+        accounts.iter().all(|LedgerAccount { limits, spent, .. }| {
+            limits.money.fits(spent.money, amount.nano_usd)
+                && limits.tokens.fits(spent.tokens, amount.tokens)
+        })
     };
-    if accounts.iter().all(fits) {
+    let both = most.and(ahead);
+    if ahead != Amount::default() && fits(both.times(MONEY_AHEAD_PARTS)) {
+        LedgerRoom::Granted(both)
+    } else if fits(wanted) {
         LedgerRoom::Granted(wanted)
     } else {
         LedgerRoom::Busy
@@ -185,6 +221,14 @@ mod tests {
             day,
             month,
             ..MoneySpent::default()
+        }
+    }
+
+    fn wish(most: Amount, least: Amount) -> LedgerWish {
+        LedgerWish {
+            most,
+            least,
+            ..LedgerWish::default()
         }
     }
 
@@ -228,7 +272,7 @@ mod tests {
                     limits: of,
                     spent,
                 };
-                let room = ledger_room(&[account], most, least);
+                let room = ledger_room(&[account], wish(most, least));
                 assert_eq!(room, expected, "{spent:?}");
             }
         }
@@ -242,6 +286,41 @@ mod tests {
         };
         assert_eq!(LedgerLimits::of(&tokens), Some(expected));
         assert_eq!(LedgerLimits::of(&Limits::default()), None);
+    }
+
+    #[test]
+    fn what_is_wished_ahead_is_little_of_what_every_limit_leaves_or_is_not_given() {
+        let amount = |usd| Amount::new(usd, 0);
+        let limit = 100 * MONEY_AHEAD_PARTS;
+        let ahead = |ahead| LedgerWish {
+            ahead,
+            ..wish(amount(10), amount(1))
+        };
+        let free = account(Payer::Tenant, limit);
+        let mut used = account(Payer::Agent, limit);
+        for (spent, aside, wished, granted) in [
+            (0, 0, 90, 100),
+            (0, 0, 91, 10),
+            (0, 0, 0, 10),
+            (10 * MONEY_AHEAD_PARTS, 10 * MONEY_AHEAD_PARTS, 70, 80),
+            (10 * MONEY_AHEAD_PARTS, 10 * MONEY_AHEAD_PARTS, 71, 10),
+            (limit - 5, 0, 1, 5),
+        ] {
+            used.spent.money = self::spent(spent, spent).with_aside(aside);
+            for accounts in [[free, used], [used, free]] {
+                let room = ledger_room(&accounts, ahead(amount(wished)));
+                assert_eq!(
+                    room,
+                    LedgerRoom::Granted(amount(granted)),
+                    "{spent} {wished}"
+                );
+            }
+        }
+        // Tokens are not limited, and may be many.
+        let room = ledger_room(&[free], ahead(Amount::new(90, u64::MAX)));
+        assert_eq!(room, LedgerRoom::Granted(Amount::new(100, u64::MAX)));
+        assert_eq!(amount(7).less(amount(7)), Some(Amount::default()));
+        assert_eq!(amount(7).less(Amount::new(0, 1)), None);
     }
 
     #[test]
@@ -276,7 +355,7 @@ mod tests {
                 LedgerRoom::Spent(Payer::Agent, day, 50),
             ),
         ] {
-            let room = ledger_room(&[tenant, agent], amount(60), amount(5));
+            let room = ledger_room(&[tenant, agent], wish(amount(60), amount(5)));
             assert_eq!(room, expected, "{tenant:?} {agent:?}");
         }
     }
@@ -296,7 +375,7 @@ mod tests {
             for (agent, most, cost, ends) in calls {
                 let least = most / 4;
                 let amount = |usd| Amount::new(usd, 0);
-                match ledger_room(&[own, of_agents[agent]], amount(most), amount(least)) {
+                match ledger_room(&[own, of_agents[agent]], wish(amount(most), amount(least))) {
                     LedgerRoom::Granted(granted) => {
                         prop_assert!((least..=most).contains(&granted.nano_usd));
                         own.spent = own.spent.with_aside(granted);

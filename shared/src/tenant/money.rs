@@ -17,6 +17,10 @@ pub const MONEY_DAYS_KEPT: i64 = 400;
 /// spent, whoever set it aside.
 pub const MONEY_ASIDE_MS: i64 = 24 * 60 * 60 * 1_000;
 
+/// Of what is left under a limit, one of so many parts is set aside at once for calls that are only expected. It is what
+/// a worker that dies can have counted as spent without having made a call for it.
+pub const MONEY_AHEAD_PARTS: u64 = 1_024;
+
 /// Milliseconds of a day.
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 

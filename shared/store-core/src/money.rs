@@ -193,7 +193,7 @@ async fn reserve_one(
         return Ok(ReserveMoneyOutcome::Granted(aside.amount));
     }
     let ledger: Vec<LedgerAccount> = accounts.iter().map(|it| it.ledger).collect();
-    let room = ledger_room(&ledger, item.most, item.least);
+    let room = ledger_room(&ledger, item.wish());
     if let LedgerRoom::Granted(amount) = room {
         for account in accounts {
             account.set_aside(tx, item, amount).await?;

@@ -242,7 +242,7 @@ impl State {
         if let Some(known) = known {
             return ReserveMoneyOutcome::Granted(known.amount);
         }
-        let room = ledger_room(&ledger, item.most, item.least);
+        let room = ledger_room(&ledger, item.wish());
         if let LedgerRoom::Granted(amount) = room {
             for ((holder, _), at) in limited.into_iter().zip(begins) {
                 let account = self.money.entry((item.tenant, holder)).or_default();

@@ -250,7 +250,7 @@ async fn reserve(
             continue;
         }
         let ledger: Vec<LedgerAccount> = accounts.iter().map(|it| it.ledger).collect();
-        let room = ledger_room(&ledger, item.most, item.least);
+        let room = ledger_room(&ledger, item.wish());
         if let LedgerRoom::Granted(amount) = room {
             had.insert(item.call, amount);
             for account in accounts {

@@ -51,6 +51,7 @@ pub(super) fn asking(call: u128, most: u64) -> ReserveMoney {
         boot: boot(1),
         most: Amount::new(most * MICRO, 0),
         least: Amount::new(MICRO.min(most * MICRO), 0),
+        ahead: Amount::default(),
     }
 }
 

@@ -88,6 +88,7 @@ impl World<'_> {
                     boot: self.boot(boot),
                     most: Amount::new(u64::from(most) * MICRO, u64::from(most) + 20),
                     least: Amount::new(u64::from(least.min(most)) * MICRO, u64::from(least)),
+                    ahead: Amount::new(u64::from(least) * u64::from(call), u64::from(least)),
                 };
                 let items: Vec<_> = calls.into_iter().map(item).collect();
                 both!(self, |store| store
