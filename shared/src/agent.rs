@@ -172,6 +172,14 @@ impl AgentSpec {
     pub fn reference(&self) -> Option<&AgentRef> {
         self.bound.as_ref()?.agent.as_ref()
     }
+
+    /// The published agent that its model calls count for: itself, or for one that is defined inline that which
+    /// started it, directly or through others of these.
+    pub fn payer(&self) -> Option<&AgentName> {
+        let bound = self.bound.as_ref()?;
+        let own = bound.agent.as_ref().map(|agent| &agent.name);
+        own.or(bound.payer.as_ref())
+    }
 }
 
 /// How much an agent's model may think.
@@ -438,6 +446,12 @@ impl SendOptions {
                 ..own.as_ref().clone()
             },
         }
+    }
+
+    /// The published agent that the send is run with in a session with this one; none where it is defined inline.
+    pub fn published_in<'a>(&'a self, session: &'a AgentSpec) -> Option<&'a AgentName> {
+        let agent = self.agent.as_deref().unwrap_or(session);
+        agent.reference().map(|reference| &reference.name)
     }
 
     /// The published version that the send is run with, if it has one of its own.

@@ -28,16 +28,18 @@ use crate::time::Timestamp;
 pub use binding::{AGENTS_MAX, Binding, Narrowed, Outside, PAIRS_MAX};
 pub use erasure::{ErasureProgress, TenantErasure};
 pub use ledger::{
-    Amount, LedgerAccount, LedgerLimits, LedgerRoom, LedgerSpent, Payer, ledger_room,
+    Amount, LedgerAccount, LedgerLimits, LedgerRoom, LedgerSpent, LedgerWish, Payer, ledger_room,
 };
 pub use money::{
-    MONEY_ASIDE_MS, MONEY_DAYS_KEPT, MoneyLimits, MoneyRoom, MoneySpan, MoneySpent, money_day,
-    money_day_begin, money_minute, money_minute_begin, money_minute_of, money_month, nano_usd,
-    stored_nano,
+    MONEY_AHEAD_PARTS, MONEY_ASIDE_MS, MONEY_DAYS_KEPT, MoneyLimits, MoneyRoom, MoneySpan,
+    MoneySpent, money_day, money_day_begin, money_minute, money_minute_begin, money_minute_of,
+    money_month, nano_usd, stored_nano,
 };
 pub use pools::Pools;
 pub use retention::Retention;
-pub use seats::{InLine, Room, SEAT_CALLED_MS, SEAT_LINE_MAX, SeatLimits, SeatsTaken};
+pub use seats::{
+    InLine, Room, SEAT_CALLED_MS, SEAT_LINE_MAX, SeatCount, SeatKind, SeatLimits, SeatsTaken,
+};
 
 /// Characters that the name of a tenant or of a key may have.
 pub const NAME_CHARS_MAX: usize = 100;

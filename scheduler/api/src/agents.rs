@@ -112,6 +112,7 @@ impl JsonBody for NewAgentBody {
         }
         if let Some(limits) = &self.limits {
             sends(checks, "sends_open", limits.sends_open);
+            sends(checks, "sends_running", limits.sends_running);
             spending(checks, &limits.spending());
         }
         (self.name, self.spec, self.limits)
@@ -163,6 +164,10 @@ pub(super) async fn publish(
         }
         // Workers look whose money is limited; else they do it within a second.
         app.notifier.pauses_changed();
+        // There may be more seats now; else the sweep finds out.
+        if let Ok(called) = app.store.call_seats(Some(tenant)).await {
+            app.notifier.enqueue(called.enqueue);
+        }
     }
     let status = if added {
         StatusCode::CREATED

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AgentQuery, AgentSpec, ContextSpec, Isolation, MemorySpec, NotesSpec, Recovery, SendOptions,
+    AgentName, AgentQuery, AgentSpec, Bound, ContextSpec, Isolation, MemorySpec, NotesSpec,
+    Recovery, SendOptions,
 };
 use crate::skill::AgentSkill;
 use crate::stored::Extra;
@@ -43,6 +44,9 @@ pub struct Delegation {
     skills: Vec<AgentSkill>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     memory: Option<MemorySpec>,
+    /// The published agent that the model calls of agents defined inline count for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    payer: Option<AgentName>,
 }
 
 /// Why an entry of a list of tools is not granted.
@@ -80,6 +84,7 @@ impl Delegation {
             isolation: agent.isolation,
             skills: agent.skills.clone(),
             memory: None,
+            payer: agent.payer().cloned(),
         }
     }
 
@@ -142,6 +147,12 @@ impl Delegation {
             isolation: self.isolation,
             skills: self.skills.clone(),
             memory: self.memory.clone(),
+            bound: self.payer.clone().map(|payer| {
+                Box::new(Bound {
+                    payer: Some(payer),
+                    ..Bound::default()
+                })
+            }),
             ..AgentSpec::default()
         }
     }

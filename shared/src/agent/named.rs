@@ -215,6 +215,9 @@ pub struct AgentLimits {
     /// Maximum unfinished sends of this agent created by requests; unlimited when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sends_open: Option<u32>,
+    /// Maximum sends of this agent in flight on all workers together; others wait. Unlimited when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sends_running: Option<u32>,
     /// Tokens, input and output, that its model calls may use per day (UTC); unlimited when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens_per_day: Option<u64>,

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{AgentRef, AgentSpec};
+use super::{AgentName, AgentRef, AgentSpec};
 use crate::error::Failure;
 use crate::stored::Extra;
 use crate::workflow::template::{Named, Names, free_names, render};
@@ -96,6 +96,9 @@ pub struct Bound {
     /// The published version that it is; none where the session brought its own spec.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<AgentRef>,
+    /// The published agent that started one defined inline, and that its model calls count for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payer: Option<AgentName>,
     /// The values of its variables that were set.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub variables: Map<String, Value>,
@@ -277,6 +280,7 @@ pub fn bind(
     let name = agent.as_ref().map(|agent| agent.name.to_string());
     let bound = Bound {
         agent,
+        payer: None,
         variables,
         sections,
         extra: Extra::default(),

@@ -156,7 +156,7 @@ pub struct Claimed {
     /// What is stored of the window's sends as digests, where the agent shows such and the cache does not
     /// reach back far enough.
     pub projected: Projected,
-    /// Whether its tenant has a limit of sends in flight. Whoever holds it then gives the session back after
+    /// Whether its tenant, or an agent of it, has a limit of sends in flight. Whoever holds it then gives the session back after
     /// each send, so that others have their turn, and has those called that wait.
     pub seated: bool,
     /// The messages of the active window that the cache lacks, by `seq`: those with

@@ -21,6 +21,7 @@ use crate::query::statement;
 use crate::reads::page;
 use crate::row::Row;
 use crate::rows::{Cells, json};
+use crate::seats;
 use crate::store::{SqlStore, Tx};
 
 #[async_trait]
@@ -121,9 +122,8 @@ async fn publish(tx: &mut Tx, item: PublishAgent) -> Result<PublishOutcome> {
         .execute(tx.conn())
         .await?;
     let known = agent(tx.conn(), &key).await?.ok_or(Fault::NoRow)?;
-    if let Some(limits) = limits.filter(|limits| *limits != known.limits) {
-        limit(tx, &key, &limits).await?;
-        money::follow_agent(tx, &key, (&known.limits, &limits)).await?;
+    if let Some(limits) = limits {
+        limit(tx, &known, &limits).await?;
     }
     let newest = version(tx.conn(), &key, known.version).await?;
     let (version, added) = if let Some(newest) = newest.filter(|newest| newest.spec == spec) {
@@ -168,15 +168,28 @@ async fn add(tx: &mut Tx, version: &AgentVersion) -> Result<()> {
     Ok(())
 }
 
-async fn limit(tx: &mut Tx, key: &AgentKey, limits: &AgentLimits) -> Result<()> {
-    let now = tx.now;
-    statement(sql!("named/limit"))
-        .bind(key.tenant.0)
-        .bind(key.name.as_str())
-        .bind(limits.stored().map(json).transpose()?)
-        .bind(now.0)
-        .execute(tx.conn())
-        .await?;
+/// Sets the limits of an agent, and what follows from them. A repeat sees to its seats again.
+async fn limit(tx: &mut Tx, known: &NamedAgent, limits: &AgentLimits) -> Result<()> {
+    let key = &known.key;
+    let is_limited = limits.sends_running.is_some();
+    let of_seats = is_limited || known.limits.sends_running.is_some();
+    if of_seats {
+        seats::lock_for_agent(tx, key.tenant, is_limited).await?;
+    }
+    if *limits != known.limits {
+        let now = tx.now;
+        statement(sql!("named/limit"))
+            .bind(key.tenant.0)
+            .bind(key.name.as_str())
+            .bind(limits.stored().map(json).transpose()?)
+            .bind(now.0)
+            .execute(tx.conn())
+            .await?;
+        money::follow_agent(tx, key, (&known.limits, limits)).await?;
+    }
+    if of_seats {
+        seats::follow_agent(tx, key, is_limited).await?;
+    }
     Ok(())
 }
 
@@ -281,12 +294,24 @@ async fn list(conn: &mut Conn, query: ListAgents) -> Result<Page<NamedAgent>> {
 
 async fn limited(conn: &mut Conn, tenant: TenantId) -> Result<Vec<(AgentName, AgentLimits)>> {
     let rows = statement(sql!("named/limited")).bind(tenant.0);
-    let rows = rows.fetch_all(conn).await?;
+    read_limited(&rows.fetch_all(conn).await?)
+}
+
+/// Agents with their limits, by the columns `name, limits`.
+fn read_limited(rows: &[Row]) -> Result<Vec<(AgentName, AgentLimits)>> {
     let limited = rows.iter().map(|row| {
         let mut cells = Cells::new(row, "agents_named");
         Ok((parsed(&mut cells, "name")?, cells.json("limits")?))
     });
     limited.collect()
+}
+
+/// How many sends of a tenant's agents may be in flight, of those that have such a limit.
+pub(crate) async fn running(conn: &mut Conn, tenant: TenantId) -> Result<BTreeMap<AgentName, u32>> {
+    let rows = statement(sql!("named/running")).bind(tenant.0);
+    let limited = read_limited(&rows.fetch_all(conn).await?)?.into_iter();
+    let running = limited.filter_map(|(name, limits)| Some((name, limits.sends_running?)));
+    Ok(running.collect())
 }
 
 /// Reads the aliases of agents of one tenant, which are in the order of their names.

@@ -21,7 +21,7 @@ use crate::hot::{self, Beside};
 use crate::projections;
 use crate::query::{query_scalar, statement};
 use crate::rows::{self, Cells};
-use crate::seats::Rooms;
+use crate::seats::{Rooms, SeatRequest};
 use crate::store::Tx;
 
 /// A session's first open send with the agent that it runs with.
@@ -85,11 +85,8 @@ async fn one(
     let head = head(tx, item.key).await?;
     let state = head.as_ref().map(Head::state);
     // What runs already keeps the seat that it has.
-    let needs_seat = head.as_ref().is_some_and(Head::needs_seat);
-    if needs_seat
-        && !rooms
-            .take(tx, &hot, head.as_ref().is_some_and(Head::is_leaf))
-            .await?
+    if let Some(head) = head.as_ref().filter(|head| head.needs_seat())
+        && !rooms.take(tx, &hot, head.seat_request()).await?
     {
         return Ok(ClaimOutcome::Waits);
     }
@@ -194,9 +191,14 @@ impl Head {
         self.seated && self.record.status != SendStatus::Running
     }
 
-    /// Whether it is a leaf of a run.
-    fn is_leaf(&self) -> bool {
-        self.record.run.is_some()
+    /// What it takes a seat for.
+    fn seat_request(&self) -> SeatRequest<'_> {
+        SeatRequest {
+            send: self.record.id,
+            version: self.version,
+            agent: self.record.options.published_in(&self.agent),
+            leaf: self.record.run.is_some(),
+        }
     }
 
     /// The columns that the session machine decides on.

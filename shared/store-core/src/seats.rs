@@ -1,16 +1,20 @@
-//! Seats of tenants with a limit of sends in flight: taken with a claim, under the lock of the tenant's row of
-//! limits. What ends a send knows nothing of them: a seat counts while its session's send is running.
+//! Seats of tenants with a limit of sends in flight, or with agents that have one: taken with a claim, under the lock of
+//! the tenant's row of limits. What ends a send knows nothing of them: a seat counts while its session's send is running.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use mainspring_shared::id::{SessionId, SessionKey, TenantId};
+use mainspring_shared::agent::{AgentKey, AgentName, AgentSpec, SendOptions};
+use mainspring_shared::id::{SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::session::hot::HotRow;
 use mainspring_shared::store::{CalledSeats, ReadySession};
-use mainspring_shared::tenant::{InLine, Room, SEAT_CALLED_MS, SeatLimits, SeatsTaken};
+use mainspring_shared::tenant::{
+    InLine, Room, SEAT_CALLED_MS, SeatCount, SeatKind, SeatLimits, SeatsTaken,
+};
 use mainspring_shared::time::Timestamp;
 use uuid::Uuid;
 
+use crate::agents;
 use crate::db::{Conn, sql};
 use crate::fault::{Fault, Result};
 use crate::hot;
@@ -19,8 +23,21 @@ use crate::row::Row;
 use crate::rows::Cells;
 use crate::store::Tx;
 
-/// Those from the beginning of a line that are looked at for having no work any more.
+/// Those from the beginning of a line that are looked at for having no work any more, or other work.
 const GONE_MAX: u32 = 500;
+
+/// What a session wants a seat for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SeatRequest<'a> {
+    /// Its first open send.
+    pub(crate) send: SendId,
+    /// The version of the session's agent that it is pinned to, or would be.
+    pub(crate) version: i32,
+    /// The published agent that it is run with.
+    pub(crate) agent: Option<&'a AgentName>,
+    /// Whether it is a leaf of a run.
+    pub(crate) leaf: bool,
+}
 
 /// The seats of the tenants of a batch of claims, each locked when it is first asked for; none where nothing
 /// limits them any more.
@@ -29,7 +46,12 @@ pub(crate) struct Rooms(BTreeMap<TenantId, Option<Room>>);
 
 impl Rooms {
     /// Takes a seat for a session that is about to be claimed; otherwise it waits in the line, and false.
-    pub(crate) async fn take(&mut self, tx: &mut Tx, hot: &HotRow, leaf: bool) -> Result<bool> {
+    pub(crate) async fn take(
+        &mut self,
+        tx: &mut Tx,
+        hot: &HotRow,
+        wants: SeatRequest<'_>,
+    ) -> Result<bool> {
         let (tenant, session) = (hot.key.tenant, hot.key.session);
         let room = match self.0.entry(tenant) {
             Entry::Occupied(known) => known.into_mut(),
@@ -38,17 +60,26 @@ impl Rooms {
         let Some(room) = room else {
             return Ok(true);
         };
-        let taken = room.take(session, leaf);
+        let kind = room.kind(wants.agent, wants.leaf);
+        let taken = room.take(session, &kind);
         let since = hot.ready_since.filter(|_| !taken);
         statement(sql!("seats/put"))
             .bind(tenant.0)
             .bind(session.0)
-            .bind(leaf)
+            .bind(kind.leaf)
             .bind(since.map(|since| since.0))
+            .bind(column(kind.agent.as_ref()))
+            .bind(wants.send.0)
+            .bind(wants.version)
             .execute(tx.conn())
             .await?;
         Ok(taken)
     }
+}
+
+/// An agent as a column says it: an empty text where there is none with a limit.
+fn column(agent: Option<&AgentName>) -> &str {
+    agent.map_or("", AgentName::as_str)
 }
 
 /// The seats of a tenant, locked; none where nothing limits them.
@@ -63,9 +94,16 @@ async fn limits(tx: &mut Tx, tenant: TenantId) -> Result<Option<SeatLimits>> {
         let limit: Option<i32> = cells.get(column)?;
         Ok::<_, Fault>(limit.map(i32::unsigned_abs))
     };
+    let (sends, leaves) = (limit("sends_running")?, limit("leaves_running")?);
+    let agents = if cells.get("agents")? {
+        agents::running(tx.conn(), tenant).await?
+    } else {
+        BTreeMap::new()
+    };
     Ok(Some(SeatLimits {
-        sends: limit("sends_running")?,
-        leaves: limit("leaves_running")?,
+        sends,
+        leaves,
+        agents,
     }))
 }
 
@@ -74,7 +112,7 @@ async fn room(tx: &mut Tx, tenant: TenantId) -> Result<Option<Room>> {
     let Some(limits) = limits(tx, tenant).await? else {
         return Ok(None);
     };
-    let (taken, first) = free(tx, tenant, limits).await?;
+    let (taken, first) = free(tx, tenant, &limits).await?;
     let line = first.into_iter().map(|waiting| waiting.of).collect();
     Ok(Some(Room::new(limits, taken, line)))
 }
@@ -82,41 +120,58 @@ async fn room(tx: &mut Tx, tenant: TenantId) -> Result<Option<Room>> {
 async fn free(
     tx: &mut Tx,
     tenant: TenantId,
-    limits: SeatLimits,
+    limits: &SeatLimits,
 ) -> Result<(SeatsTaken, Vec<Waiting>)> {
     statement(sql!("seats/free"))
         .bind(tenant.0)
         .execute(tx.conn())
         .await?;
-    let names = ["sends", "leaves"];
-    let (sends, leaves): (i64, i64) = query_as(sql!("seats/taken"), names)
-        .bind(tenant.0)
-        .fetch_one(tx.conn())
-        .await?;
-    let count = |rows: i64| u32::try_from(rows).unwrap_or(u32::MAX);
-    let taken = SeatsTaken {
-        sends: count(sends),
-        leaves: count(leaves),
-    };
+    let counts = counts(tx, tenant).await?;
+    let taken = SeatCount::sum(&counts);
     let passed = tx.now.0 - SEAT_CALLED_MS;
     let mut first = Vec::new();
-    for leaf in [false, true] {
-        let places = Room::places(limits, taken, leaf);
-        if places > 0 {
+    for SeatCount { kind, waiting, .. } in counts {
+        let places = limits.places(&taken, &kind);
+        if waiting > 0 && places > 0 {
             let rows = statement(sql!("seats/line"))
                 .bind(tenant.0)
-                .bind(leaf)
+                .bind(column(kind.agent.as_ref()))
+                .bind(kind.leaf)
                 .bind(passed)
                 .bind(places)
                 .fetch_all(tx.conn())
                 .await?;
             for row in &rows {
-                first.push(waiting(row, leaf)?);
+                first.push(read_waiting(row, &kind)?);
             }
         }
     }
-    first.sort_by_key(|waiting| waiting.of);
+    first.sort_by(|one, other| one.of.cmp(&other.of));
     Ok((taken, first))
+}
+
+/// How many of a tenant have seats and how many wait for one, of each kind.
+async fn counts(tx: &mut Tx, tenant: TenantId) -> Result<Vec<SeatCount>> {
+    let rows = statement(sql!("seats/counts"))
+        .bind(tenant.0)
+        .fetch_all(tx.conn())
+        .await?;
+    let count = |rows: i64| u32::try_from(rows).unwrap_or(u32::MAX);
+    let counts = rows.iter().map(|row| {
+        let mut cells = Cells::new(row, "seats");
+        let name: &str = cells.get("agent")?;
+        let agent = Some(name).filter(|name| !name.is_empty());
+        let agent = agent.map(str::parse::<AgentName>).transpose();
+        Ok(SeatCount {
+            kind: SeatKind {
+                agent: agent.map_err(|why| cells.corrupt("agent", &why))?,
+                leaf: cells.get("leaf")?,
+            },
+            taken: count(cells.get("taken")?),
+            waiting: count(cells.get("waiting")?),
+        })
+    });
+    counts.collect()
 }
 
 /// One of a line.
@@ -126,14 +181,14 @@ struct Waiting {
     ready: ReadySession,
 }
 
-fn waiting(row: &Row, leaf: bool) -> Result<Waiting> {
+fn read_waiting(row: &Row, kind: &SeatKind) -> Result<Waiting> {
     let mut cells = Cells::new(row, "seats");
     let key = cells.key()?;
     Ok(Waiting {
         of: InLine {
             since: cells.time("waits_since")?,
             session: key.session,
-            leaf,
+            kind: kind.clone(),
         },
         was_called: cells.time_opt("called_at")?.is_some(),
         ready: ReadySession {
@@ -157,8 +212,9 @@ pub(crate) async fn call(tx: &mut Tx, tenant: Option<TenantId>) -> Result<Called
     if tenants.is_empty() {
         return Ok(called);
     }
+    let sweeps = tenant.is_none();
     for tenant in tenants {
-        call_one(tx, TenantId(tenant), &mut called).await?;
+        call_one(tx, TenantId(tenant), sweeps, &mut called).await?;
     }
     let waiting: i64 = query_scalar(sql!("seats/waiting"))
         .fetch_one(tx.conn())
@@ -167,7 +223,12 @@ pub(crate) async fn call(tx: &mut Tx, tenant: Option<TenantId>) -> Result<Called
     Ok(called)
 }
 
-async fn call_one(tx: &mut Tx, tenant: TenantId, called: &mut CalledSeats) -> Result<()> {
+async fn call_one(
+    tx: &mut Tx,
+    tenant: TenantId,
+    sweeps: bool,
+    called: &mut CalledSeats,
+) -> Result<()> {
     let Some(limits) = limits(tx, tenant).await? else {
         return Ok(());
     };
@@ -183,8 +244,11 @@ async fn call_one(tx: &mut Tx, tenant: TenantId, called: &mut CalledSeats) -> Re
             .execute(tx.conn())
             .await?;
     }
-    let (taken, first) = free(tx, tenant, limits).await?;
-    let line = first.iter().map(|waiting| waiting.of).collect();
+    if sweeps && !limits.agents.is_empty() {
+        ask_again(tx, tenant).await?;
+    }
+    let (taken, first) = free(tx, tenant, &limits).await?;
+    let line = first.iter().map(|waiting| waiting.of.clone()).collect();
     let next = Room::new(limits, taken, line).next().into_iter();
     let next: BTreeSet<SessionId> = next.map(|waiting| waiting.session).collect();
     let now = tx.now;
@@ -203,6 +267,34 @@ async fn call_one(tx: &mut Tx, tenant: TenantId, called: &mut CalledSeats) -> Re
     Ok(())
 }
 
+/// Has those who wait for a seat of an agent that is not that of their next send any more wait for any seat: whose it
+/// is, is found out when they are called.
+async fn ask_again(tx: &mut Tx, tenant: TenantId) -> Result<()> {
+    for SeatCount { kind, waiting, .. } in counts(tx, tenant).await? {
+        if waiting == 0 || kind.agent.is_none() {
+            continue;
+        }
+        let stale: Vec<Uuid> = query_scalar(sql!("seats/stale"))
+            .bind(tenant.0)
+            .bind(column(kind.agent.as_ref()))
+            .bind(kind.leaf)
+            .bind(GONE_MAX)
+            .fetch_all(tx.conn())
+            .await?;
+        for session in stale {
+            statement(sql!("seats/mark"))
+                .bind(tenant.0)
+                .bind(session)
+                .bind("")
+                .bind(None::<Uuid>)
+                .bind(None::<i32>)
+                .execute(tx.conn())
+                .await?;
+        }
+    }
+    Ok(())
+}
+
 /// Follows the limits of a tenant, in the transaction that changes them.
 pub(crate) async fn follow(
     tx: &mut Tx,
@@ -211,7 +303,7 @@ pub(crate) async fn follow(
 ) -> Result<()> {
     let now = tx.now;
     let Some(limits) = limits else {
-        let lift = statement(sql!("seats/lift")).bind(tenant.0);
+        let lift = statement(sql!("seats/lift", "seats/clear")).bind(tenant.0);
         return lift.execute(tx.conn()).await.map(drop);
     };
     statement(sql!("seats/set"))
@@ -221,8 +313,78 @@ pub(crate) async fn follow(
         .bind(now.0)
         .execute(tx.conn())
         .await?;
+    seed(tx, tenant).await
+}
+
+/// Gives seats to what runs.
+async fn seed(tx: &mut Tx, tenant: TenantId) -> Result<()> {
     let seed = statement(sql!("seats/seed")).bind(tenant.0);
     seed.execute(tx.conn()).await.map(drop)
+}
+
+/// Keeps others from taking seats of a tenant while the limit of an agent changes.
+pub(crate) async fn lock_for_agent(tx: &mut Tx, tenant: TenantId, is_limited: bool) -> Result<()> {
+    if !is_limited {
+        limits(tx, tenant).await?;
+        return Ok(());
+    }
+    let now = tx.now;
+    let lock = statement(sql!("seats/set_agents"))
+        .bind(tenant.0)
+        .bind(now.0);
+    lock.execute(tx.conn()).await.map(drop)
+}
+
+/// Follows the limit of an agent, which is stored, under the lock of its tenant's seats.
+pub(crate) async fn follow_agent(tx: &mut Tx, key: &AgentKey, is_limited: bool) -> Result<()> {
+    if is_limited {
+        seed(tx, key.tenant).await?;
+        return mark(tx, key).await;
+    }
+    statement(sql!("seats/unmark"))
+        .bind(key.tenant.0)
+        .bind(key.name.as_str())
+        .execute(tx.conn())
+        .await?;
+    if agents::running(tx.conn(), key.tenant).await?.is_empty() {
+        let lift = statement(sql!("seats/lift_agents", "seats/clear")).bind(key.tenant.0);
+        lift.execute(tx.conn()).await?;
+    }
+    Ok(())
+}
+
+/// Counts what an agent runs, or is to run, among its own.
+async fn mark(tx: &mut Tx, key: &AgentKey) -> Result<()> {
+    let rows = statement(sql!("seats/heads"))
+        .bind(key.tenant.0)
+        .bind(key.name.as_str())
+        .fetch_all(tx.conn())
+        .await?;
+    for row in &rows {
+        let mut cells = Cells::new(row, "sends");
+        let session: Uuid = cells.get("session_id")?;
+        let send = cells.send_id()?;
+        let version: i32 = cells.get("version")?;
+        if published(&mut cells).as_ref() != Some(&key.name) {
+            continue;
+        }
+        statement(sql!("seats/mark"))
+            .bind(key.tenant.0)
+            .bind(session)
+            .bind(key.name.as_str())
+            .bind(send.0)
+            .bind(version)
+            .execute(tx.conn())
+            .await?;
+    }
+    Ok(())
+}
+
+/// The agent that a send is run with, by the columns `options, spec`. One that cannot be read is reported by its claim.
+fn published(cells: &mut Cells<'_>) -> Option<AgentName> {
+    let options: SendOptions = cells.json("options").ok()?;
+    let spec: AgentSpec = cells.json("spec").ok()?;
+    options.published_in(&spec).cloned()
 }
 
 type Dumped = (

@@ -226,10 +226,6 @@ async fn update(tx: &mut Tx, id: TenantId, patch: TenantPatch) -> Result<UpdateT
     {
         return Ok(UpdateTenantOutcome::NameTaken);
     }
-    if let Some(limits) = &patch.limits {
-        seats::follow(tx, id, SeatLimits::of(limits)).await?;
-        money::follow(tx, id, limits).await?;
-    }
     statement(sql!("tenants/update"))
         .bind(id.0)
         .bind(patch.name)
@@ -239,6 +235,11 @@ async fn update(tx: &mut Tx, id: TenantId, patch: TenantPatch) -> Result<UpdateT
         .bind(patch.pools.as_ref().map(stored_pools).transpose()?)
         .execute(tx.conn())
         .await?;
+    // The tenant's row before that of its seats, as everywhere.
+    if let Some(limits) = &patch.limits {
+        seats::follow(tx, id, SeatLimits::of(limits)).await?;
+        money::follow(tx, id, limits).await?;
+    }
     let changed = get(tx.conn(), id).await?;
     let changed = changed.map(Box::new);
     Ok(changed.map_or(UpdateTenantOutcome::NotFound, UpdateTenantOutcome::Updated))

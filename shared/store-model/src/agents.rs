@@ -139,12 +139,18 @@ fn publish(state: &mut State, now: Timestamp, item: PublishAgent) -> PublishOutc
             },
             versions: Vec::new(),
         });
-    if let Some(limits) = item.limits.filter(|limits| *limits != kept.agent.limits) {
+    let before = kept.agent.limits.sends_running;
+    if let Some(limits) = item.limits.clone()
+        && limits != kept.agent.limits
+    {
         let before = std::mem::replace(&mut kept.agent.limits, limits);
         let changed = (&before, &kept.agent.limits);
         money::follow_agent(&mut state.money, &item.key, changed);
         kept.agent.updated_at = now;
     }
+    let running = kept.agent.limits.sends_running;
+    let of_seats = item.limits.is_some() && (before.is_some() || running.is_some());
+    let key = kept.agent.key.clone();
     let added = kept
         .versions
         .last()
@@ -169,6 +175,9 @@ fn publish(state: &mut State, now: Timestamp, item: PublishAgent) -> PublishOutc
         added,
     };
     state.remember(item.idempotency.as_ref(), note.into(), now);
+    if of_seats {
+        state.follow_agent(&key, now);
+    }
     PublishOutcome::Published {
         version: Box::new(version),
         added,
@@ -213,6 +222,15 @@ fn find(state: &State, tenant: TenantId, query: AgentQuery) -> Option<AgentVersi
 
 fn pointed(agent: &NamedAgent, alias: &Alias) -> Option<i32> {
     agent.aliases.get(alias).copied()
+}
+
+/// How many sends of a tenant's agents may be in flight, of those that have such a limit.
+pub(crate) fn running(state: &State, tenant: TenantId) -> BTreeMap<AgentName, u32> {
+    let agents = state.agents.values().map(|kept| &kept.agent);
+    let agents = agents.filter(|agent| agent.key.tenant == tenant);
+    agents
+        .filter_map(|agent| Some((agent.key.name.clone(), agent.limits.sends_running?)))
+        .collect()
 }
 
 /// Every agent with its versions.

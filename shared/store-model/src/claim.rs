@@ -10,6 +10,7 @@ use mainspring_shared::store::{ClaimOutcome, ClaimSession, Claimed};
 use mainspring_shared::time::Timestamp;
 
 use crate::boots;
+use crate::seats::SeatRequest;
 use crate::session::Session;
 use crate::state::State;
 
@@ -42,10 +43,10 @@ pub(crate) fn claim(
     let seated = state.seat_limits.contains_key(&item.key.tenant);
     // What runs already keeps the seat that it has.
     let starts = head.filter(|head| !matches!(head.status, SendStatus::Running));
-    let leaf = starts.and_then(|head| session.sends.get(&head.id));
-    let leaf = leaf.map(|send| send.run.is_some());
-    if let Some(leaf) = leaf
-        && !state.take_seat(item.key, leaf, now)
+    let wants = starts.and_then(|head| session.sends.get(&head.id));
+    let wants = wants.map(|send| SeatRequest::new(session, send));
+    if let Some(wants) = wants
+        && !state.take_seat(item.key, &wants, now)
     {
         return ClaimOutcome::Waits;
     }

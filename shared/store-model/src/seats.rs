@@ -1,20 +1,56 @@
-//! Seats of tenants with a limit of sends in flight.
+//! Seats of tenants with a limit of sends in flight, or with agents that have one.
 
-use mainspring_shared::id::{SessionKey, TenantId};
-use mainspring_shared::send::SendStatus;
+use std::collections::BTreeMap;
+
+use mainspring_shared::agent::{AgentKey, AgentName};
+use mainspring_shared::id::{SendId, SessionKey, TenantId};
+use mainspring_shared::send::{SendRecord, SendStatus};
 use mainspring_shared::session::Lifecycle;
 use mainspring_shared::store::CalledSeats;
 use mainspring_shared::tenant::{
-    InLine, LedgerLimits, Limits, Room, SEAT_CALLED_MS, SeatLimits, SeatsTaken,
+    InLine, LedgerLimits, Limits, Room, SEAT_CALLED_MS, SeatKind, SeatLimits, SeatsTaken,
 };
 use mainspring_shared::time::Timestamp;
 
+use crate::agents;
+use crate::session::Session;
 use crate::state::State;
 
-/// A session with a seat, or in the line.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Seat {
+/// What a session wants a seat for.
+#[derive(Debug, Clone)]
+pub(crate) struct SeatRequest {
+    /// The send, and the version of the session's agent that it is pinned to, or would be.
+    of: (SendId, Option<i32>),
+    agent: Option<AgentName>,
     leaf: bool,
+}
+
+impl SeatRequest {
+    pub(crate) fn new(session: &Session, send: &SendRecord) -> Self {
+        let version = version(session, send);
+        let cold = session.cold.as_ref();
+        let spec = cold.and_then(|cold| cold.agents.get(&version?));
+        let agent = spec.and_then(|spec| send.options.published_in(spec));
+        Self {
+            of: (send.id, version),
+            agent: agent.cloned(),
+            leaf: send.run.is_some(),
+        }
+    }
+}
+
+/// The version of its session's agent that a send is pinned to, or would be.
+fn version(session: &Session, send: &SendRecord) -> Option<i32> {
+    let current = session.cold.as_ref().map(|cold| cold.agent_version);
+    send.agent_version.or(current)
+}
+
+/// A session with a seat, or in the line.
+#[derive(Debug, Clone)]
+pub(crate) struct Seat {
+    kind: SeatKind,
+    /// What it runs or waits for, where that was noted.
+    of: Option<(SendId, Option<i32>)>,
     /// Since when it has had work, where it waits.
     waits_since: Option<Timestamp>,
     called_at: Option<Timestamp>,
@@ -41,9 +77,7 @@ impl State {
         let seats = self.seats.iter().filter(|(key, _)| key.tenant == tenant);
         for (key, seat) in seats {
             let Some(since) = seat.waits_since else {
-                let runs = u32::from(self.runs(*key));
-                taken.sends += runs;
-                taken.leaves += runs * u32::from(seat.leaf);
+                taken.add(&seat.kind, u32::from(self.runs(*key)));
                 continue;
             };
             let is_passed = |at: Timestamp| at.0 <= now.0 - SEAT_CALLED_MS;
@@ -51,11 +85,11 @@ impl State {
                 line.push(InLine {
                     since,
                     session: key.session,
-                    leaf: seat.leaf,
+                    kind: seat.kind.clone(),
                 });
             }
         }
-        Some(Room::new(*limits, taken, line))
+        Some(Room::new(limits.clone(), taken, line))
     }
 
     fn has_work(&self, key: SessionKey) -> bool {
@@ -64,15 +98,22 @@ impl State {
     }
 
     /// Takes a seat for a session that is about to be claimed; otherwise it waits in the line, and false.
-    pub(crate) fn take_seat(&mut self, key: SessionKey, leaf: bool, now: Timestamp) -> bool {
+    pub(crate) fn take_seat(
+        &mut self,
+        key: SessionKey,
+        wants: &SeatRequest,
+        now: Timestamp,
+    ) -> bool {
         let Some(mut room) = self.room(key.tenant, now) else {
             return true;
         };
-        let taken = room.take(key.session, leaf);
+        let kind = room.kind(wants.agent.as_ref(), wants.leaf);
+        let taken = room.take(key.session, &kind);
         let ready = self.sessions.get(&key).and_then(|it| it.hot.ready_since);
         let before = self.seats.get(&key).and_then(|seat| seat.waits_since);
         let seat = Seat {
-            leaf,
+            kind,
+            of: Some(wants.of),
             waits_since: before.or(ready).filter(|_| !taken),
             called_at: None,
         };
@@ -97,6 +138,9 @@ impl State {
                 if waits && !self.has_work(key) {
                     self.seats.remove(&key);
                 }
+            }
+            if only.is_none() {
+                self.ask_again(tenant);
             }
             let next = self.room(tenant, now).map(|room| room.next());
             for waiting in next.unwrap_or_default() {
@@ -124,32 +168,108 @@ impl State {
         called
     }
 
+    /// Has those who wait for a seat of an agent that is not that of their next send any more wait for any seat: whose
+    /// it is, is found out when they are called.
+    fn ask_again(&mut self, tenant: TenantId) {
+        let seats = self.seats.iter().filter(|(key, seat)| {
+            key.tenant == tenant && seat.waits_since.is_some() && seat.kind.agent.is_some()
+        });
+        let stale = seats.filter(|(key, seat)| !self.is_still(**key, seat));
+        let stale: Vec<SessionKey> = stale.map(|(key, _)| *key).collect();
+        for key in stale {
+            if let Some(seat) = self.seats.get_mut(&key) {
+                seat.kind.agent = None;
+                seat.of = None;
+            }
+        }
+    }
+
+    /// Whether a session still has to run what it wanted a seat for.
+    fn is_still(&self, key: SessionKey, seat: &Seat) -> bool {
+        let Some((session, (id, wanted))) = self.sessions.get(&key).zip(seat.of) else {
+            return false;
+        };
+        let send = session.sends.get(&id).filter(|it| !it.status.is_final());
+        send.is_some_and(|send| session.cold.is_some() && version(session, send) == wanted)
+    }
+
     /// Follows the limits of a tenant.
     pub(crate) fn follow_limits(&mut self, tenant: TenantId, limits: &Limits, now: Timestamp) {
         if LedgerLimits::of(limits).is_none() {
             self.lift_money(tenant);
         }
-        let Some(limits) = SeatLimits::of(limits) else {
+        let own = SeatLimits::of(limits);
+        let is_limited = own.is_some();
+        let limits = SeatLimits {
+            agents: agents::running(self, tenant),
+            ..own.unwrap_or_default()
+        };
+        self.set_seats(tenant, limits, now);
+        if is_limited {
+            self.seed(tenant);
+        }
+    }
+
+    /// Follows the limit of an agent, which is stored.
+    pub(crate) fn follow_agent(&mut self, key: &AgentKey, now: Timestamp) {
+        let tenant = key.tenant;
+        let agents: BTreeMap<AgentName, u32> = agents::running(self, tenant);
+        let is_limited = agents.contains_key(&key.name);
+        let known = self.seat_limits.get(&tenant);
+        let limits = SeatLimits {
+            agents,
+            ..known.map(|(limits, _)| limits.clone()).unwrap_or_default()
+        };
+        self.set_seats(tenant, limits, now);
+        if is_limited {
+            self.seed(tenant);
+        }
+        let sessions = &self.sessions;
+        let seats = self.seats.iter_mut().filter(|(of, _)| of.tenant == tenant);
+        for (of, seat) in seats {
+            if !is_limited {
+                seat.kind.agent = seat.kind.agent.take().filter(|name| *name != key.name);
+                continue;
+            }
+            let session = sessions.get(of).filter(|session| session.cold.is_some());
+            let wants = session.and_then(|it| Some(SeatRequest::new(it, it.head()?)));
+            if let Some(wants) = wants.filter(|wants| wants.agent.as_ref() == Some(&key.name)) {
+                seat.kind.agent = wants.agent;
+                seat.of = Some(wants.of);
+            }
+        }
+    }
+
+    fn set_seats(&mut self, tenant: TenantId, limits: SeatLimits, now: Timestamp) {
+        if limits == SeatLimits::default() {
             self.seat_limits.remove(&tenant);
             self.seats.retain(|key, _| key.tenant != tenant);
             return;
-        };
+        }
         let since = self
             .seat_limits
             .get(&tenant)
             .map_or(now, |(_, since)| *since);
         self.seat_limits.insert(tenant, (limits, since));
+    }
+
+    /// Gives seats to what runs.
+    fn seed(&mut self, tenant: TenantId) {
         let sessions = self.sessions.values().filter(|it| it.key.tenant == tenant);
-        let running = sessions.filter_map(|session| {
-            let send = session.active()?;
-            let seat = Seat {
-                leaf: send.run.is_some(),
+        for session in sessions {
+            let running = session.active();
+            let Some(send) = running.filter(|send| send.status == SendStatus::Running) else {
+                continue;
+            };
+            let seat = self.seats.entry(session.key).or_insert_with(|| Seat {
+                kind: SeatKind::default(),
+                of: None,
                 waits_since: None,
                 called_at: None,
-            };
-            (send.status == SendStatus::Running).then_some((session.key, seat))
-        });
-        self.seats.extend(running);
+            });
+            seat.kind.leaf = send.run.is_some();
+            (seat.waits_since, seat.called_at) = (None, None);
+        }
     }
 
     pub(crate) fn dump_seats(&self) -> Vec<(SessionKey, Option<Timestamp>)> {

@@ -2,6 +2,8 @@
 
 mod rows;
 
+use std::collections::BTreeMap;
+
 use async_trait::async_trait;
 use mainspring_shared::agent::{
     AgentKey, AgentLimits, AgentName, AgentQuery, AgentVersion, NamedAgent, Pick,
@@ -22,6 +24,7 @@ use crate::money;
 use crate::reads::page;
 use crate::retry::{Fault, fetch, repeatable, sql};
 use crate::rows::Fields;
+use crate::seats;
 use crate::store::PostgresStore;
 
 pub(crate) use self::rows::{dump, read_limited, read_version};
@@ -161,9 +164,8 @@ async fn publish_once(
         .fetch_one(&mut *tx)
         .await?;
     let known = read_agent(&row)?;
-    if let Some(limits) = item.limits.as_ref().filter(|it| **it != known.limits) {
-        limit(&mut tx, key, limits, now).await?;
-        money::follow_agent(&mut tx, key, (&known.limits, limits)).await?;
+    if let Some(limits) = &item.limits {
+        limit(&mut tx, &known, limits, now).await?;
     }
     let newest = version_once(&mut tx, key, known.version).await?;
     let (version, added) = if let Some(newest) = newest.filter(|newest| newest.spec == item.spec) {
@@ -229,20 +231,46 @@ async fn mark(
     Ok(())
 }
 
+/// Sets the limits of an agent, and what follows from them. A repeat sees to its seats again.
 async fn limit(
     tx: &mut PgConnection,
-    key: &AgentKey,
+    known: &NamedAgent,
     limits: &AgentLimits,
     now: Timestamp,
 ) -> Step<()> {
-    sql!("agents/limit")
-        .bind(key.tenant.0)
-        .bind(key.name.as_str().to_owned())
-        .bind(limits.stored().map(json))
-        .bind(now.0)
-        .execute(tx)
-        .await?;
+    let key = &known.key;
+    let is_limited = limits.sends_running.is_some();
+    let of_seats = is_limited || known.limits.sends_running.is_some();
+    if of_seats {
+        seats::lock_for_agent(tx, key.tenant, is_limited, now).await?;
+    }
+    if *limits != known.limits {
+        sql!("agents/limit")
+            .bind(key.tenant.0)
+            .bind(key.name.as_str().to_owned())
+            .bind(limits.stored().map(json))
+            .bind(now.0)
+            .execute(&mut *tx)
+            .await?;
+        money::follow_agent(tx, key, (&known.limits, limits)).await?;
+    }
+    if of_seats {
+        seats::follow_agent(tx, key, is_limited).await?;
+    }
     Ok(())
+}
+
+/// How many sends of a tenant's agents may be in flight, of those that have such a limit.
+pub(crate) async fn running(
+    connection: &mut PgConnection,
+    tenant: TenantId,
+) -> Step<BTreeMap<AgentName, u32>> {
+    let query = sql!("agents/running").bind(tenant.0);
+    let rows = query.fetch_all(connection).await?;
+    let limited: Vec<_> = rows.iter().map(read_limited).collect::<Result<_>>()?;
+    let limited = limited.into_iter();
+    let running = limited.filter_map(|(name, limits)| Some((name, limits.sends_running?)));
+    Ok(running.collect())
 }
 
 /// The agent with its aliases, locked until the transaction ends.

@@ -1,24 +1,38 @@
-//! Seats of tenants with a limit of sends in flight: taken with a claim, under the lock of the tenant's row of
-//! limits. What ends a send knows nothing of them: a seat counts while its session's send is running.
+//! Seats of tenants with a limit of sends in flight, or with agents that have one: taken with a claim, under the lock of
+//! the tenant's row of limits. What ends a send knows nothing of them: a seat counts while its session's send is running.
+
+mod follow;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use mainspring_shared::agent::{AgentName, AgentSpec, SendOptions};
 use mainspring_shared::id::{SessionId, SessionKey, TenantId};
 use mainspring_shared::store::{CalledSeats, ClaimOutcome, ClaimSession, ReadySession, Result};
 use mainspring_shared::tenant::{
-    InLine, Room, SEAT_CALLED_MS, SEAT_LINE_MAX, SeatLimits, SeatsTaken,
+    InLine, Room, SEAT_CALLED_MS, SeatCount, SeatKind, SeatLimits, SeatsTaken,
 };
 use mainspring_shared::time::Timestamp;
+use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
+use crate::agents;
 use crate::claim::Claim;
 use crate::group::{Group, drive};
 use crate::retry::{Fault, Pool, fetch, repeatable, sql};
 use crate::rows::{Fields, key_columns, priority_of};
 use crate::store::PostgresStore;
 
-/// Those from the beginning of a line that are looked at for having no work any more.
+pub(crate) use self::follow::{follow, follow_agent, lock_for_agent};
+
+/// How often it is tried to claim what is looked up to have a seat.
+const ATTEMPTS: u32 = 3;
+
+/// Seats of sends that have ended are left until there are so many of those and of live ones. Beyond, one in so many
+/// claims as there are clears them.
+const LEFT_MAX: u128 = 64;
+
+/// Those from the beginning of a line that are looked at for having no work any more, or other work.
 const GONE_MAX: i64 = 500;
 
 type Faulty<T> = std::result::Result<T, Fault>;
@@ -76,54 +90,13 @@ impl Group for Seated<'_> {
         connection: &mut PgConnection,
         items: &[&ClaimSession],
     ) -> Faulty<Vec<Option<ClaimOutcome>>> {
-        let mut tx = connection.begin().await?;
-        let mut room = room(&mut tx, self.claim.at, self.tenant, items.len()).await?;
-        // Under the lock: nothing starts meanwhile that does not run already.
-        let asked = asked(&mut tx, items).await?;
-        let mut seats = Seats::default();
-        let mut seated = Vec::with_capacity(items.len());
-        let mut waits = vec![false; items.len()];
-        for (ord, item) in items.iter().enumerate() {
-            let session = item.key.session;
-            // What runs has its seat; what has no work, or no limit any more, needs none.
-            let needs = asked.get(&ord).filter(|asked| !asked.has_one);
-            let (Some(asked), Some(room)) = (needs, room.as_mut()) else {
-                seated.push(room.is_none());
-                continue;
-            };
-            let taken = room.take(session, asked.leaf);
-            seats.put(session, asked.leaf, (!taken).then_some(asked.since));
-            waits[ord] = !taken;
-            seated.push(taken);
-        }
-        seats.store(&mut tx, self.tenant).await?;
-        let (mut tried, mut terms) = (Vec::new(), Vec::new());
-        for (ord, item) in items.iter().enumerate() {
-            if !waits[ord] {
-                tried.push(*item);
-                terms.push(seated[ord]);
+        for _ in 0..ATTEMPTS {
+            if let Some(outcomes) = self.attempt(connection, items).await? {
+                return Ok(outcomes);
             }
         }
-        let mut found = self
-            .claim
-            .run_with(&mut tx, &tried, terms)
-            .await?
-            .into_iter();
-        tx.commit().await?;
-        let outcomes = waits.into_iter().map(|waits| {
-            if waits {
-                return Some(ClaimOutcome::Waits);
-            }
-            found.next().flatten().map(|outcome| match outcome {
-                // One that got work since it was looked at: whoever made it ready enqueued it.
-                ClaimOutcome::Waits => ClaimOutcome::Busy,
-                ClaimOutcome::Claimed(_)
-                | ClaimOutcome::Busy
-                | ClaimOutcome::Suspect
-                | ClaimOutcome::Idle => outcome,
-            })
-        });
-        Ok(outcomes.collect())
+        // The sweep brings them again.
+        Ok(vec![Some(ClaimOutcome::Busy); items.len()])
     }
 
     async fn read_back(
@@ -147,90 +120,226 @@ impl Group for Seated<'_> {
     }
 }
 
+impl Seated<'_> {
+    /// Takes seats and claims; none, and nothing of it, where a session had got something else to run in between.
+    async fn attempt(
+        &self,
+        connection: &mut PgConnection,
+        items: &[&ClaimSession],
+    ) -> Faulty<Option<Vec<Option<ClaimOutcome>>>> {
+        let mut tx = connection.begin().await?;
+        let limits = limits(&mut tx, self.tenant).await?;
+        // Under the lock: nothing starts meanwhile that does not run already.
+        let asked = asked(&mut tx, items, limits.as_ref()).await?;
+        let mut room = match limits {
+            Some(limits) => Some(room(&mut tx, self, limits, &asked).await?),
+            None => None,
+        };
+        let mut seats = Seats::default();
+        let mut seated = Vec::with_capacity(items.len());
+        let mut waits = vec![false; items.len()];
+        for (ord, item) in items.iter().enumerate() {
+            let session = item.key.session;
+            // What runs has its seat; what has no work, or no limit any more, needs none.
+            let needs = asked.get(&ord).filter(|asked| !asked.has_one);
+            let (Some(asked), Some(room)) = (needs, room.as_mut()) else {
+                seated.push(room.is_none());
+                continue;
+            };
+            let taken = room.take(session, &asked.kind);
+            seats.put(session, asked, taken);
+            waits[ord] = !taken;
+            seated.push(taken);
+        }
+        seats.store(&mut tx, self.tenant).await?;
+        let (mut tried, mut terms, mut requests) = (Vec::new(), Vec::new(), Vec::new());
+        for (ord, item) in items.iter().enumerate() {
+            if !waits[ord] {
+                tried.push(*item);
+                terms.push(seated[ord]);
+                requests.push(asked.get(&ord));
+            }
+        }
+        let found = self.claim.run_with(&mut tx, &tried, terms).await?;
+        let mut both = requests.into_iter().zip(&found);
+        if both.any(|(asked, found)| asked.is_some_and(|asked| asked.is_for_another(found))) {
+            tx.rollback().await?;
+            return Ok(None);
+        }
+        tx.commit().await?;
+        let mut found = found.into_iter();
+        let outcomes = waits.into_iter().map(|waits| {
+            if waits {
+                return Some(ClaimOutcome::Waits);
+            }
+            found.next().flatten().map(|outcome| match outcome {
+                // One that got work since it was looked at: whoever made it ready enqueued it.
+                ClaimOutcome::Waits => ClaimOutcome::Busy,
+                ClaimOutcome::Claimed(_)
+                | ClaimOutcome::Busy
+                | ClaimOutcome::Suspect
+                | ClaimOutcome::Idle => outcome,
+            })
+        });
+        Ok(Some(outcomes.collect()))
+    }
+}
+
 /// A session that wants a seat.
 struct SeatRequest {
     /// Whether its send runs already.
     has_one: bool,
-    leaf: bool,
+    kind: SeatKind,
     since: Timestamp,
+    /// The send that it would run, and the version of the session's agent.
+    send: Uuid,
+    version: i32,
+}
+
+impl SeatRequest {
+    /// Whether what was claimed is not what this is for: its session was not locked when that was looked up, and its agent
+    /// or its first send may have changed.
+    fn is_for_another(&self, found: &Option<ClaimOutcome>) -> bool {
+        let Some(ClaimOutcome::Claimed(claimed)) = found else {
+            return false;
+        };
+        let record = &claimed.send.record;
+        !self.has_one && (record.id.0, record.agent_version) != (self.send, Some(self.version))
+    }
 }
 
 /// What sessions would run, by their place; those without work are not among them.
 async fn asked(
     connection: &mut PgConnection,
     items: &[&ClaimSession],
+    limits: Option<&SeatLimits>,
 ) -> Faulty<BTreeMap<usize, SeatRequest>> {
     let (tenants, sessions) = key_columns(items.iter().map(|item| item.key));
-    let query = sql!("seats/asked").bind(tenants).bind(sessions);
+    let limits = limits.filter(|limits| !limits.agents.is_empty());
+    let query = sql!("seats/asked")
+        .bind(tenants)
+        .bind(sessions)
+        .bind(limits.is_some());
     let rows = query.fetch_all(connection).await?;
     let read = rows.iter().map(|row| {
         let mut fields = Fields::new(row, "session_hot");
+        let leaf: bool = fields.take("leaf")?;
+        let kind = match limits {
+            Some(limits) => limits.kind(published(&mut fields).as_ref(), leaf),
+            None => SeatKind { leaf, agent: None },
+        };
         let asked = SeatRequest {
             has_one: fields.take("has_one")?,
-            leaf: fields.take("leaf")?,
+            kind,
             since: fields.time("ready_since")?,
+            send: fields.take("send_id")?,
+            version: fields.take("agent_version")?,
         };
         Ok((fields.ord()?, asked))
     });
     Ok(read.collect::<Result<_>>()?)
 }
 
+/// The agent that a send is run with, by the columns `options, spec`. One that cannot be read is reported by its claim.
+fn published(fields: &mut Fields<'_>) -> Option<AgentName> {
+    let options: SendOptions = fields.json("options").ok()?;
+    let spec: AgentSpec = fields.json("spec").ok()?;
+    options.published_in(&spec).cloned()
+}
+
 /// The seats of a tenant, locked; none where nothing limits them.
 async fn limits(connection: &mut PgConnection, tenant: TenantId) -> Faulty<Option<SeatLimits>> {
     let query = sql!("seats/limits").bind(tenant.0);
-    let Some(row) = query.fetch_optional(connection).await? else {
+    let Some(row) = query.fetch_optional(&mut *connection).await? else {
         return Ok(None);
     };
-    let mut fields = Fields::new(&row, "seat_limits");
+    let (mut limits, has_agents) = read_limits(&row)?;
+    if has_agents {
+        limits.agents = agents::running(connection, tenant).await?;
+    }
+    Ok(Some(limits))
+}
+
+/// The limits of a tenant, and whether its agents have some.
+fn read_limits(row: &PgRow) -> Result<(SeatLimits, bool)> {
+    let mut fields = Fields::new(row, "seat_limits");
     let mut limit = |column| {
         let limit: Option<i32> = fields.take(column)?;
         Ok::<_, mainspring_shared::store::Error>(limit.map(i32::unsigned_abs))
     };
-    Ok(Some(SeatLimits {
+    let limits = SeatLimits {
         sends: limit("sends_running")?,
         leaves: limit("leaves_running")?,
-    }))
+        agents: BTreeMap::new(),
+    };
+    Ok((limits, fields.take("agents")?))
 }
 
-/// What is free of a tenant's seats, for so many who want one, under their lock.
+/// What is free of a tenant's seats, for those who want one, under their lock.
 async fn room(
     connection: &mut PgConnection,
-    at: Option<Timestamp>,
-    tenant: TenantId,
-    wanted: usize,
-) -> Faulty<Option<Room>> {
-    let Some(limits) = limits(connection, tenant).await? else {
-        return Ok(None);
-    };
-    let mut taken = taken_of(connection, tenant).await?;
-    let is_short = |taken, leaf| (Room::places(limits, taken, leaf) as usize) < wanted;
-    if is_short(taken, false) || is_short(taken, true) {
-        let free = sql!("seats/free").bind(tenant.0);
+    of: &Seated<'_>,
+    limits: SeatLimits,
+    asked: &BTreeMap<usize, SeatRequest>,
+) -> Faulty<Room> {
+    let mut counts = counts(connection, of.tenant).await?;
+    if is_short(&limits, &counts, asked) || is_full(&counts, asked) {
+        let free = sql!("seats/free").bind(of.tenant.0);
         free.execute(&mut *connection).await?;
-        taken = taken_of(connection, tenant).await?;
+        counts = self::counts(connection, of.tenant).await?;
     }
-    let mut first = Vec::new();
-    for leaf in [false, true] {
-        let places = Room::places(limits, taken, leaf);
-        if places > 0 {
-            let rows = line(connection, at, (tenant, leaf), SEAT_CALLED_MS, places).await?;
-            first.extend(rows.into_iter().map(|waiting| waiting.of));
-        }
-    }
-    Ok(Some(Room::new(limits, taken, first)))
+    let (taken, first) = line(connection, of.claim.at, of.tenant, (&limits, &counts)).await?;
+    let first = first.into_iter().map(|waiting| waiting.of).collect();
+    Ok(Room::new(limits, taken, first))
 }
 
-async fn taken_of(connection: &mut PgConnection, tenant: TenantId) -> Faulty<SeatsTaken> {
-    let query = sql!("seats/taken").bind(tenant.0);
-    let row = query.fetch_one(connection).await?;
-    let mut fields = Fields::new(&row, "seats");
-    let mut count = |column| {
-        let total = fields.total(column)?;
-        Ok::<_, mainspring_shared::store::Error>(u32::try_from(total).unwrap_or(u32::MAX))
-    };
-    Ok(SeatsTaken {
-        sends: count("sends")?,
-        leaves: count("leaves")?,
+/// Whether there may be too few seats for those who want one and those who wait, unless some are free that count as taken.
+fn is_short(
+    limits: &SeatLimits,
+    counts: &[SeatCount],
+    asked: &BTreeMap<usize, SeatRequest>,
+) -> bool {
+    let taken = SeatCount::sum(counts);
+    let in_line = counts.iter().filter(|count| count.waiting > 0);
+    let waiting: u32 = in_line.clone().map(|count| count.waiting).sum();
+    let wanted = asked.len() + waiting as usize;
+    let kinds = asked.values().map(|asked| &asked.kind);
+    let mut kinds = kinds.chain(in_line.map(|count| &count.kind));
+    kinds.any(|kind| (limits.places(&taken, kind) as usize) < wanted)
+}
+
+/// Whether it is time to clear seats of sends that have ended, where nobody is short of one: on average when they are as
+/// many as those of live sends, so that it costs each claim the same, however many there are. The ids of sends are random.
+fn is_full(counts: &[SeatCount], asked: &BTreeMap<usize, SeatRequest>) -> bool {
+    let taken = u128::from(SeatCount::sum(counts).sends);
+    let mut sends = asked.values().map(|asked| asked.send.as_u128());
+    taken > LEFT_MAX && sends.any(|id| id % taken < 2)
+}
+
+/// How many of a tenant have seats and how many wait for one, of each kind.
+async fn counts(connection: &mut PgConnection, tenant: TenantId) -> Faulty<Vec<SeatCount>> {
+    let query = sql!("seats/counts").bind(tenant.0);
+    let rows = query.fetch_all(connection).await?;
+    let count = |total: u64| u32::try_from(total).unwrap_or(u32::MAX);
+    let counts = rows.iter().map(|row| {
+        let mut fields = Fields::new(row, "seats");
+        Ok(SeatCount {
+            kind: kind(&mut fields)?,
+            taken: count(fields.total("taken")?),
+            waiting: count(fields.total("waiting")?),
+        })
+    });
+    Ok(counts.collect::<Result<_>>()?)
+}
+
+/// The columns `agent, leaf`.
+fn kind(fields: &mut Fields<'_>) -> Result<SeatKind> {
+    let name: &str = fields.take("agent")?;
+    let agent = Some(name).filter(|name| !name.is_empty());
+    let agent = agent.map(str::parse::<AgentName>).transpose();
+    Ok(SeatKind {
+        agent: agent.map_err(|why| fields.corrupt("agent", why.to_string()))?,
+        leaf: fields.take("leaf")?,
     })
 }
 
@@ -241,27 +350,37 @@ struct Waiting {
     ready: ReadySession,
 }
 
+/// Seats that are taken, and the first of the line, of each kind as many as may find one.
 async fn line(
     connection: &mut PgConnection,
     at: Option<Timestamp>,
-    (tenant, leaf): (TenantId, bool),
-    called_ms: i64,
-    limit: u32,
-) -> Faulty<Vec<Waiting>> {
+    tenant: TenantId,
+    (limits, counts): (&SeatLimits, &[SeatCount]),
+) -> Faulty<(SeatsTaken, Vec<Waiting>)> {
+    let taken = SeatCount::sum(counts);
+    let in_line = counts.iter().filter(|count| count.waiting > 0);
+    let of_kinds = in_line.map(|count| (&count.kind, limits.places(&taken, &count.kind)));
+    let of_kinds: Vec<_> = of_kinds.filter(|(_, places)| *places > 0).collect();
+    if of_kinds.is_empty() {
+        return Ok((taken, Vec::new()));
+    }
+    let (agents, leaves) = kind_columns(of_kinds.iter().map(|(kind, _)| *kind));
+    let places = of_kinds.iter().map(|(_, places)| i64::from(*places));
     let query = sql!("seats/line")
         .bind(at.map(|at| at.0))
         .bind(tenant.0)
-        .bind(leaf)
-        .bind(called_ms)
-        .bind(i64::from(limit));
+        .bind(agents)
+        .bind(leaves)
+        .bind(SEAT_CALLED_MS)
+        .bind(places.collect::<Vec<_>>());
     let rows = query.fetch_all(connection).await?;
     let read = rows.iter().map(|row| {
         let mut fields = Fields::new(row, "seats");
         let session = SessionId(fields.take("session_id")?);
         let of = InLine {
+            kind: kind(&mut fields)?,
             since: fields.time("waits_since")?,
             session,
-            leaf: fields.take("leaf")?,
         };
         let was_called = fields.maybe_time("called_at")?.is_some();
         let ready = ReadySession {
@@ -276,7 +395,18 @@ async fn line(
             ready,
         })
     });
-    Ok(read.collect::<Result<_>>()?)
+    Ok((taken, read.collect::<Result<_>>()?))
+}
+
+/// An agent as a column says it: an empty text where there is none with a limit.
+fn agent_text(kind: &SeatKind) -> String {
+    let agent = kind.agent.as_ref().map(AgentName::as_str);
+    agent.unwrap_or_default().to_owned()
+}
+
+/// Kinds as columns: agents, and whether they are leaves.
+fn kind_columns<'k>(kinds: impl Iterator<Item = &'k SeatKind>) -> (Vec<String>, Vec<bool>) {
+    kinds.map(|kind| (agent_text(kind), kind.leaf)).unzip()
 }
 
 /// Rows to write: who has a seat, and who waits since when.
@@ -285,13 +415,19 @@ struct Seats {
     sessions: Vec<Uuid>,
     leaves: Vec<bool>,
     since: Vec<Option<i64>>,
+    agents: Vec<String>,
+    sends: Vec<Uuid>,
+    versions: Vec<i32>,
 }
 
 impl Seats {
-    fn put(&mut self, session: SessionId, leaf: bool, since: Option<Timestamp>) {
+    fn put(&mut self, session: SessionId, asked: &SeatRequest, taken: bool) {
         self.sessions.push(session.0);
-        self.leaves.push(leaf);
-        self.since.push(since.map(|since| since.0));
+        self.leaves.push(asked.kind.leaf);
+        self.since.push((!taken).then_some(asked.since.0));
+        self.agents.push(agent_text(&asked.kind));
+        self.sends.push(asked.send);
+        self.versions.push(asked.version);
     }
 
     async fn store(self, connection: &mut PgConnection, tenant: TenantId) -> Faulty<()> {
@@ -302,7 +438,10 @@ impl Seats {
             .bind(tenant.0)
             .bind(self.sessions)
             .bind(self.leaves)
-            .bind(self.since);
+            .bind(self.since)
+            .bind(self.agents)
+            .bind(self.sends)
+            .bind(self.versions);
         put.execute(connection).await?;
         Ok(())
     }
@@ -314,9 +453,10 @@ pub(crate) async fn call(store: &PostgresStore, tenant: Option<TenantId>) -> Res
     let only = tenant.map(|tenant| tenant.0);
     let rows = fetch(pool, || sql!("seats/tenants").bind(only)).await?;
     let mut called = CalledSeats::default();
+    let sweeps = only.is_none();
     for row in &rows {
         let tenant = TenantId(Fields::new(row, "seats").take("tenant")?);
-        let ready = repeatable!(pool, |connection| call_one(connection, at, tenant));
+        let ready = repeatable!(pool, |connection| call_one(connection, at, tenant, sweeps));
         called.enqueue.extend(ready?);
     }
     if !rows.is_empty() {
@@ -333,6 +473,7 @@ async fn call_one(
     connection: &mut PgConnection,
     at: Option<Timestamp>,
     tenant: TenantId,
+    sweeps: bool,
 ) -> Faulty<Vec<ReadySession>> {
     let mut tx = connection.begin().await?;
     let Some(limits) = limits(&mut tx, tenant).await? else {
@@ -342,22 +483,19 @@ async fn call_one(
     free.execute(&mut *tx).await?;
     let gone = sql!("seats/gone").bind(tenant.0).bind(GONE_MAX);
     gone.execute(&mut *tx).await?;
-    let taken = taken_of(&mut tx, tenant).await?;
-    let mut first = Vec::new();
-    for leaf in [false, true] {
-        let places = Room::places(limits, taken, leaf).min(SEAT_LINE_MAX);
-        if places > 0 {
-            first.extend(line(&mut tx, at, (tenant, leaf), SEAT_CALLED_MS, places).await?);
-        }
+    let mut counts = counts(&mut tx, tenant).await?;
+    if sweeps && ask_again(&mut tx, tenant, &counts).await? {
+        counts = self::counts(&mut tx, tenant).await?;
     }
+    let (taken, mut first) = line(&mut tx, at, tenant, (&limits, &counts)).await?;
     let room = Room::new(
         limits,
         taken,
-        first.iter().map(|waiting| waiting.of).collect(),
+        first.iter().map(|waiting| waiting.of.clone()).collect(),
     );
     let next: BTreeSet<SessionId> = room.next().into_iter().map(|it| it.session).collect();
     first.retain(|waiting| !waiting.was_called && next.contains(&waiting.of.session));
-    first.sort_by_key(|waiting| waiting.of);
+    first.sort_by(|one, other| one.of.cmp(&other.of));
     if !first.is_empty() {
         let sessions: Vec<Uuid> = first.iter().map(|waiting| waiting.of.session.0).collect();
         let call = sql!("seats/call").bind(at.map(|at| at.0)).bind(tenant.0);
@@ -367,31 +505,27 @@ async fn call_one(
     Ok(first.into_iter().map(|waiting| waiting.ready).collect())
 }
 
-/// Follows the limits of a tenant, in the transaction that changes them.
-pub(crate) async fn follow(
+/// Has those who wait for a seat of an agent that is not that of their next send any more wait for any seat: whose it
+/// is, is found out when they are called. Whether there are any.
+async fn ask_again(
     connection: &mut PgConnection,
-    at: Option<Timestamp>,
     tenant: TenantId,
-    limits: Option<SeatLimits>,
-) -> Faulty<()> {
-    let Some(limits) = limits else {
-        // First the lock, under which others take seats.
-        let lift = sql!("seats/lift").bind(tenant.0);
-        lift.execute(&mut *connection).await?;
-        let clear = sql!("seats/clear").bind(tenant.0);
-        clear.execute(connection).await?;
-        return Ok(());
-    };
-    let number = |limit: Option<u32>| limit.map(|limit| i32::try_from(limit).unwrap_or(i32::MAX));
-    let set = sql!("seats/set")
-        .bind(at.map(|at| at.0))
+    counts: &[SeatCount],
+) -> Faulty<bool> {
+    let of_agents = counts.iter().filter(|count| count.waiting > 0);
+    let of_agents = of_agents.map(|count| &count.kind);
+    let (agents, leaves) = kind_columns(of_agents.filter(|kind| kind.agent.is_some()));
+    if agents.is_empty() {
+        return Ok(false);
+    }
+    let done = sql!("seats/ask_again")
         .bind(tenant.0)
-        .bind(number(limits.sends))
-        .bind(number(limits.leaves));
-    set.execute(&mut *connection).await?;
-    let seed = sql!("seats/seed").bind(tenant.0);
-    seed.execute(connection).await?;
-    Ok(())
+        .bind(agents)
+        .bind(leaves)
+        .bind(GONE_MAX)
+        .execute(connection)
+        .await?;
+    Ok(done.rows_affected() > 0)
 }
 
 type Dumped = (
@@ -414,4 +548,36 @@ pub(crate) async fn dump(connection: &mut PgConnection) -> Faulty<Dumped> {
         Ok((fields.key()?, fields.maybe_time("waits_since")?))
     });
     Ok((limits, seats.collect::<Result<_>>()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_in_as_many_claims_as_there_are_seats_clears_those_of_ended_sends() {
+        let clears = |taken: u32| {
+            let kind = SeatKind::default();
+            let counts = [SeatCount {
+                kind: kind.clone(),
+                taken,
+                waiting: 0,
+            }];
+            let of = |n: u32| {
+                let asked = SeatRequest {
+                    has_one: false,
+                    kind: kind.clone(),
+                    since: Timestamp(0),
+                    send: Uuid::from_u128(u128::from(n)),
+                    version: 1,
+                };
+                is_full(&counts, &BTreeMap::from([(0, asked)]))
+            };
+            (0..10_000).filter(|n| of(*n)).count()
+        };
+        assert_eq!(clears(64), 0, "too few to be of any weight");
+        assert_eq!(clears(100), 200);
+        assert_eq!(clears(5_000), 4);
+        assert!(!is_full(&[], &BTreeMap::new()));
+    }
 }

@@ -16,6 +16,7 @@ mod list {
 
 pub mod accept;
 pub mod agent_money;
+pub mod agent_seats;
 pub mod agents;
 pub mod agreement;
 pub mod alarms;
@@ -85,6 +86,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("accounts", include_str!("store/accounts.rs")),
     ("accept", include_str!("store/accept.rs")),
     ("agent_money", include_str!("store/agent_money.rs")),
+    ("agent_seats", include_str!("store/agent_seats.rs")),
     ("agents", include_str!("store/agents.rs")),
     ("alarms", include_str!("store/alarms.rs")),
     ("audit", include_str!("store/audit.rs")),

@@ -312,3 +312,76 @@ async fn calls_of_a_child_count_for_its_own_agent() {
     }
     world.audit().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn children_defined_inline_and_theirs_count_for_the_agent_that_started_them() {
+    let world = World::new().await;
+    publish(&world, "lead", counted()).await;
+    let _worker = world.worker("w", world.store.clone());
+    let lead = AgentSpec {
+        tools: vec![ToolEntry::Named("spawn_agent".to_owned())],
+        ..AgentSpec::default()
+    };
+    let parent = world.session(published("lead", lead)).await;
+    let grandchild = json!({ "task": "hello" });
+    let child = format!("plan {}", json!([[["spawn_agent", grandchild]]]));
+    let plan = json!([[["spawn_agent", { "task": child }]]]);
+    let id = world.send(parent, &format!("plan {plan}")).await;
+    let record = world.settle(&[id]).await.remove(0);
+    assert_eq!(record.status, SendStatus::Completed, "{record:#?}");
+    world.pass(SECOND).await;
+    let mut sum = 0;
+    let mut family = vec![parent];
+    while let Some(key) = family.pop() {
+        let taken = taken(&world, key).await;
+        assert!(taken > 0, "{key:?}");
+        sum += taken;
+        family.extend(
+            world
+                .store
+                .list_children(key)
+                .await
+                .expect("the store answers"),
+        );
+    }
+    assert!(sum > 2 * taken(&world, parent).await, "three generations");
+    assert_eq!(tokens(&world, "lead").await, sum);
+    world.audit().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn leaves_defined_inline_count_for_the_agent_that_started_their_run() {
+    let world = World::new().await;
+    publish(&world, "lead", counted()).await;
+    let _worker = world.worker("w", world.store.clone());
+    world.scheduler("s", world.store.clone()).await;
+    let lead = AgentSpec {
+        tools: vec![ToolEntry::Named("create_workflow".to_owned())],
+        ..AgentSpec::default()
+    };
+    let parent = world.session(published("lead", lead)).await;
+    let note = json!({"name": "note", "system_prompt": "Note."});
+    let spec = json!({"name": "notes",
+                      "root": {"type": "agent", "id": "one", "spec": note, "input": "hello"}});
+    let plan = json!([[["create_workflow", { "spec": spec }]]]);
+    let id = world.send(parent, &format!("plan {plan}")).await;
+    let record = world.settle(&[id]).await.remove(0);
+    assert_eq!(record.status, SendStatus::Completed, "{record:#?}");
+    world.pass(SECOND).await;
+    let sessions: Vec<SessionKey> = world
+        .dump()
+        .await
+        .sessions
+        .iter()
+        .map(|it| it.key)
+        .collect();
+    assert_eq!(sessions.len(), 2);
+    let mut sum = 0;
+    for key in sessions {
+        let taken = taken(&world, key).await;
+        assert!(taken > 0, "{key:?}");
+        sum += taken;
+    }
+    assert_eq!(tokens(&world, "lead").await, sum);
+    world.audit().await;
+}

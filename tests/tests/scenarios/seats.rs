@@ -1,12 +1,12 @@
-//! A tenant with a limit of sends in flight: never more, none lost, in order, whoever dies.
+//! A tenant with a limit of sends in flight, or an agent with one: never more, none lost, in order, whoever dies.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainspring_shared::agent::AgentSpec;
+use mainspring_shared::agent::{AgentKey, AgentLimits, AgentRef, AgentSpec, Bound};
 use mainspring_shared::id::{SendId, TenantId};
 use mainspring_shared::send::{SendRecord, SendStatus};
-use mainspring_shared::store::TenantPatch;
+use mainspring_shared::store::{PublishAgent, TenantPatch};
 use mainspring_shared::tenant::Limits;
 use mainspring_tests::world::{Fault, FaultPlan, Faulty, World};
 
@@ -30,9 +30,44 @@ async fn limit(world: &World, sends: Option<u32>) {
 }
 
 async fn sends(world: &World, count: usize, text: &str) -> Vec<SendId> {
+    sends_of(world, &AgentSpec::default(), count, text).await
+}
+
+/// Publishes an agent with a limit of sends in flight, or with none, and returns it as a session takes it.
+async fn published(world: &World, name: &str, running: Option<u32>) -> AgentSpec {
+    let key = AgentKey {
+        tenant: TenantId::DEFAULT,
+        name: name.parse().expect("a name"),
+    };
+    let reference = AgentRef {
+        name: key.name.clone(),
+        version: 1,
+    };
+    let item = PublishAgent {
+        key,
+        spec: AgentSpec::default(),
+        limits: Some(AgentLimits {
+            sends_running: running,
+            ..AgentLimits::default()
+        }),
+        idempotency: None,
+    };
+    let done = world.store.publish_agent(item).await;
+    done.expect("the store answers");
+    AgentSpec {
+        name: Some(name.to_owned()),
+        bound: Some(Box::new(Bound {
+            agent: Some(reference),
+            ..Bound::default()
+        })),
+        ..AgentSpec::default()
+    }
+}
+
+async fn sends_of(world: &World, agent: &AgentSpec, count: usize, text: &str) -> Vec<SendId> {
     let mut ids = Vec::new();
     for _ in 0..count {
-        let key = world.session(AgentSpec::default()).await;
+        let key = world.session(agent.clone()).await;
         ids.push(world.send(key, text).await);
     }
     ids
@@ -121,5 +156,40 @@ async fn a_limit_that_changes_while_sends_wait_loses_none() {
     for record in world.settle(&ids).await {
         assert_eq!(record.status, SendStatus::Completed, "{record:?}");
     }
+    world.audit().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agents_sends_wait_in_order_and_keep_no_others_waiting() {
+    let world = World::new().await;
+    let support = published(&world, "support", Some(1)).await;
+    let triage = published(&world, "triage", None).await;
+    let dies = Arc::new(Faulty::new(world.store.clone(), NEVER));
+    let _dies = world.worker("dies", dies.clone());
+    let limited = sends_of(&world, &support, 5, "sleep 1000").await;
+    let others = sends_of(&world, &triage, 3, "sleep 1000").await;
+    world.pass(Duration::from_millis(500)).await;
+    // Behind four that wait.
+    assert_eq!(running(&world).await, 4);
+    // Whoever takes the agent's send over has its seat.
+    dies.kill();
+    let _lives = world.worker("lives", world.store.clone());
+    for _ in 0..2_000 {
+        let dump = world.dump().await;
+        let mut sends = dump.sessions.iter().flat_map(|session| &session.sends);
+        let of_agent = sends.clone().filter(|send| limited.contains(&send.id));
+        let now = of_agent.filter(|send| send.status == SendStatus::Running);
+        assert!(now.count() <= 1, "of the agent");
+        if sends.all(|send| send.status.is_final()) {
+            break;
+        }
+        world.pass(STEP).await;
+    }
+    let records = world.settle(&limited).await;
+    for record in records.iter().chain(&world.settle(&others).await) {
+        assert_eq!(record.status, SendStatus::Completed, "{record:?}");
+    }
+    let began: Vec<_> = records.iter().map(|record| record.started_at).collect();
+    assert!(began.is_sorted(), "{began:?}");
     world.audit().await;
 }

@@ -59,7 +59,7 @@ impl Traced {
             provider: Arc::clone(&resolved.provider),
             price: resolved.facts.price,
             session,
-            agent: agent.reference().map(|agent| agent.name.clone()),
+            agent: agent.payer().cloned(),
             parts: kernel.parts.clone(),
             money: Arc::clone(&kernel.money),
             input_min: 0,

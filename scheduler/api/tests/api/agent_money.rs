@@ -34,6 +34,7 @@ async fn spend(world: &World, agent: &str, amount: Amount) {
         boot: world.boot,
         most: amount,
         least: amount,
+        ahead: Amount::default(),
     };
     let store = &world.store;
     store.reserve_money(vec![item]).await.expect("it answers");

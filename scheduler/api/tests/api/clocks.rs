@@ -89,6 +89,7 @@ async fn spend(world: &World, api: &Scheduler, limit: &str) {
         boot: world.boot,
         most,
         least: most,
+        ahead: Amount::default(),
     };
     let store = &world.store;
     store.reserve_money(vec![item]).await.expect("it answers");

@@ -467,9 +467,16 @@ async fn an_agent_has_no_more_open_sends_than_its_own_limit() {
         json!({ "name": "support", "spec": { "system_prompt": "Do well." }, "limits": {} });
     ask(&api, &key, "POST", "/v1/agents", &lifted).await.ok(200);
     send(&api, &to("support")).await.ok(202);
-    let wrong = publish(&api, &key, "triage", &json!({ "sends_open": 0 })).await;
-    let problem = wrong.problem(400, "request.invalid");
-    assert_eq!(problem["errors"][0]["pointer"], "/limits/sends_open");
+    for name in ["sends_open", "sends_running"] {
+        let wrong = publish(&api, &key, "triage", &json!({ name: 0 })).await;
+        let problem = wrong.problem(400, "request.invalid");
+        let pointer = format!("/limits/{name}");
+        assert_eq!(problem["errors"][0]["pointer"], pointer);
+    }
+    let limits = json!({ "sends_running": 1 });
+    publish(&api, &key, "triage", &limits).await.ok(200);
+    let shown = ask(&api, &key, "GET", "/v1/agents/triage", &NONE).await;
+    assert_eq!(shown.ok(200)["limits"], limits);
 }
 
 #[tokio::test]

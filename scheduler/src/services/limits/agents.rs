@@ -47,7 +47,8 @@ impl Default for KnownAgents {
 
 impl KnownAgents {
     /// Takes note of the agents of a tenant that have limits.
-    pub fn note(&self, tenant: TenantId, agents: Vec<(AgentName, AgentLimits)>) {
+    pub fn note(&self, tenant: TenantId, mut agents: Vec<(AgentName, AgentLimits)>) {
+        agents.retain(|(_, limits)| concerns_requests(limits));
         if agents.is_empty() && self.of(tenant).is_none() {
             return;
         }
@@ -69,6 +70,15 @@ impl KnownAgents {
     ) -> std::sync::MutexGuard<'_, LruCache<SessionKey, (Duration, Option<AgentName>)>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether a request may be refused under these limits. Sends in flight are the store's business.
+fn concerns_requests(limits: &AgentLimits) -> bool {
+    let others = AgentLimits {
+        sends_running: None,
+        ..limits.clone()
+    };
+    others.stored().is_some()
 }
 
 /// Sends of one agent that has limits.

@@ -1,6 +1,8 @@
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::*;
+use crate::agent::AgentRef;
+use crate::agent::prompt::bind;
 
 fn entries(value: &Value) -> Vec<ToolEntry> {
     serde_json::from_value(value.clone()).expect("tools")
@@ -218,6 +220,27 @@ fn a_published_agent_gets_no_more_than_whoever_starts_it() {
     assert_eq!(agent.model.as_deref(), Some("vendor/model"));
     assert_eq!(agent.max_rounds, Some(3));
     assert_eq!(agent.system_prompt.as_deref(), Some("Review."));
+}
+
+#[test]
+fn who_is_defined_inline_counts_for_the_published_agent_that_started_it() {
+    let reference = |name: &str| AgentRef {
+        name: name.parse().expect("a name"),
+        version: 1,
+    };
+    let lead = bind(starter(), Some(reference("lead")), Map::new(), &Map::new());
+    let lead = lead.expect("nothing to render");
+    let child = delegation(&lead).heir(None);
+    assert_eq!(child.reference(), None);
+    let grandchild = delegation(&child).heir(None);
+    assert_eq!(grandchild.payer(), lead.payer());
+    assert_eq!(lead.payer().map(AgentName::as_str), Some("lead"));
+    // A published one that it starts has its own account.
+    let named = delegation(&grandchild).narrow(starter());
+    let named = bind(named, Some(reference("reviewer")), Map::new(), &Map::new());
+    let named = named.expect("nothing to render");
+    assert_eq!(named.payer().map(AgentName::as_str), Some("reviewer"));
+    assert_eq!(delegation(&starter()).heir(None).payer(), None);
 }
 
 #[test]

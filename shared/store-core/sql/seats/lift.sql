@@ -1,3 +1,3 @@
--- The tenant $1 has as many seats as it wants from now on. First the row under whose lock others take some.
-DELETE FROM seat_limits WHERE tenant = $1;
-DELETE FROM seats WHERE tenant = $1;
+-- The tenant $1 itself limits its seats no more. Whether agents of it do is clear.sql's business. Locks the
+-- row under which others take some.
+UPDATE seat_limits SET sends_running = NULL, leaves_running = NULL WHERE tenant = $1;

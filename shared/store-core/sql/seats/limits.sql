@@ -1,2 +1,3 @@
--- The seats of the tenant $1, locked: nobody else takes or calls any until the transaction ends.
-SELECT sends_running, leaves_running FROM seat_limits WHERE tenant = $1 {lock};
+-- The seats of the tenant $1, and whether agents of it have limits, locked: nobody else takes or calls any until the
+-- transaction ends.
+SELECT sends_running, leaves_running, agents FROM seat_limits WHERE tenant = $1 {lock};

@@ -1,2 +1,5 @@
--- Nobody of a tenant waits any more. Index: seats_pkey.
-DELETE FROM seats t WHERE t.tenant = $1::integer
+-- Nobody of a tenant waits any more where nothing limits its seats.
+-- Index: seats_pkey, seat_limits_pkey.
+DELETE FROM seats t
+WHERE t.tenant = $1::integer
+  AND NOT EXISTS (SELECT FROM seat_limits l WHERE l.tenant = t.tenant)

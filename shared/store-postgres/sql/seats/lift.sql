@@ -1,3 +1,3 @@
--- A tenant has as many seats as it wants from now on. Whoever takes one holds the lock of this row.
+-- A tenant itself limits its seats no more. Whoever takes one holds the lock of this row.
 -- Index: seat_limits_pkey.
-DELETE FROM seat_limits l WHERE l.tenant = $1::integer
+UPDATE seat_limits l SET sends_running = NULL, leaves_running = NULL WHERE l.tenant = $1::integer

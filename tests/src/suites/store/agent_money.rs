@@ -6,7 +6,7 @@ use mainspring_shared::store::{
     DeleteTenantOutcome, DumpAside, Inspect, PublishAgent, PublishOutcome, ReserveMoney,
     ReserveMoneyOutcome, SettleMoney,
 };
-use mainspring_shared::tenant::{Amount, MoneySpan, Payer, Usd, money_day};
+use mainspring_shared::tenant::{Amount, MONEY_AHEAD_PARTS, MoneySpan, Payer, Usd, money_day};
 use uuid::Uuid;
 
 use super::agents::{agent_key, publishing};
@@ -219,6 +219,39 @@ pub async fn calls_of_agents_that_race_never_pass_a_limit(store: &dyn Inspect) {
         of_agents,
         (Some((first, first, 0)), Some((second, second, 0)))
     );
+    sound(store, 30).await;
+}
+
+pub async fn a_call_sets_aside_ahead_what_is_little_of_all_limits(store: &dyn Inspect) {
+    register(store, 1).await;
+    limit(store, 0, Some(30 * MONEY_AHEAD_PARTS), None).await;
+    limit_agent(store, 0, "support", of_day(30 * MONEY_AHEAD_PARTS)).await;
+    limit_agent(store, 0, "writer", of_day(15 * MONEY_AHEAD_PARTS)).await;
+    let ahead = |agent, call, ahead: u64| ReserveMoney {
+        ahead: Amount::new(ahead * MICRO, 0),
+        ..asked_by(agent, call, 10)
+    };
+    let asked = vec![
+        ahead("support", 1, 15),
+        ahead("writer", 2, 15),
+        ahead("writer", 3, 2),
+        // There is less than that without what the others have set aside.
+        ahead("support", 4, 20),
+    ];
+    for ms in [10, 11] {
+        let outcomes = reserve(store, ms, asked.clone()).await;
+        assert_eq!(
+            outcomes,
+            [granted(25), granted(10), granted(12), granted(10)]
+        );
+    }
+    assert_eq!(spent_by(store, 12, "support").await, Some((0, 0, 35)));
+    assert_eq!(spent_of(store, 12, None).await, Some((0, 0, 57)));
+    // What its calls took is entered, or all of it where nobody knows.
+    settle(store, 20, vec![costing(1, Some(17)), costing(3, None)]).await;
+    assert_eq!(spent_by(store, 21, "support").await, Some((17, 17, 10)));
+    assert_eq!(spent_by(store, 21, "writer").await, Some((12, 12, 10)));
+    assert_eq!(spent_of(store, 21, None).await, Some((29, 29, 20)));
     sound(store, 30).await;
 }
 

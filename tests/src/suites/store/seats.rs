@@ -15,7 +15,7 @@ use super::tenants::new;
 /// The default tenant's, which exists.
 const MINE: TenantId = TenantId::DEFAULT;
 
-fn of(sends: Option<u32>, leaves: Option<u32>) -> Limits {
+pub(super) fn of(sends: Option<u32>, leaves: Option<u32>) -> Limits {
     Limits {
         sends_running: sends,
         leaves_running: leaves,
@@ -23,7 +23,7 @@ fn of(sends: Option<u32>, leaves: Option<u32>) -> Limits {
     }
 }
 
-async fn limit(store: &dyn Inspect, ms: i64, limits: Limits) {
+pub(super) async fn limit(store: &dyn Inspect, ms: i64, limits: Limits) {
     let patch = TenantPatch {
         limits: Some(limits),
         ..TenantPatch::default()
@@ -43,7 +43,11 @@ async fn accepted(store: &dyn Inspect, sends: u32, count: u128) {
 }
 
 /// Claims sessions in one call; which of them were had, and which wait.
-async fn claim_all(store: &dyn Inspect, ms: i64, sessions: &[u128]) -> Vec<&'static str> {
+pub(super) async fn claim_all(
+    store: &dyn Inspect,
+    ms: i64,
+    sessions: &[u128],
+) -> Vec<&'static str> {
     let token = |n: &u128| *n + 1_000 * u128::from(ms.unsigned_abs());
     let items = sessions.iter().map(|n| cold_claim(*n, token(n))).collect();
     let outcomes = store.at(time(ms)).claim_sessions(boot(1), items).await;
@@ -69,14 +73,14 @@ pub(super) async fn one_waits(store: &dyn Inspect) {
 }
 
 /// Who is called now, and how many wait.
-async fn called(store: &dyn Inspect, ms: i64) -> (Vec<SessionKey>, u64) {
+pub(super) async fn called(store: &dyn Inspect, ms: i64) -> (Vec<SessionKey>, u64) {
     let called = store.at(time(ms)).call_seats(Some(MINE)).await;
     let called = called.expect("the store answers");
     let keys = called.enqueue.iter().map(|ready| ready.key);
     (keys.collect(), called.waiting)
 }
 
-async fn swept(store: &dyn Inspect, ms: i64) -> Vec<SessionKey> {
+pub(super) async fn swept(store: &dyn Inspect, ms: i64) -> Vec<SessionKey> {
     let query = SweepReady {
         pool: None,
         older_than_ms: 0,
@@ -88,12 +92,12 @@ async fn swept(store: &dyn Inspect, ms: i64) -> Vec<SessionKey> {
     sessions.map(|ready| ready.key).collect()
 }
 
-async fn sound(store: &dyn Inspect, ms: i64) {
+pub(super) async fn sound(store: &dyn Inspect, ms: i64) {
     let violations = store.at(time(ms)).audit(AuditOptions::default()).await;
     assert_eq!(violations.expect("the store answers"), []);
 }
 
-async fn end(store: &dyn Inspect, ms: i64, session: u128) {
+pub(super) async fn end(store: &dyn Inspect, ms: i64, session: u128) {
     let dump = dumped(store, session).await;
     let lease = mainspring_shared::lease::Lease {
         boot: dump.hot.owner.expect("it is held"),

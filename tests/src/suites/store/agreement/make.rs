@@ -1,6 +1,6 @@
 //! Parameters of steps that do not depend on what happened before.
 
-use mainspring_shared::agent::{AgentSpec, ContextSpec};
+use mainspring_shared::agent::{AgentRef, AgentSpec, Bound, ContextSpec};
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::store::{AcceptSend, CallBegin, CallStep, DumpSession, SessionPatch};
 use mainspring_shared::tool::CallResult;
@@ -22,9 +22,25 @@ pub(super) fn cache(session: &DumpSession, from: u8, length: u8) -> (i64, i64) {
     (from, from + i64::from(length) % (next_seq - from + 1))
 }
 
+/// The published agent of a number.
+pub(super) fn published(n: u8) -> AgentRef {
+    AgentRef {
+        name: format!("agent-{n}").parse().expect("a name"),
+        version: 1,
+    }
+}
+
 /// The agent of a session.
 pub(super) fn spec(agent: &Agent) -> AgentSpec {
+    let reference = agent.published.map(published);
     AgentSpec {
+        name: reference.as_ref().map(|it| it.name.to_string()),
+        bound: reference.map(|agent| {
+            Box::new(Bound {
+                agent: Some(agent),
+                ..Bound::default()
+            })
+        }),
         pool: agent.gpu.then(|| "gpu".to_owned()),
         context: ContextSpec {
             last_messages: agent.last_messages,

@@ -11,10 +11,12 @@ use proptest::prelude::*;
 
 pub(super) mod money;
 pub(super) mod runs;
+pub(super) mod seats;
 pub(super) mod webhooks;
 
 pub(super) use money::MoneyOp;
 pub(super) use runs::{Advance, Asked, Leaf, Look, PATHS, Plan, RunOp, Stale};
+pub(super) use seats::SeatOp;
 pub(super) use webhooks::{Ending, HookOp, Take};
 
 /// One step.
@@ -68,6 +70,7 @@ pub(super) enum Op {
     Run(RunOp),
     Hook(HookOp),
     Money(MoneyOp),
+    Seat(SeatOp),
     Read,
 }
 
@@ -99,6 +102,8 @@ pub(super) struct Noted {
 pub(super) struct Agent {
     pub(super) gpu: bool,
     pub(super) last_messages: Option<u32>,
+    /// Which published one it is; else it is defined inline.
+    pub(super) published: Option<u8>,
 }
 
 /// A send to accept.
@@ -238,6 +243,7 @@ pub(super) fn opening() -> Op {
     let agent = Agent {
         gpu: false,
         last_messages: None,
+        published: Some(0),
     };
     let new = || Some(agent.clone());
     let offers = vec![
@@ -293,6 +299,7 @@ pub(super) fn any() -> impl Strategy<Value = Op> {
         40 => runs::any().prop_map(Op::Run),
         10 => webhooks::any().prop_map(Op::Hook),
         8 => money::any().prop_map(Op::Money),
+        6 => seats::any().prop_map(Op::Seat),
         2 => Just(Op::Read),
     ]
 }
@@ -341,8 +348,16 @@ fn noted() -> impl Strategy<Value = Noted> {
 }
 
 fn agent() -> impl Strategy<Value = Agent> {
-    let agent = (prop::bool::weighted(0.2), option::of(1u32..6));
-    agent.prop_map(|(gpu, last_messages)| Agent { gpu, last_messages })
+    let agent = (
+        prop::bool::weighted(0.2),
+        option::of(1u32..6),
+        option::of(seats::published()),
+    );
+    agent.prop_map(|(gpu, last_messages, published)| Agent {
+        gpu,
+        last_messages,
+        published,
+    })
 }
 
 fn offer() -> impl Strategy<Value = Offer> {

@@ -82,6 +82,7 @@ mod asked;
 mod checks;
 mod money;
 mod runs;
+mod seats;
 mod users;
 mod webhooks;
 mod work;
@@ -226,6 +227,7 @@ impl<'a> World<'a> {
             Op::Run(op) => self.run_step(op).await?,
             Op::Hook(op) => self.webhook_step(op).await?,
             Op::Money(op) => self.money_step(op).await?,
+            Op::Seat(op) => self.seat_step(op).await?,
             Op::Read => {
                 self.read().await?;
                 self.read_timers().await?;

@@ -11,6 +11,16 @@ macro_rules! installation_cases {
                 vectors_of_long_ago_are_forgotten,
                 a_changed_entry_keeps_where_it_came_from,
             }
+            agent_seats {
+                an_agents_sends_wait_and_keep_no_other_agents_waiting,
+                an_agents_seats_are_exact_however_many_claim_at_once,
+                an_agents_limit_and_its_tenants_hold_together,
+                an_agents_limit_counts_what_runs_when_it_is_set,
+                an_agents_limit_counts_who_waits_when_it_is_set,
+                a_send_with_its_own_agent_takes_a_seat_of_that_one,
+                who_waits_for_an_agents_seat_and_gets_another_agent_goes_on,
+                an_agents_send_that_is_taken_over_keeps_its_seat,
+            }
             agents {
                 a_published_spec_is_version_1,
                 a_spec_that_equals_the_newest_adds_no_version,
@@ -177,6 +187,7 @@ macro_rules! installation_cases {
                 an_agents_limit_holds_where_its_tenant_has_none,
                 tokens_of_an_agent_are_its_own,
                 calls_of_agents_that_race_never_pass_a_limit,
+                a_call_sets_aside_ahead_what_is_little_of_all_limits,
                 a_call_of_an_agent_reserves_and_settles_once,
                 what_a_dead_boot_has_set_aside_counts_for_its_agents,
                 an_agents_account_begins_with_nothing_and_goes_with_its_limit,

@@ -1,0 +1,7 @@
+-- How many of a tenant have seats, and how many wait, of each kind. What ended may be among them.
+-- Index: seats_pkey.
+SELECT t.agent, t.leaf, count(*) - count(t.waits_since) AS taken, count(t.waits_since) AS waiting
+FROM seats t
+WHERE t.tenant = $1::integer
+GROUP BY t.agent, t.leaf
+ORDER BY t.agent, t.leaf

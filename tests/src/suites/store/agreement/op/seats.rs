@@ -1,0 +1,30 @@
+//! Steps of seats.
+
+use proptest::option;
+use proptest::prelude::*;
+
+/// One step of seats.
+#[derive(Debug, Clone)]
+pub(in super::super) enum SeatOp {
+    /// How many sends, and how many leaves, of the tenant may be in flight.
+    Limit(Option<u8>, Option<u8>),
+    /// How many of a published agent's may be.
+    Agent(u8, Option<u8>),
+    /// Calls those who wait: as a sweep does, or as a worker.
+    Call(bool),
+}
+
+/// Any step of seats.
+pub(super) fn any() -> impl Strategy<Value = SeatOp> {
+    let limit = || option::weighted(0.6, 1_u8..4);
+    prop_oneof![
+        1 => (limit(), limit()).prop_map(|(sends, leaves)| SeatOp::Limit(sends, leaves)),
+        2 => (published(), limit()).prop_map(|(agent, limit)| SeatOp::Agent(agent, limit)),
+        4 => proptest::bool::ANY.prop_map(SeatOp::Call),
+    ]
+}
+
+/// Which of a few published agents.
+pub(super) fn published() -> impl Strategy<Value = u8> {
+    0_u8..2
+}
