@@ -86,8 +86,8 @@ pub use paid::UsageRow;
 pub use pauses::{ListPauses, NewPause, PauseWait, Pauses, RESUMED_KEPT_MS};
 pub use provider_keys::{ListProviderKeys, ProviderKeys, SetProviderKey};
 pub use reads::{
-    FindMessages, FindSteps, ListSends, ListSessions, ModelUsage, Page, QueueStats, ReadMessages,
-    Reads, ScalingStats, ServerInfo, SessionUsage, StepAt,
+    FindMessages, FindSteps, FoundSteps, ListSends, ListSessions, ModelUsage, Page, QueueStats,
+    ReadMessages, Reads, ScalingStats, ServerInfo, SessionUsage,
 };
 pub use runs::{
     AdvanceOutcome, AdvanceRun, ClaimRuns, ClaimedRuns, CreateRunOutcome, EndedLeaf, ListRuns,

@@ -2,6 +2,7 @@
 //!
 //! The processes of one installation are started with it and without it in turns, on the same servers.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -33,8 +34,7 @@ pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Resul
     // Without the auditor, which is a feature itself.
     let mut bench = Bench::start(options).await?;
     let collector = Collector::start().await?;
-    let journal = bench.cluster.dir.path().join("steps.jsonl");
-    let journal = journal.to_str().context("a UTF-8 path")?;
+    let journal = bench.journal.to_str().context("a UTF-8 path")?.to_owned();
     let set = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let features = [
         Feature {
@@ -43,7 +43,7 @@ pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Resul
             environment: vec![
                 set("MAINSPRING_OTLP_ENDPOINT", &collector.url),
                 set("MAINSPRING_TELEMETRY_OTLP_METRICS", "true"),
-                set("MAINSPRING_TELEMETRY_JSONL_PATH", journal),
+                set("MAINSPRING_TELEMETRY_JSONL_PATH", &journal),
             ],
             limited: false,
         },
@@ -56,7 +56,7 @@ pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Resul
         Feature {
             name: "journal",
             bar: "reference",
-            environment: vec![set("MAINSPRING_TELEMETRY_JSONL_PATH", journal)],
+            environment: vec![set("MAINSPRING_TELEMETRY_JSONL_PATH", &journal)],
             limited: false,
         },
         Feature {
@@ -84,9 +84,18 @@ pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Resul
     ];
     for feature in &features {
         let (mut with, mut without, mut shares) = (Vec::new(), Vec::new(), Vec::new());
-        for _ in 0..options.runs {
-            let off = bench.rate(options, None).await?;
-            let on = bench.rate(options, Some(feature)).await?;
+        for run in 0..options.runs {
+            // Which comes first alternates: the servers still work off what came before.
+            let is_first_off = run % 2 == 0;
+            let first = bench
+                .rate(options, (!is_first_off).then_some(feature))
+                .await?;
+            let second = bench.rate(options, is_first_off.then_some(feature)).await?;
+            let (off, on) = if is_first_off {
+                (first, second)
+            } else {
+                (second, first)
+            };
             with.push(on);
             without.push(off);
             shares.push(on / off);
@@ -114,6 +123,8 @@ struct Bench {
     limited: Vec<String>,
     /// A key of the tenant with limits.
     key: String,
+    /// Where a journal is written.
+    journal: PathBuf,
 }
 
 impl Bench {
@@ -137,6 +148,7 @@ impl Bench {
             .environment
             .retain(|(name, _)| name != "MAINSPRING_ROOT_KEY");
         Ok(Self {
+            journal: cluster.dir.path().join("steps.jsonl"),
             cluster,
             open,
             limited,
@@ -144,12 +156,16 @@ impl Bench {
         })
     }
 
-    /// Sends per second of new processes.
+    /// Sends per second of new processes, whose journal begins anew: one that was off would first write what happened
+    /// meanwhile.
     async fn rate(&mut self, options: &Options, feature: Option<&Feature>) -> Result<f64> {
         let cluster = &mut self.cluster;
         // Nobody else is there meanwhile.
         cluster.workers.iter_mut().for_each(Process::kill);
         cluster.scheduler.kill();
+        if self.journal.exists() {
+            std::fs::remove_file(&self.journal)?;
+        }
         cluster.postgres.query("mainspring", "CHECKPOINT")?;
         cluster.postgres.query("mainspring", "VACUUM")?;
         let mut program = cluster.program.clone();

@@ -38,6 +38,8 @@ struct Source {
     clock: Arc<dyn Clock>,
     /// Whether lines hold what was said.
     content: bool,
+    /// How many sessions are found at once.
+    found_max: u32,
 }
 
 /// The database's clock, which is asked once for each pass.
@@ -99,6 +101,7 @@ pub(crate) async fn run(app: &Arc<App>) {
         store: app.store.clone(),
         clock: app.clock.clone(),
         content: app.config.trace_content,
+        found_max: writer::FOUND_MAX,
     };
     let mut writer = Writer::new(source, settings);
     let mut health = Health::new("journal");

@@ -48,9 +48,9 @@ pub trait Reads: Send + Sync {
     /// where the schema is not to be changed, or the database does not let this program do so.
     async fn index_steps(&self) -> Result<()>;
 
-    /// Where steps are that were committed within a time, of all tenants, in the order of [`StepAt`]. A step
+    /// Sessions of which steps were committed within a time, of all tenants, in the order of their keys. A step
     /// whose transaction is under way is not seen, and may say an earlier time than others that are.
-    async fn find_steps(&self, query: FindSteps) -> Result<Vec<StepAt>>;
+    async fn find_steps(&self, query: FindSteps) -> Result<Vec<FoundSteps>>;
 
     /// How much waits and runs, per pool.
     async fn queue_stats(&self) -> Result<Vec<QueueStats>>;
@@ -86,7 +86,7 @@ macro_rules! reads_methods {
                 limit: u32
             ) -> Vec<$crate::step::Step>;
             read index_steps() -> ();
-            read find_steps(query: $crate::store::FindSteps) -> Vec<$crate::store::StepAt>;
+            read find_steps(query: $crate::store::FindSteps) -> Vec<$crate::store::FoundSteps>;
             read queue_stats() -> Vec<$crate::store::QueueStats>;
             read scaling(pool: &str) -> $crate::store::ScalingStats;
             read audit(options: $crate::store::AuditOptions) -> Vec<$crate::store::Violation>;
@@ -136,75 +136,39 @@ pub struct ListSends {
     pub limit: u32,
 }
 
-/// A question for steps by when they were committed.
+/// A question for sessions by when steps of theirs were committed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FindSteps {
     /// Not before this time.
     pub from: Timestamp,
     /// Before this time.
     pub until: Timestamp,
-    /// Only those behind this one.
-    pub after: Option<StepAt>,
-    /// At most this many.
+    /// Only sessions behind this one.
+    pub after: Option<SessionKey>,
+    /// At most so many sessions.
     pub limit: u32,
 }
 
 impl FindSteps {
-    /// Where to begin: a place before all others where the question names none.
+    /// Where to begin: a session before all others where the question names none.
     #[must_use]
-    pub fn begin(&self) -> StepAt {
-        self.after.unwrap_or(StepAt {
-            at: Timestamp(self.from.0.saturating_sub(1)),
-            key: SessionKey {
-                tenant: TenantId(0),
-                session: crate::id::SessionId(uuid::Uuid::nil()),
-            },
-            n: 0,
+    pub fn begin(&self) -> SessionKey {
+        self.after.unwrap_or(SessionKey {
+            tenant: TenantId(0),
+            session: crate::id::SessionId(uuid::Uuid::nil()),
         })
     }
-
-    /// The earliest time at which an answer can be: a range of an index that grows smaller with each page, where the
-    /// comparison with [`begin`](Self::begin) alone is looked up by no database.
-    #[must_use]
-    pub fn lowest(&self) -> Timestamp {
-        self.from.max(self.begin().at)
-    }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_page_begins_where_the_last_one_ended() {
-        let first = FindSteps {
-            from: Timestamp(10),
-            until: Timestamp(90),
-            after: None,
-            limit: 5,
-        };
-        assert_eq!(first.lowest(), Timestamp(10));
-        let mut last = first.begin();
-        for (at, lowest) in [(40, 40), (10, 10), (3, 10)] {
-            last.at = Timestamp(at);
-            let next = FindSteps {
-                after: Some(last),
-                ..first.clone()
-            };
-            assert_eq!(next.lowest(), Timestamp(lowest));
-        }
-    }
-}
-
-/// Where a step is, and when it was committed.
+/// The steps of a session that were committed within a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct StepAt {
-    /// When, by the database's clock.
-    pub at: Timestamp,
-    /// Its session.
+pub struct FoundSteps {
+    /// The session.
     pub key: SessionKey,
-    /// Its number there.
-    pub n: i64,
+    /// The first one.
+    pub first: i64,
+    /// The last one. Those between them may say other times.
+    pub last: i64,
 }
 
 /// A question for messages, by `seq`.

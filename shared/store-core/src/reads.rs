@@ -9,9 +9,9 @@ use mainspring_shared::session::{SessionRecord, SessionStatus};
 use mainspring_shared::step::Step;
 use mainspring_shared::store;
 use mainspring_shared::store::{
-    AuditOptions, AuditPiece, Audited, FindMessages, FindSteps, ListSends, ListSessions,
-    ModelUsage, Page, QueueStats, ReadMessages, Reads, ScalingStats, SchemaFault, ServerInfo,
-    SessionUsage, StepAt, Violation,
+    AuditOptions, AuditPiece, Audited, FindMessages, FindSteps, FoundSteps, ListSends,
+    ListSessions, ModelUsage, Page, QueueStats, ReadMessages, Reads, ScalingStats, SchemaFault,
+    ServerInfo, SessionUsage, Violation,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::usage::{Purpose, Usage};
@@ -71,7 +71,7 @@ impl Reads for SqlStore {
         Ok(self.db.index_steps().await?)
     }
 
-    async fn find_steps(&self, query: FindSteps) -> store::Result<Vec<StepAt>> {
+    async fn find_steps(&self, query: FindSteps) -> store::Result<Vec<FoundSteps>> {
         self.read(move |conn| Box::pin(find_steps(conn, query.clone())))
             .await
     }
@@ -302,28 +302,26 @@ pub(crate) async fn steps(
         .collect()
 }
 
-/// Where steps are that were committed within a time.
-pub(crate) async fn find_steps(conn: &mut Conn, query: FindSteps) -> Result<Vec<StepAt>> {
+/// Which steps were committed within a time.
+pub(crate) async fn find_steps(conn: &mut Conn, query: FindSteps) -> Result<Vec<FoundSteps>> {
     let begin = query.begin();
     let rows = statement(sql!("steps/find"))
-        .bind(query.lowest().0)
+        .bind(query.from.0)
         .bind(query.until.0)
-        .bind(begin.at.0)
-        .bind(begin.key.tenant.0)
-        .bind(begin.key.session.0)
-        .bind(begin.n)
+        .bind(begin.tenant.0)
+        .bind(begin.session.0)
         .bind(query.limit)
         .fetch_all(conn)
         .await?;
-    let place = |row| {
+    let found = |row| {
         let mut cells = Cells::new(row, "steps");
-        Ok(StepAt {
-            at: cells.time("at")?,
+        Ok(FoundSteps {
             key: cells.key()?,
-            n: cells.get("n")?,
+            first: cells.get("first_n")?,
+            last: cells.get("last_n")?,
         })
     };
-    rows.iter().map(place).collect()
+    rows.iter().map(found).collect()
 }
 
 /// The sessions that one created as its children, oldest first.

@@ -11,9 +11,9 @@ use mainspring_shared::session::SessionRecord;
 use mainspring_shared::session::fold::Fold;
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
-    AuditOptions, AuditPiece, Audited, FindMessages, FindSteps, ListSends, ListSessions,
-    ModelUsage, Page, QueueStats, ReadInbox, ReadMessages, Reads, Result, ScalingStats,
-    SchemaFault, ServerInfo, SessionUsage, StepAt, Violation,
+    AuditOptions, AuditPiece, Audited, FindMessages, FindSteps, FoundSteps, ListSends,
+    ListSessions, ModelUsage, Page, QueueStats, ReadInbox, ReadMessages, Reads, Result,
+    ScalingStats, SchemaFault, ServerInfo, SessionUsage, Violation,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallRecord;
@@ -74,7 +74,7 @@ impl Reads for ModelStore {
         Ok(())
     }
 
-    async fn find_steps(&self, query: FindSteps) -> Result<Vec<StepAt>> {
+    async fn find_steps(&self, query: FindSteps) -> Result<Vec<FoundSteps>> {
         let (state, _) = self.begin();
         Ok(find_steps(&state, &query))
     }
@@ -254,20 +254,20 @@ pub(crate) fn steps(state: &State, key: SessionKey, after: i64, limit: u32) -> V
     behind.take(limit as usize).cloned().collect()
 }
 
-pub(crate) fn find_steps(state: &State, query: &FindSteps) -> Vec<StepAt> {
+pub(crate) fn find_steps(state: &State, query: &FindSteps) -> Vec<FoundSteps> {
     let begin = query.begin();
-    let steps = state.sessions.values().flat_map(|session| {
-        let key = session.key;
-        let steps = session.steps.values();
-        steps.map(move |step| StepAt {
-            at: step.at,
-            key,
-            n: step.n,
+    let behind = state.sessions.values().filter(|it| it.key > begin);
+    let within = |at: Timestamp| query.from <= at && at < query.until;
+    let found = behind.filter_map(|session| {
+        let steps = session.steps.values().filter(|step| within(step.at));
+        let numbers = steps.map(|step| step.n);
+        Some(FoundSteps {
+            key: session.key,
+            first: numbers.clone().min()?,
+            last: numbers.max()?,
         })
     });
-    let within = query.from..query.until;
-    let behind = steps.filter(|step| within.contains(&step.at) && *step > begin);
-    let mut found: Vec<StepAt> = behind.collect();
+    let mut found: Vec<FoundSteps> = found.collect();
     found.sort_unstable();
     found.truncate(query.limit as usize);
     found

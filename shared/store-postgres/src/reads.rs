@@ -9,9 +9,9 @@ use mainspring_shared::session::fold::Fold;
 use mainspring_shared::session::{SessionRecord, SessionStatus};
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
-    AuditOptions, AuditPiece, Audited, FindMessages, FindSteps, ListSends, ListSessions,
-    ModelUsage, Page, QueueStats, ReadInbox, ReadMessages, Reads, Result, ScalingStats,
-    SchemaFault, ServerInfo, SessionUsage, StepAt, Violation, schema_fits,
+    AuditOptions, AuditPiece, Audited, FindMessages, FindSteps, FoundSteps, ListSends,
+    ListSessions, ModelUsage, Page, QueueStats, ReadInbox, ReadMessages, Reads, Result,
+    ScalingStats, SchemaFault, ServerInfo, SessionUsage, Violation, schema_fits,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallRecord;
@@ -72,7 +72,7 @@ impl Reads for PostgresStore {
         Ok(())
     }
 
-    async fn find_steps(&self, query: FindSteps) -> Result<Vec<StepAt>> {
+    async fn find_steps(&self, query: FindSteps) -> Result<Vec<FoundSteps>> {
         find_steps(&self.pools.readers, &query).await
     }
 
@@ -283,28 +283,26 @@ pub(crate) async fn steps(
         .collect()
 }
 
-pub(crate) async fn find_steps(pool: &Pool, query: &FindSteps) -> Result<Vec<StepAt>> {
+pub(crate) async fn find_steps(pool: &Pool, query: &FindSteps) -> Result<Vec<FoundSteps>> {
     let begin = query.begin();
     let rows = fetch(pool, || {
         sql!("reads/find_steps")
-            .bind(query.lowest().0)
+            .bind(query.from.0)
             .bind(query.until.0)
-            .bind(begin.at.0)
-            .bind(begin.key.tenant.0)
-            .bind(begin.key.session.0)
-            .bind(begin.n)
+            .bind(begin.tenant.0)
+            .bind(begin.session.0)
             .bind(i64::from(query.limit))
     })
     .await?;
-    let place = |row| {
+    let found = |row| {
         let mut fields = Fields::new(row, "steps");
-        Ok(StepAt {
-            at: fields.time("at")?,
+        Ok(FoundSteps {
             key: fields.key()?,
-            n: fields.take("n")?,
+            first: fields.take("first_n")?,
+            last: fields.take("last_n")?,
         })
     };
-    rows.iter().map(place).collect()
+    rows.iter().map(found).collect()
 }
 
 /// The calls of a round, by their places.

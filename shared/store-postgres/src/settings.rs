@@ -195,7 +195,8 @@ pub(crate) fn pools(settings: &Settings) -> Result<Pools> {
         let timeout = [("statement_timeout", millis(timeout))];
         planned.clone().options(timeout)
     };
-    let readers = within(settings.read_timeout);
+    // Whoever looks at something starts no processes for it, which would take more than they save, and from those who work.
+    let readers = within(settings.read_timeout).options([("max_parallel_workers_per_gather", "0")]);
     // An audit compares rows that were put aside under the names of tables, of which the planner knows nothing: it
     // takes them for few, and would look through all of one for each of the other. A session of 1 200 sends took
     // 4.1 s so, and 0.16 s without.

@@ -22,7 +22,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use uuid::Uuid;
 
-use super::writer::{LATEST_MS, PLACES, SETTLED_MS, SPAN_MAX_MS, SPAN_MIN_MS, Writer};
+use super::writer::{LATEST_MS, SETTLED_MS, SPAN_MAX_MS, SPAN_MIN_MS, Writer};
 use super::{Behind, Source};
 
 /// A clock that is moved by hand: the time of day, and the one that never goes back.
@@ -59,6 +59,9 @@ impl Clock for Hand {
         std::future::pending::<()>().await;
     }
 }
+
+/// Less than sessions of one moment.
+const FOUND_MAX: u32 = 1_000;
 
 /// Passes everything on unless it is away, and remembers what it was asked.
 #[derive(Debug)]
@@ -274,6 +277,7 @@ fn writer(store: &Arc<Asked>, clock: &Arc<Hand>, folder: &TempDir) -> Writer {
         store: store.clone(),
         clock: clock.clone(),
         content: false,
+        found_max: FOUND_MAX,
     };
     let settings = JsonlSettings {
         path: folder.path().join("journal.jsonl"),
@@ -332,10 +336,10 @@ async fn all_late_steps_of_a_session_that_is_not_known_are_written() {
 }
 
 #[tokio::test]
-async fn more_steps_of_one_moment_than_a_page_holds_are_written_once() {
+async fn more_sessions_with_steps_of_one_moment_than_a_page_holds_are_written_once() {
     let mut world = World::new();
     world.pass().await;
-    let sessions = u128::from(PLACES) * 2 + 500;
+    let sessions = u128::from(FOUND_MAX) * 2 + 500;
     world.steps(0, 1..=sessions).await;
     world.passes(30, 1_100).await;
     let expected: Vec<_> = (1..=sessions).map(|session| (session, 1)).collect();

@@ -1,6 +1,6 @@
 //! Which steps are looked for, and what is known of those that were written.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::io;
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use mainspring_runtime::telemetry::{Jsonl, JsonlSettings};
 use mainspring_shared::id::{SessionId, SessionKey, TenantId};
 use mainspring_shared::journal::JournalHead;
-use mainspring_shared::store::{FindSteps, StepAt};
+use mainspring_shared::store::{FindSteps, FoundSteps};
 use mainspring_shared::time::Timestamp;
 use serde::Deserialize;
 
@@ -16,8 +16,8 @@ use super::lines::{self, Piece, Wanted, When};
 use super::{Behind, Fault, Now, Source};
 use crate::metrics::JOURNAL_LINES;
 
-/// Places of steps per read.
-pub(super) const PLACES: u32 = 1_000;
+/// Sessions that are found per question: each page looks at all steps of its time again.
+pub(super) const FOUND_MAX: u32 = 20_000;
 
 /// How late a step may be seen after the time that it says, in milliseconds: what is usual, and what is waited for.
 ///
@@ -280,7 +280,7 @@ impl Journal {
             let time = source.clock.monotonic();
             behind.is(now.on(source).since(self.reached.cursor), time);
             from = until;
-            span = if found < PLACES as usize / 2 {
+            span = if found < source.found_max as usize / 2 {
                 (span * 2).min(SPAN_MAX_MS)
             } else {
                 SPAN_MIN_MS
@@ -297,7 +297,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes the steps that were committed between these times: how many places were found, and up to where, which is
+    /// Writes the steps that were committed between these times: how many sessions were found, and up to where, which is
     /// nearer where there are many.
     async fn span(
         &mut self,
@@ -311,18 +311,18 @@ impl Journal {
             from,
             until,
             after: None,
-            limit: PLACES,
+            limit: source.found_max,
         };
         let mut count = 0;
         loop {
-            let mut found = source.store.find_steps(query.clone()).await?;
-            if found.len() == PLACES as usize && query.until > near {
-                query.until = near;
-                found.retain(|place| place.at < near);
-            }
+            let found = source.store.find_steps(query.clone()).await?;
+            let is_last = found.len() < source.found_max as usize;
             count += found.len();
-            query.after = found.last().copied();
-            let is_last = found.len() < PLACES as usize;
+            query.after = found.last().map(|found| found.key);
+            if !is_last {
+                // Of the sessions on this page more is known by now than was asked for.
+                query.until = query.until.min(near);
+            }
             self.sessions(source, found, now).await?;
             if is_last {
                 return Ok((count, query.until));
@@ -330,19 +330,13 @@ impl Journal {
         }
     }
 
-    /// Writes the sessions that these places lead to.
+    /// Writes what is new of these sessions.
     async fn sessions(
         &mut self,
         source: &Source,
-        found: Vec<StepAt>,
+        found: Vec<FoundSteps>,
         now: Now,
     ) -> Result<(), Fault> {
-        let mut sessions = BTreeMap::<SessionKey, (i64, i64)>::new();
-        for StepAt { key, n, .. } in found {
-            let (first, last) = sessions.entry(key).or_insert((n, n));
-            *first = (*first).min(n);
-            *last = (*last).max(n);
-        }
         let at = now.on(source);
         let when = When {
             floor: self.reached.complete,
@@ -350,16 +344,18 @@ impl Journal {
             // A step that says a later time than this is from before the clock was set back.
             ahead: Timestamp(at.0.saturating_add(LATEST_MS)),
         };
-        let wanted = sessions.into_iter().filter_map(|(key, (first, last))| {
-            let known = self.written.get(&key).map(|written| written.n);
-            let is_new = known.is_none_or(|known| known < last);
-            is_new.then_some(Wanted {
-                key,
-                first,
-                last,
-                known,
-            })
-        });
+        let wanted = found
+            .into_iter()
+            .filter_map(|FoundSteps { key, first, last }| {
+                let known = self.written.get(&key).map(|written| written.n);
+                let is_new = known.is_none_or(|known| known < last);
+                is_new.then_some(Wanted {
+                    key,
+                    first,
+                    last,
+                    known,
+                })
+            });
         let wanted: Vec<Wanted> = wanted.collect();
         let pieces = futures::stream::iter(wanted.into_iter().map(|wanted| async move {
             let piece = lines::first(source, wanted, when).await?;

@@ -1,8 +1,10 @@
--- Where steps are that were committed from $1 on and before $2, behind ($3, $4, $5, $6), at most $7.
--- $1 is not before $3, so that each page reads the index from where the last one ended.
--- Index: steps_at.
-SELECT at, tenant, session_id, n
-FROM steps
-WHERE at >= $1 AND at < $2 AND (at, tenant, session_id, n) > ($3, $4, $5, $6)
-ORDER BY at, tenant, session_id, n
-LIMIT $7;
+-- Which steps of sessions behind ($3, $4) were committed from $1 on and before $2, of at most $5 sessions.
+-- Index: steps_at. What is within the time is read from it first: by the sessions' order all steps would be.
+SELECT tenant, session_id, MIN(n) AS first_n, MAX(n) AS last_n
+FROM (
+    SELECT tenant, session_id, n FROM steps WHERE at >= $1 AND at < $2 LIMIT 9223372036854775807
+) AS found
+WHERE (tenant, session_id) > ($3, $4)
+GROUP BY tenant, session_id
+ORDER BY tenant, session_id
+LIMIT $5;

@@ -11,10 +11,10 @@ use mainspring_shared::session::fold::Fold;
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
     AlarmSweep, AuditOptions, AuditPiece, AuditPlace, Audited, ClaimRuns, ClaimedRuns,
-    DeletedSession, Error, FannedOut, FindMessages, FindSteps, Fired, ListRuns, ListSessions,
-    ListTenants, Orphans, QueueStats, ReadMessages, Reads, ReadySession, ReportOutcome, Result,
-    RetireBlobs, RetireDeliveries, RetiredBlobs, ScalingStats, SchemaFault, ServerInfo, StepAt,
-    SweepOrphans, SweepReady, Sweeps, Swept, Violation,
+    DeletedSession, Error, FannedOut, FindMessages, FindSteps, Fired, FoundSteps, ListRuns,
+    ListSessions, ListTenants, Orphans, QueueStats, ReadMessages, Reads, ReadySession,
+    ReportOutcome, Result, RetireBlobs, RetireDeliveries, RetiredBlobs, ScalingStats, SchemaFault,
+    ServerInfo, SweepOrphans, SweepReady, Sweeps, Swept, Violation,
 };
 use mainspring_shared::time::Timestamp;
 use serde_json::{Value, json};
@@ -241,7 +241,7 @@ placed! { Reads:
     fn find_messages(query: FindMessages) -> Vec<Message> = at (query.key.tenant);
     fn read_steps(key: SessionKey, after: i64, limit: u32) -> Vec<Step> = at (key.tenant);
     fn index_steps() -> () = by (index_steps);
-    fn find_steps(query: FindSteps) -> Vec<StepAt> = by (find_steps);
+    fn find_steps(query: FindSteps) -> Vec<FoundSteps> = by (find_steps);
     fn queue_stats() -> Vec<QueueStats> = by (queue_stats);
     fn scaling(pool: &str) -> ScalingStats = by (scaling);
     fn audit(options: AuditOptions) -> Vec<Violation> = by (audit);
@@ -277,17 +277,24 @@ async fn index_steps(store: &PlacedStore) -> Result<()> {
 }
 
 /// A journal has every step, so that it waits for a database that is away.
-async fn find_steps(store: &PlacedStore, query: FindSteps) -> Result<Vec<StepAt>> {
+async fn find_steps(store: &PlacedStore, query: FindSteps) -> Result<Vec<FoundSteps>> {
     let limit = query.limit;
     let look = |place: Arc<Place>| {
         let query = query.clone();
         async move { place.store.find_steps(query).await }
     };
     let found = store.each(UNBOUNDED, look).await.all()?;
-    let mut steps: Vec<StepAt> = found.into_iter().flat_map(|(_, part)| part).collect();
+    let mut steps: Vec<FoundSteps> = found.into_iter().flat_map(|(_, part)| part).collect();
     steps.sort_unstable();
     // While a tenant moves, two have its steps.
-    steps.dedup();
+    steps.dedup_by(|next, kept| {
+        let is_same = next.key == kept.key;
+        if is_same {
+            kept.first = kept.first.min(next.first);
+            kept.last = kept.last.max(next.last);
+        }
+        is_same
+    });
     steps.truncate(limit as usize);
     Ok(steps)
 }

@@ -1,9 +1,14 @@
--- Finds where steps are that were committed within a time. Asked of a planner that may read an index in pieces.
--- $1 is not before $3, so that each page reads the index from where the last one ended.
+-- Finds sessions that have steps which were committed within a time. Asked of a planner that may read an index in pieces.
+-- What is within the time is read first: by the sessions' order all steps would be.
 -- Index: steps_at.
-SELECT t.at, t.tenant, t.session_id, t.n
-FROM steps t
-WHERE t.at >= $1::bigint AND t.at < $2::bigint
-    AND (t.at, t.tenant, t.session_id, t.n) > ($3::bigint, $4::integer, $5::uuid, $6::bigint)
-ORDER BY t.at, t.tenant, t.session_id, t.n
-LIMIT $7::bigint
+SELECT t.tenant, t.session_id, min(t.n) AS first_n, max(t.n) AS last_n
+FROM (
+    SELECT s.tenant, s.session_id, s.n
+    FROM steps s
+    WHERE s.at >= $1::bigint AND s.at < $2::bigint
+    OFFSET 0
+) t
+WHERE (t.tenant, t.session_id) > ($3::integer, $4::uuid)
+GROUP BY t.tenant, t.session_id
+ORDER BY t.tenant, t.session_id
+LIMIT $5::bigint

@@ -223,7 +223,7 @@ macro_rules! installation_cases {
                 messages_are_found_newest_first_by_send_and_by_call,
                 steps_are_read_piece_by_piece,
                 steps_are_found_by_when_they_were_committed,
-                steps_of_one_moment_are_found_page_by_page,
+                sessions_with_steps_of_one_moment_are_found_page_by_page,
                 tenants_do_not_see_each_other,
                 stats_count_what_waits_and_runs,
             }
