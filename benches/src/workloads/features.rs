@@ -34,7 +34,8 @@ pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Resul
     // Without the auditor, which is a feature itself.
     let mut bench = Bench::start(options).await?;
     let collector = Collector::start().await?;
-    let journal = bench.journal.to_str().context("a UTF-8 path")?.to_owned();
+    let journal = bench.journal.join("steps.jsonl");
+    let journal = journal.to_str().context("a UTF-8 path")?.to_owned();
     let set = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let features = [
         Feature {
@@ -123,7 +124,7 @@ struct Bench {
     limited: Vec<String>,
     /// A key of the tenant with limits.
     key: String,
-    /// Where a journal is written.
+    /// The folder in which a journal is written.
     journal: PathBuf,
 }
 
@@ -148,7 +149,7 @@ impl Bench {
             .environment
             .retain(|(name, _)| name != "MAINSPRING_ROOT_KEY");
         Ok(Self {
-            journal: cluster.dir.path().join("steps.jsonl"),
+            journal: cluster.dir.path().join("journal"),
             cluster,
             open,
             limited,
@@ -164,7 +165,7 @@ impl Bench {
         cluster.workers.iter_mut().for_each(Process::kill);
         cluster.scheduler.kill();
         if self.journal.exists() {
-            std::fs::remove_file(&self.journal)?;
+            std::fs::remove_dir_all(&self.journal)?;
         }
         cluster.postgres.query("mainspring", "CHECKPOINT")?;
         cluster.postgres.query("mainspring", "VACUUM")?;

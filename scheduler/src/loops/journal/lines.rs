@@ -58,17 +58,18 @@ pub(super) struct Piece {
     pub(super) lines: Vec<Line>,
     /// Where more follow.
     pub(super) next: Option<i64>,
-    /// Whether there are steps that cannot be read.
-    pub(super) is_unreadable: bool,
+    /// The last step that cannot be read.
+    pub(super) unreadable: Option<i64>,
 }
 
-impl Piece {
-    fn unreadable() -> Self {
-        Self {
-            is_unreadable: true,
-            ..Self::default()
-        }
-    }
+/// Steps of a session.
+#[derive(Debug, Default)]
+struct Found {
+    steps: Vec<Step>,
+    /// Behind which one more may follow.
+    next: Option<i64>,
+    /// The last one that cannot be read.
+    unreadable: Option<i64>,
 }
 
 /// The first lines of a session that are to be written.
@@ -79,12 +80,11 @@ pub(super) async fn first(source: &Source, wanted: Wanted, when: When) -> Result
     let mut back = BEFORE;
     loop {
         let after = (wanted.first - 1 - back).max(0);
-        let Some(steps) = read(source, wanted.key, after).await? else {
-            return Ok(Piece::unreadable());
-        };
-        let reaches = steps.first().is_none_or(|step| step.at < when.floor);
+        let found = read(source, wanted, after).await?;
+        let oldest = found.steps.first();
+        let reaches = oldest.is_none_or(|step| step.at < when.floor);
         if after == 0 || reaches {
-            return piece(source, wanted, steps, when).await;
+            return piece(source, wanted, found, when).await;
         }
         back *= 4;
     }
@@ -97,34 +97,58 @@ pub(super) async fn behind(
     after: i64,
     when: When,
 ) -> Result<Piece, Fault> {
-    match read(source, wanted.key, after).await? {
-        Some(steps) => piece(source, wanted, steps, when).await,
-        None => Ok(Piece::unreadable()),
-    }
+    let found = read(source, wanted, after).await?;
+    piece(source, wanted, found, when).await
 }
 
-/// Steps of a session; none where they cannot be read.
-async fn read(source: &Source, key: SessionKey, after: i64) -> Result<Option<Vec<Step>>, Fault> {
-    match source.store.read_steps(key, after, STEPS).await {
-        Ok(steps) => Ok(Some(steps)),
-        Err(error) if error.is_of_data() => {
-            tracing::error!(session.id = %key.session, %error, "steps cannot be read and are left out");
-            Ok(None)
+/// Steps of a session, without those that cannot be read.
+async fn read(source: &Source, wanted: Wanted, after: i64) -> Result<Found, Fault> {
+    match source.store.read_steps(wanted.key, after, STEPS).await {
+        Ok(steps) => {
+            let is_full = steps.len() == STEPS as usize;
+            Ok(Found {
+                next: steps.last().filter(|_| is_full).map(|step| step.n),
+                steps,
+                unreadable: None,
+            })
         }
+        Err(error) if error.is_of_data() => one_by_one(source, wanted, after).await,
         Err(error) => Err(error.into()),
     }
 }
 
-async fn piece(
-    source: &Source,
-    wanted: Wanted,
-    mut steps: Vec<Step>,
-    when: When,
-) -> Result<Piece, Fault> {
-    let is_full = steps.len() == STEPS as usize;
-    let mut next = steps.last().filter(|_| is_full).map(|step| step.n);
+/// The same where some cannot be read, up to the last one that is wanted.
+async fn one_by_one(source: &Source, wanted: Wanted, after: i64) -> Result<Found, Fault> {
+    let key = wanted.key;
+    let end = (after + i64::from(STEPS)).min(wanted.last);
+    let mut found = Found {
+        next: (end < wanted.last).then_some(end),
+        ..Found::default()
+    };
+    for after in after..end {
+        match source.store.read_steps(key, after, 1).await {
+            Ok(steps) => found.steps.extend(steps),
+            Err(error) if error.is_of_data() => {
+                let n = after + 1;
+                tracing::error!(session.id = %key.session, n, %error, "a step cannot be read and is left out");
+                found.unreadable = Some(n);
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(found)
+}
+
+async fn piece(source: &Source, wanted: Wanted, found: Found, when: When) -> Result<Piece, Fault> {
+    let Found {
+        mut steps,
+        mut next,
+        mut unreadable,
+    } = found;
     let is_fresh = |step: &Step| step.at >= when.settled && step.at < when.ahead;
     if let Some(fresh) = steps.iter().position(is_fresh) {
+        // What is behind it comes with it.
+        unreadable = unreadable.filter(|n| *n < steps[fresh].n);
         steps.truncate(fresh);
         next = None;
     }
@@ -141,7 +165,7 @@ async fn piece(
     Ok(Piece {
         lines,
         next,
-        is_unreadable: false,
+        unreadable,
     })
 }
 

@@ -73,6 +73,8 @@ struct Asked {
     read: Mutex<Vec<ReadMessages>>,
     /// Whether each step says that it wrote two messages.
     tells: AtomicBool,
+    /// Steps that cannot be read.
+    broken: Mutex<BTreeSet<i64>>,
 }
 
 impl Asked {
@@ -117,6 +119,10 @@ macro_rules! ask {
         ask! { @ $noun [$($done)*
             async fn read_steps(&self, key: SessionKey, after: i64, limit: u32) -> Result<$out> {
                 let mut steps = self.inner("read_steps")?.read_steps(key, after, limit).await?;
+                let broken = self.broken.lock().expect("nobody panics under it").clone();
+                if steps.iter().any(|step| broken.contains(&step.n)) {
+                    return Err(Error::Corrupt { table: "steps", column: "kind", row: String::new(), detail: "no such kind".to_owned() });
+                }
                 for step in &mut steps {
                     if self.tells.load(Ordering::SeqCst) {
                         step.refs.first_seq = Some(2 * step.n - 1);
@@ -167,6 +173,7 @@ impl World {
             found: Mutex::default(),
             read: Mutex::default(),
             tells: AtomicBool::new(false),
+            broken: Mutex::default(),
         });
         let folder = tempfile::tempdir().expect("a folder");
         let writer = writer(&store, &clock, &folder);
@@ -244,6 +251,7 @@ impl World {
         let text = std::fs::read_to_string(path).expect("there is a file");
         let mut written = BTreeMap::new();
         let mut last = BTreeMap::<u128, i64>::new();
+        let broken = self.store.broken.lock().expect("nobody panics under it");
         for line in text.lines() {
             let line: Value = serde_json::from_str(line).expect("whole lines");
             let Some(session) = line["session_id"].as_str() else {
@@ -258,7 +266,11 @@ impl World {
                 .or_insert(1)
                 == 1;
             if first && let Some(before) = last.insert(session, n) {
-                assert_eq!(before + 1, n, "{session}");
+                let mut between = before + 1..n;
+                assert!(
+                    before < n && between.all(|n| broken.contains(&n)),
+                    "{session}: {before}, {n}"
+                );
             }
         }
         written
@@ -523,4 +535,28 @@ async fn messages_of_many_steps_are_read_together() {
     let ranges: Vec<_> = read.iter().map(|it| (it.after, it.limit)).collect();
     // Pages of steps of 200, each of which wrote two messages; 256 messages at most are read at once.
     assert_eq!(ranges, [(0, 256), (256, 144), (400, 200)]);
+}
+
+#[tokio::test]
+async fn a_step_that_cannot_be_read_is_left_out_and_no_other() {
+    for broken in [1, 2, 200, 201, 450] {
+        let mut world = World::new();
+        world
+            .store
+            .broken
+            .lock()
+            .expect("nobody panics under it")
+            .insert(broken);
+        world.pass().await;
+        world.steps(0, std::iter::repeat_n(1, 450)).await;
+        world.steps(0, [2]).await;
+        world.passes(3, 1_100).await;
+        world.steps(0, [1]).await;
+        world.passes(20, 1_100).await;
+        let mut expected: Vec<_> = (1..=451).map(|n| (1, n)).collect();
+        expected.push((2, 1));
+        expected
+            .retain(|(session, n)| *session == 1 && *n != broken || *session == 2 && broken != 1);
+        assert_eq!(world.once(), expected, "{broken}");
+    }
 }

@@ -19,6 +19,9 @@ use crate::metrics::JOURNAL_LINES;
 /// Sessions that are found per question: each page looks at all steps of its time again.
 pub(super) const FOUND_MAX: u32 = 20_000;
 
+/// Steps of one question behind which the next one is about less time.
+const DENSE: i64 = 10_000;
+
 /// How late a step may be seen after the time that it says, in milliseconds: what is usual, and what is waited for.
 ///
 /// A step says when its transaction began. Postgres ends a transaction that pauses for three seconds and a statement that
@@ -45,6 +48,9 @@ pub(super) const SPAN_MAX_MS: i64 = 600_000;
 
 /// Sessions that are read at once.
 const SESSIONS: usize = 16;
+
+/// Sessions that are read between two looks at the clock.
+const SESSIONS_MAX: usize = 1_000;
 
 /// Lines that are written together.
 const LINES: usize = 1_000;
@@ -271,7 +277,7 @@ impl Journal {
         let mut span = SPAN_MIN_MS;
         while from < end {
             let until = Timestamp(from.0.saturating_add(span)).min(end);
-            let (found, until) = self.span(source, from, until, now).await?;
+            let (is_dense, until) = self.span(source, from, until, now).await?;
             self.reached.cursor = self.reached.cursor.max(until);
             if far {
                 self.reached.complete = self.reached.complete.max(until.min(visible));
@@ -280,10 +286,10 @@ impl Journal {
             let time = source.clock.monotonic();
             behind.is(now.on(source).since(self.reached.cursor), time);
             from = until;
-            span = if found < source.found_max as usize / 2 {
-                (span * 2).min(SPAN_MAX_MS)
-            } else {
+            span = if is_dense {
                 SPAN_MIN_MS
+            } else {
+                (span * 2).min(SPAN_MAX_MS)
             };
         }
         behind.is(
@@ -297,15 +303,15 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes the steps that were committed between these times: how many sessions were found, and up to where, which is
-    /// nearer where there are many.
+    /// Writes the steps that were committed between these times: whether they are many, and up to where, which is
+    /// nearer where they are of many sessions.
     async fn span(
         &mut self,
         source: &Source,
         from: Timestamp,
         until: Timestamp,
         now: Now,
-    ) -> Result<(usize, Timestamp), Fault> {
+    ) -> Result<(bool, Timestamp), Fault> {
         let near = Timestamp(from.0.saturating_add(SPAN_MIN_MS));
         let mut query = FindSteps {
             from,
@@ -313,19 +319,22 @@ impl Journal {
             after: None,
             limit: source.found_max,
         };
-        let mut count = 0;
+        let mut steps = 0;
         loop {
             let found = source.store.find_steps(query.clone()).await?;
             let is_last = found.len() < source.found_max as usize;
-            count += found.len();
+            steps += found.iter().map(|it| it.last - it.first + 1).sum::<i64>();
             query.after = found.last().map(|found| found.key);
             if !is_last {
                 // Of the sessions on this page more is known by now than was asked for.
                 query.until = query.until.min(near);
             }
-            self.sessions(source, found, now).await?;
+            // What is too young is told by the time at which it is read.
+            for found in found.chunks(SESSIONS_MAX) {
+                self.sessions(source, found, now).await?;
+            }
             if is_last {
-                return Ok((count, query.until));
+                return Ok((steps >= DENSE || query.until < until, query.until));
             }
         }
     }
@@ -334,7 +343,7 @@ impl Journal {
     async fn sessions(
         &mut self,
         source: &Source,
-        found: Vec<FoundSteps>,
+        found: &[FoundSteps],
         now: Now,
     ) -> Result<(), Fault> {
         let at = now.on(source);
@@ -344,18 +353,16 @@ impl Journal {
             // A step that says a later time than this is from before the clock was set back.
             ahead: Timestamp(at.0.saturating_add(LATEST_MS)),
         };
-        let wanted = found
-            .into_iter()
-            .filter_map(|FoundSteps { key, first, last }| {
-                let known = self.written.get(&key).map(|written| written.n);
-                let is_new = known.is_none_or(|known| known < last);
-                is_new.then_some(Wanted {
-                    key,
-                    first,
-                    last,
-                    known,
-                })
-            });
+        let wanted = found.iter().filter_map(|&FoundSteps { key, first, last }| {
+            let known = self.written.get(&key).map(|written| written.n);
+            let is_new = known.is_none_or(|known| known < last);
+            is_new.then_some(Wanted {
+                key,
+                first,
+                last,
+                known,
+            })
+        });
         let wanted: Vec<Wanted> = wanted.collect();
         let pieces = futures::stream::iter(wanted.into_iter().map(|wanted| async move {
             let piece = lines::first(source, wanted, when).await?;
@@ -386,9 +393,11 @@ impl Journal {
                     self.flush().await?;
                 }
             }
-            if piece.is_unreadable {
-                let (n, at) = (wanted.last, self.reached.cursor);
-                self.written.insert(wanted.key, Written { n, at });
+            if let Some(n) = piece.unreadable {
+                let at = self.reached.cursor;
+                let written = self.written.entry(wanted.key);
+                let written = written.or_insert(Written { n, at });
+                written.n = written.n.max(n);
             }
             let Some(after) = piece.next else {
                 return Ok(());
