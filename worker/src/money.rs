@@ -286,21 +286,17 @@ impl Money {
             block: None,
         });
         let reserved = self.reservations.submit(item).await;
-        match reserved.unwrap_or(Err(NoMoney::Busy))? {
-            Some((aside, more)) => Ok(Some(match asking {
-                Some(asking) if more != Amount::default() => {
-                    asking.share(aside, more, (life.id, now))
-                }
-                Some(_) | None => aside,
-            })),
-            None => {
-                drop(asking);
-                let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-                self.blocks.forget(&caller);
-                known.note_unlimited(caller, reads);
-                Ok(None)
-            }
-        }
+        let Some((aside, more)) = reserved.unwrap_or(Err(NoMoney::Busy))? else {
+            drop(asking);
+            let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+            self.blocks.forget(&caller);
+            known.note_unlimited(caller, reads);
+            return Ok(None);
+        };
+        Ok(Some(match asking {
+            Some(asking) if more != Amount::default() => asking.share(aside, more, (life.id, now)),
+            Some(_) | None => aside,
+        }))
     }
 
     /// Gives back what is set aside ahead. It is to be done whenever limits may have changed, and now and then.

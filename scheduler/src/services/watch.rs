@@ -582,7 +582,7 @@ mod tests {
     #[test]
     fn quiet_sessions_are_looked_at_more_rarely_until_they_have_a_step() {
         let turns = |looked: &mut Looked, step| {
-            let turns = (1..).find(|_| looked.is_due()).expect("some turn");
+            let turns = (1..=8).find(|_| looked.is_due()).expect("some turn");
             (turns, looked.note(step))
         };
         let mut looked = Looked::new(7);

@@ -162,7 +162,9 @@ impl Seated<'_> {
         }
         let found = self.claim.run_with(&mut tx, &tried, terms).await?;
         let mut both = requests.into_iter().zip(&found);
-        if both.any(|(asked, found)| asked.is_some_and(|asked| asked.is_for_another(found))) {
+        if both
+            .any(|(asked, found)| asked.is_some_and(|asked| asked.is_for_another(found.as_ref())))
+        {
             tx.rollback().await?;
             return Ok(None);
         }
@@ -199,7 +201,7 @@ struct SeatRequest {
 impl SeatRequest {
     /// Whether what was claimed is not what this is for: its session was not locked when that was looked up, and its agent
     /// or its first send may have changed.
-    fn is_for_another(&self, found: &Option<ClaimOutcome>) -> bool {
+    fn is_for_another(&self, found: Option<&ClaimOutcome>) -> bool {
         let Some(ClaimOutcome::Claimed(claimed)) = found else {
             return false;
         };
