@@ -28,8 +28,8 @@ const REDIS: [(&str, &str); 2] = [
 /// leaves out the second half: migrations and the preparation of every statement are what a version most
 /// likely breaks.
 const STORE: [&[&str]; 2] = [
-    &["--workspace", "--test", "it", "--", "schema::"],
-    &["--workspace", "--test", "store", "--", "postgres::"],
+    &["--workspace", "--test", "store", "--", "postgres::schema::"],
+    &["--workspace", "--test", "store", "--", "suite::postgres::"],
 ];
 
 /// What runs on each Redis.
