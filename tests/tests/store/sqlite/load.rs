@@ -8,6 +8,7 @@ use mainspring_shared::store::{
 };
 use mainspring_store_sqlite::SqliteStore;
 
+use crate::sqlite::opened::{Opened, open};
 use crate::sqlite::steps::*;
 
 const SESSIONS: u128 = 16;

@@ -8,7 +8,6 @@ use sqlx::{AssertSqlSafe, Column, Executor, Row, SqlSafeStr, Statement};
 
 use crate::sqlite::file::beside;
 use crate::sqlite::opened::{Opened, open};
-use crate::sqlite::steps::*;
 
 fn files(dir: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(dir).expect("a directory") {

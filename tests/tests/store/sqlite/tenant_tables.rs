@@ -6,7 +6,6 @@ use sqlx::Row;
 
 use crate::sqlite::file::beside;
 use crate::sqlite::opened::{Opened, open};
-use crate::sqlite::steps::*;
 
 /// What goes otherwise: bytes with their blobs, the rest with the tenant's name; and what says where a tenant is, which stays
 /// with its number.
