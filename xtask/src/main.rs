@@ -1,6 +1,7 @@
 //! The project's own chores: `cargo xtask test | simulate | soak | lint | deps | deny | msrv |
 //! clients | fuzz | versions | chart | stand-in | ci`.
 
+mod background;
 mod chart;
 mod clients;
 mod deny;
@@ -64,7 +65,7 @@ Usage: cargo xtask COMMAND
                                    one is given. With the program of the previous release it upgrades from that one,
                                    goes back to it and upgrades again, under load; with COUNT sends at once, it
                                    scales out and in
-  ci                               lint, test --require-all, clients, versions --short, chart";
+  ci                               test --require-all with lint and chart beside it, clients, versions --short";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -110,18 +111,17 @@ type Step = (&'static str, fn() -> anyhow::Result<()>);
     reason = "chores take the time that they take"
 )]
 fn ci() -> anyhow::Result<()> {
-    let steps: [Step; 5] = [
-        ("lint", lint::run),
-        ("test", || {
+    let steps: [Step; 3] = [
+        ("test, lint and chart", || {
             test::run(&test::Options {
                 require_all: true,
-                // What fails first must not hide what fails behind it.
+                // The first failure must not hide later ones.
                 cargo_arguments: vec!["--no-fail-fast".to_owned()],
+                beside: Some(background::run),
             })
         }),
         ("clients", clients::check),
         ("versions", || versions::check(true)),
-        ("chart", chart::check),
     ];
     let mut times = Vec::new();
     for (name, step) in steps {
@@ -145,6 +145,7 @@ fn test_options(words: &[&str]) -> anyhow::Result<test::Options> {
     let mut options = test::Options {
         require_all: false,
         cargo_arguments: theirs.iter().map(ToString::to_string).collect(),
+        beside: None,
     };
     for word in ours {
         match *word {

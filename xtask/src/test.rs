@@ -19,6 +19,8 @@ pub(crate) struct Options {
     pub(crate) require_all: bool,
     /// Handed to `cargo test`.
     pub(crate) cargo_arguments: Vec<String>,
+    /// Runs while the tests do, once they are built.
+    pub(crate) beside: Option<fn() -> anyhow::Result<()>>,
 }
 
 /// A server's tests run against a given one, one of our own, or not at all.
@@ -110,7 +112,10 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     if options.require_all {
         command.env("REQUIRE_NPM", "1");
     }
-    let result = process::run_noting(&mut command, Failures::default().notes());
+    let result = match options.beside {
+        Some(other) => with(&mut command, other),
+        None => tests(&mut command),
+    };
     drop((postgres, mysql, redis));
     for name in missing {
         tools::say(&format!(
@@ -123,6 +128,19 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         ));
     }
     result
+}
+
+fn tests(command: &mut Command) -> anyhow::Result<()> {
+    process::run_noting(command, Failures::default().notes())
+}
+
+/// The tests, and something else once they are built. Cargo holds the lock of its target folder only while it builds.
+fn with(command: &mut Command, other: fn() -> anyhow::Result<()>) -> anyhow::Result<()> {
+    process::run(Command::new("cargo").args(["test", "--workspace", "--no-run"]))?;
+    let other = std::thread::spawn(other);
+    let result = tests(command);
+    let other = other.join().unwrap_or_else(|_| bail!("it panicked"));
+    result.and(other)
 }
 
 /// How many lines behind the place of a panic are repeated with it: the message, and what an assertion compared.

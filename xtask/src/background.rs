@@ -1,0 +1,47 @@
+//! Checks that run while the tests do: many of those mostly wait.
+
+use std::fs::File;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::Context as _;
+
+use crate::{packages, process, tools};
+
+/// Those that neither start servers nor measure time.
+const CHECKS: [&str; 2] = ["lint", "chart"];
+
+/// Runs them one after the other, each as a process that only gets the processor time which the tests leave. The output
+/// of each is shown when it ends, in one piece. A failure does not keep the next one from running.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "chores take the time that they take"
+)]
+pub(crate) fn run() -> anyhow::Result<()> {
+    let mut first = Ok(());
+    for check in CHECKS {
+        let begin = Instant::now();
+        let result = quietly(check).context(check);
+        tools::say(&format!(
+            "xtask: {check} took {} s beside the tests",
+            begin.elapsed().as_secs()
+        ));
+        first = first.and(result);
+    }
+    first
+}
+
+fn quietly(check: &str) -> anyhow::Result<()> {
+    let path = packages::target()?.join(format!("xtask-{check}.log"));
+    let log = File::create(&path)?;
+    let mut command = Command::new("nice");
+    command
+        .args(["-n", "19"])
+        .arg(std::env::current_exe()?)
+        .arg(check)
+        .stdout(log.try_clone()?)
+        .stderr(log);
+    let result = process::run(&mut command);
+    tools::say(&std::fs::read_to_string(path)?);
+    result
+}
