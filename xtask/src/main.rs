@@ -1,4 +1,4 @@
-//! The project's own chores: `cargo xtask test | simulate | soak | lint | deps | deny | msrv |
+//! The project's own tasks: `cargo xtask test | simulate | soak | lint | deps | deny | msrv |
 //! clients | fuzz | versions | chart | stand-in | ci`.
 
 mod chart;
@@ -101,10 +101,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// A part of what has to hold, and its name.
+/// A check and its name.
 type Step = (&'static str, fn() -> anyhow::Result<()>);
 
-/// Everything that has to hold before a change lands.
+/// Runs everything that must pass before a change lands.
 #[expect(
     clippy::disallowed_methods,
     reason = "chores take the time that they take"
@@ -115,7 +115,7 @@ fn ci() -> anyhow::Result<()> {
         ("test", || {
             test::run(&test::Options {
                 require_all: true,
-                // What fails first must not hide what fails behind it.
+                // The first failure must not hide later ones.
                 cargo_arguments: vec!["--no-fail-fast".to_owned()],
             })
         }),
